@@ -1,5 +1,5 @@
-//! Background work of the hub. Each job is a reconciler: it takes no input, compares the current state with the desired one,
-//! and can be run again at any time.
+//! Background work of the hub. Each job is a reconciler: it takes no input, compares the current state with the
+//! desired one, and can be run again at any time.
 
 use std::sync::Arc;
 use std::time::Duration;

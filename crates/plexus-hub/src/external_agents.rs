@@ -1,8 +1,8 @@
 //! Third-party agents connected to this hub, on its own machine and on its nodes.
 //!
-//! The agents' files and the records about them are on the agents' machines: the hub queries them and stores nothing itself.
-//! The instructions are a folder of the hub; they are sent to all machines when the folder changes, when a machine connects,
-//! and periodically.
+//! The agents' files and the records about them are on the agents' machines: the hub queries them and stores
+//! nothing itself. The instructions are a folder of the hub; they are sent to all machines when the folder changes,
+//! when a machine connects, and periodically.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -365,12 +365,12 @@ fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
 }
 
 /// A text reported by a machine, limited to one line and a maximum length.
-fn sanitized(said: &str) -> String {
-    said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
+fn sanitized(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
 }
 
-fn lines(said: Vec<String>) -> Vec<String> {
-    said.iter().take(MAX_ITEMS).map(|line| sanitized(line)).collect()
+fn lines(texts: Vec<String>) -> Vec<String> {
+    texts.iter().take(MAX_ITEMS).map(|line| sanitized(line)).collect()
 }
 
 fn bounded(synced: ExternalAgentSync) -> ExternalAgentSync {

@@ -1,7 +1,7 @@
 //! The hub: an HTTP server around the dispatcher.
 //!
-//! [`Hub::start`] listens immediately and answers 503 until everything behind it is up, so that an early client is told to
-//! wait instead of being refused.
+//! [`Hub::start`] listens immediately and answers 503 until everything behind it is up, so that an early client is
+//! told to wait instead of being refused.
 
 mod background;
 mod error;
@@ -261,8 +261,8 @@ fn announce(services: &Services, address: SocketAddr, tls: &Option<Arc<Tls>>) ->
     services.announce(&url, tls.as_ref().map(|tls| tls.fingerprint()))
 }
 
-/// The address at which clients on this machine reach a listener: an unspecified address cannot be dialed, but includes
-/// loopback.
+/// The address at which clients on this machine reach a listener: an unspecified address cannot be dialed, but
+/// includes loopback.
 fn reachable(listening: SocketAddr) -> SocketAddr {
     let ip = match listening.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,5 @@
-//! Connections: accepted up to a limit, with `TCP_NODELAY`, encrypted if the hub has a certificate, and drained at shutdown.
+//! Connections: accepted up to a limit, with `TCP_NODELAY`, encrypted if the hub has a certificate, and drained at
+//! shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum size of all headers of a request together; hyper also limits their number to 100.
 const HEADER_BYTES: usize = 64 * 1024;
 
-/// A slot among the connections, attached to every request. A WebSocket outlives the HTTP connection that it came from and
-/// retains the slot.
+/// A slot among the connections, attached to every request. A WebSocket outlives the HTTP connection that it came
+/// from and retains the slot.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionPlace {
     _place: Arc<(OwnedSemaphorePermit, Open)>,

@@ -260,8 +260,8 @@ impl Services {
     }
 }
 
-/// Creates the data folder, or accepts an empty one or one of Plexus. The permissions of any other folder must not be changed,
-/// and it is not a safe place for keys.
+/// Creates the data folder, or accepts an empty one or one of Plexus. The permissions of any other folder must not
+/// be changed, and it is not a safe place for keys.
 pub fn prepare_data_dir(path: &Path) -> Result<(), HubError> {
     if path.is_dir() && data_dir_state(path).map_err(HubError::DataDir)? == DataDirState::Foreign {
         return Err(HubError::ForeignDataDir(path.to_owned()));
@@ -279,8 +279,8 @@ pub enum DataDirState {
     Foreign,
 }
 
-/// Entries that may exist in a data folder before the first start: files provided by the user, and files of proxies and agent
-/// runs, which do not need a hub to start.
+/// Entries that may exist in a data folder before the first start: files provided by the user, and files of proxies
+/// and agent runs, which do not need a hub to start.
 const ALLOWED_BEFORE_START: [&str; 9] = [
     FILE_NAME,
     UPSTREAMS_FOLDER,
@@ -304,7 +304,8 @@ pub fn data_dir_state(path: &Path) -> std::io::Result<DataDirState> {
     Ok(if foreign { DataDirState::Foreign } else { DataDirState::Empty })
 }
 
-/// Moves the servers of an old `mcp_servers.json` into files of their own. Errors do not prevent the hub from starting.
+/// Moves the servers of an old `mcp_servers.json` into files of their own. Errors do not prevent the hub from
+/// starting.
 fn migrate_servers(config: &Config, environment: &Environment, clock: &Clock) {
     let folder = Folder::new(config.upstreams.dir.clone(), environment.clone()).with_clock(clock.clone());
     match upstream_config::migrate(&config.data_dir, &folder) {
@@ -318,8 +319,8 @@ fn migrate_servers(config: &Config, environment: &Environment, clock: &Clock) {
 
 /// Compares the audit table with the signed head before the first new entry hides a difference.
 ///
-/// A broken chain does not stop the hub: it is logged and recorded as a notice in the chain, and the head that proves the
-/// break is set aside.
+/// A broken chain does not stop the hub: it is logged and recorded as a notice in the chain, and the head that
+/// proves the break is set aside.
 async fn check_audit(store: &Store, anchor: &AuditAnchor, clock: &Clock) -> Result<bool, HubError> {
     let has_entries = store.audit_heads().borrow().is_some();
     let (signed, message) = match anchor.read() {

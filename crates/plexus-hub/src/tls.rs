@@ -1,7 +1,7 @@
 //! TLS of the listener: the hub's certificate and the client certificates of nodes.
 //!
-//! Each handshake runs in the task of its connection with a time limit, so a slow one occupies only its connection slot. The
-//! files are read at startup and when the hub is told to reload; an invalid file then changes nothing.
+//! Each handshake runs in the task of its connection with a time limit, so a slow one occupies only its connection
+//! slot. The files are read at startup and when the hub is told to reload; an invalid file then changes nothing.
 
 mod certificate;
 mod files;
@@ -53,7 +53,8 @@ impl Tls {
         Ok(before.fingerprint != self.fingerprint())
     }
 
-    /// SHA-256 of the hub's certificate. A client that reads it from a place that only the hub can write to needs no CA.
+    /// SHA-256 of the hub's certificate. A client that reads it from a place that only the hub can write to needs
+    /// no CA.
     pub(crate) fn fingerprint(&self) -> String {
         self.loaded.load().fingerprint.clone()
     }

@@ -1,14 +1,14 @@
-// An authorization server for tests: oidc-provider as its authors publish it, with its own login form, and beside it a
-// few addresses below /test/ by which a test looks into it or breaks something.
+// An authorization server for tests: the unmodified oidc-provider with its own login form, and a
+// few URLs below /test/ for inspecting it and injecting faults.
 //
 //   node authority.mjs '{"issuer": null, "ttl": 3600}'
 //
-// Says `{"url": …}` when it listens. Without an issuer it is its own address.
+// Prints `{"url": …}` when it listens. The default issuer is its own address.
 import { createServer } from 'node:http';
 import { Provider } from 'oidc-provider';
 
 const options = JSON.parse(process.argv[2] ?? '{}');
-// A document that describes a client, at an address that only this server can look at.
+// A client metadata document at a URL that only this server resolves.
 const DOCUMENT = 'https://hub.example/plexus.json';
 const LOOPBACK = 'http://127.0.0.1/callback';
 const saved = { AccessToken: [], RefreshToken: [], ClientCredentials: [] };

@@ -1,8 +1,7 @@
-//! A third-party agent as its users run it, in a home of its own.
+//! A third-party agent as its users run it, with its own home folder.
 //!
-//! It finds nothing of the environment of the test and no credentials, is told to send and fetch nothing
-//! on its own account, and has a closed port as the way to anything but loopback. Whatever it started is
-//! killed with it.
+//! It inherits neither the test's environment nor credentials, is configured not to contact its vendor, and has a
+//! closed port as the proxy for everything but loopback. Its whole process group is killed with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,14 +14,14 @@ use tokio::task::JoinHandle;
 
 use crate::{Pinned, Ran, loopback};
 
-/// For an agent to do what it was told.
+/// Time limit for an agent's task.
 const RUN: Duration = Duration::from_secs(120);
-/// For its output to end after it.
+/// Time limit for its output to end after it has exited.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// Nobody listens on the discard port of this machine.
+/// The discard port of this machine, which has no listener.
 const NO_WAY_OUT: &str = "http://127.0.0.1:9";
 
-/// Where a program puts its files when it is not told of another place, in its home.
+/// Folders in the home for programs that are not configured otherwise.
 const FOLDERS: [(&str, &str); 5] = [
     ("TMPDIR", TEMPORARY),
     ("XDG_CONFIG_HOME", ".config"),
@@ -32,7 +31,7 @@ const FOLDERS: [(&str, &str); 5] = [
 ];
 const TEMPORARY: &str = "tmp";
 
-/// Where an agent is installed, and the home it is run in.
+/// The installed agents of a set, and the home folder in which they run.
 #[derive(Debug)]
 pub struct AgentHome {
     dir: TempDir,
@@ -46,13 +45,12 @@ impl AgentHome {
     /// [`on_loopback`]: crate::on_loopback
     pub fn on_loopback<F: AsyncFnOnce(Self)>(set: &str, body: F) {
         let runtime = loopback::runtime();
-        // What is missing is installed out here: in there nothing can be fetched.
+        // Install missing programs outside the namespace, which has no network.
         let Some(home) = runtime.block_on(Self::of(set)) else { return };
         loopback::run(runtime, &loopback::name_of::<F>(), body(home));
     }
 
-    /// A fresh home for the agents of this set of `scripts/node/`; none on a machine without npm, except in
-    /// CI.
+    /// A fresh home for the agents of this set of `scripts/node/`; `None` on a machine without npm, except in CI.
     pub async fn of(set: &str) -> Option<Self> {
         let programs = Pinned::npm(set).await?;
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -63,7 +61,7 @@ impl AgentHome {
         Some(home)
     }
 
-    /// With a variable in the environment of everything that is run.
+    /// Adds a variable to the environment of every program that is run.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
@@ -74,24 +72,24 @@ impl AgentHome {
         self.dir.path()
     }
 
-    /// A file of what is installed.
+    /// A file of the installed set.
     pub fn installed(&self, file: &str) -> PathBuf {
         self.programs.path(file)
     }
 
-    /// The folder the agent is started in: empty, and no repository.
+    /// The agent's working folder: empty, and not a repository.
     pub fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
-    /// A file in the home, its folders made as needed.
+    /// Writes a file in the home, and creates its folders as needed.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(path, text).expect("a file");
     }
 
-    /// Starts a program of the set, without waiting for anything.
+    /// Starts a program of the set without waiting.
     pub fn start(&self, program: &str, args: &[&str]) -> Agent {
         let home = self.dir.path();
         let mut command = self.programs.command(program, home);
@@ -117,32 +115,32 @@ impl AgentHome {
     }
 }
 
-/// An agent at work.
+/// A running agent.
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
-    /// It and what it started: the program that npm installs may only start another.
+    /// Its process group: the program that npm installs may only start another one.
     group: Pid,
-    // Read all the time: an agent that cannot write does not go on.
+    // Read continuously, because an agent with a full pipe would stop.
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
 }
 
 impl Agent {
-    /// Waits until it has done what it was told.
+    /// Waits until it has finished its task.
     pub async fn end(mut self) -> Ran {
         let ended = tokio::time::timeout(RUN, self.child.wait()).await;
-        // What it left behind would hold its output open.
+        // Remaining child processes would keep the output open.
         self.kill();
         let said = async { tokio::join!(&mut self.stdout, &mut self.stderr) };
         let (stdout, stderr) = tokio::time::timeout(LAST_WORDS, said).await.expect("an end of its output");
         let (stdout, stderr) = (stdout.expect("its output"), stderr.expect("its errors"));
-        let Ok(status) = ended else { panic!("the agent does not end; it said\n{stdout}\n{stderr}") };
+        let Ok(status) = ended else { panic!("the agent did not finish; its output:\n{stdout}\n{stderr}") };
         Ran { code: status.expect("a status").code(), stdout, stderr }
     }
 
     fn kill(&self) {
-        // There may be nobody left.
+        // The process group may already be gone.
         let _ = kill_process_group(self.group, Signal::KILL);
     }
 }

@@ -1,8 +1,9 @@
-//! A client that can be asked, of either era: it answers questions by what a test says, and keeps all that it was sent.
+//! A client of either era that can be asked: it answers questions as scripted by a test, and records all messages
+//! it receives.
 //!
-//! A test that is about a server behind the hub reads the same for both eras: in a session the questions come as requests
-//! on the stream of a call and the answers go back by another request; since 2026-07-28 a result asks and the request is
-//! made again.
+//! Tests of a server behind the hub read the same for both eras: in a session, questions arrive as requests on the
+//! stream of a call and are answered with another request; since 2026-07-28, a result contains the questions and
+//! the request is repeated.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,29 +14,29 @@ use serde_json::{Map, Value, json};
 
 use crate::{McpClient, SseStream, TestHub};
 
-/// Rounds of one request; more is a server that never has enough.
+/// Maximum number of rounds of one request; a server that needs more is broken.
 const ROUNDS: usize = 20;
-/// For a whole request, with all its questions.
+/// Time limit for a whole request, with all its questions.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a client speaks.
+/// The protocol revision of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
-    /// A revision that has sessions.
+    /// A revision with sessions.
     Session(&'static str),
-    /// 2026-07-28.
+    /// Revision 2026-07-28.
     Stateless,
 }
 
-/// What is said to a question.
+/// The answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Result(Value),
-    /// An error of JSON-RPC; a client of 2026-07-28 has no way to say one.
+    /// A JSON-RPC error; clients of 2026-07-28 cannot send one.
     Error(i64, &'static str),
 }
 
-/// An error that a request was answered with.
+/// A request's error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestError {
     pub status: u16,
@@ -44,9 +45,9 @@ pub struct RequestError {
     pub data: Value,
 }
 
-/// A revision of the session era that knows forms.
+/// A revision of the session era with forms.
 pub const OLD: Speaks = Speaks::Session("2025-06-18");
-/// The last revision of the session era.
+/// The newest revision of the session era.
 pub const NEW: Speaks = Speaks::Session("2025-11-25");
 
 type Answering = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
@@ -55,22 +56,22 @@ pub struct AskedClient {
     client: McpClient,
     speaks: Speaks,
     capabilities: Value,
-    /// Members of `_meta` that go with every request.
+    /// Members of `_meta` sent with every request.
     meta: Map<String, Value>,
     answering: Answering,
-    /// Questions that are waited for before the first is answered.
+    /// Number of questions to wait for before the first one is answered.
     at_once: usize,
     heard: Mutex<Vec<Value>>,
     next_id: AtomicU64,
 }
 
 impl AskedClient {
-    /// Connects to a hub, in a session of its own where there are such.
+    /// Connects to a hub, with its own session if the revision has sessions.
     pub async fn connect(hub: &TestHub, token: &str, speaks: Speaks, capabilities: Value) -> Self {
         Self::with(&hub.mcp(token), speaks, capabilities).await
     }
 
-    /// The same over a client that says where and who.
+    /// The same with an existing client.
     pub async fn with(client: &McpClient, speaks: Speaks, capabilities: Value) -> Self {
         let client = match speaks {
             Speaks::Session(version) => client.initialize_with(version, &capabilities).await.0,
@@ -81,33 +82,33 @@ impl AskedClient {
             speaks,
             capabilities,
             meta: Map::new(),
-            answering: Arc::new(|method, params| panic!("nobody expects to be asked {method}: {params}")),
+            answering: Arc::new(|method, params| panic!("unexpected question {method}: {params}")),
             at_once: 1,
             heard: Mutex::default(),
             next_id: AtomicU64::new(1),
         }
     }
 
-    /// The same client with somebody who answers: the method of a question and its parameters to what is said.
+    /// Sets the function that answers questions, given their method and parameters.
     #[must_use]
     pub fn answering(self, answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
         Self { answering: Arc::new(answer), ..self }
     }
 
-    /// The same client, which answers in a session only when so many questions are open.
+    /// Makes the client answer only once this many questions are open.
     #[must_use]
     pub fn answering_at_once(self, questions: usize) -> Self {
         Self { at_once: questions, ..self }
     }
 
-    /// The same client, which wants to hear how its calls go.
+    /// Makes the client request progress notifications for its calls.
     #[must_use]
     pub fn following(mut self) -> Self {
         self.meta.insert("progressToken".to_owned(), json!("progress"));
         self
     }
 
-    /// The same client, which reads the log from this level on.
+    /// Makes the client read the log from this level on.
     pub async fn reading_log(mut self, level: &str) -> Self {
         match self.speaks {
             Speaks::Session(_) => {
@@ -120,12 +121,12 @@ impl AskedClient {
         self
     }
 
-    /// Everything that was sent without being asked for, in order: questions and notifications.
+    /// All unsolicited messages in order: questions and notifications.
     pub fn heard(&self) -> Vec<Value> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Methods of what was sent, in order.
+    /// Methods of these messages, in order.
     pub fn methods(&self) -> Vec<String> {
         self.heard().iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
     }
@@ -134,7 +135,7 @@ impl AskedClient {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(message);
     }
 
-    /// Calls a tool; its result, which may be an error of the tool.
+    /// Calls a tool; the result may be an error of the tool.
     pub async fn tool(&self, name: &str, arguments: Value) -> Result<Value, RequestError> {
         self.request("tools/call", json!({ "name": name, "arguments": arguments })).await
     }
@@ -146,7 +147,7 @@ impl AskedClient {
         result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}")).to_owned()
     }
 
-    /// A request, and whatever it is asked on the way.
+    /// Makes a request, and answers all questions asked on the way.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value, RequestError> {
         let answer = async {
             match self.speaks {
@@ -192,7 +193,7 @@ impl AskedClient {
             Reply::Error(code, message) => answer["error"] = json!({ "code": code, "message": message }),
         }
         let taken = self.client.post_json(&answer).await;
-        assert_eq!(taken.status, 202, "an answer is not taken: {taken:?}");
+        assert_eq!(taken.status, 202, "an answer is not accepted: {taken:?}");
     }
 
     async fn in_rounds(&self, method: &str, mut params: Value) -> Result<Value, RequestError> {
@@ -220,7 +221,7 @@ impl AskedClient {
                 None => drop(params.as_object_mut().map(|params| params.remove("requestState"))),
             }
         }
-        panic!("{method} asks for ever; heard: {:?}", self.heard());
+        panic!("{method} does not stop asking; heard: {:?}", self.heard());
     }
 
     /// Answers to the questions of a result, by their keys.
@@ -238,12 +239,12 @@ impl AskedClient {
         Value::Object(answers)
     }
 
-    /// Begins a call, and cancels it in the way of the revision once it is known to run.
+    /// Begins a call, and cancels it as the revision specifies once it is known to run.
     pub async fn begin_and_cancel(&self, name: &str, arguments: Value) {
         self.while_it_runs(name, arguments, async {}).await;
     }
 
-    /// Does something while a call runs that ends only when it is cancelled, which it is then.
+    /// Does some work during a call that runs until it is cancelled, and then cancels it.
     pub async fn while_it_runs<T>(
         &self,
         name: &str,
@@ -272,7 +273,7 @@ impl AskedClient {
         done
     }
 
-    /// Listens for news of these lists (`tools`, `prompts`, `resources`) and of resources by their URIs.
+    /// Subscribes to changes of these lists (`tools`, `prompts`, `resources`) and of resources by their URIs.
     pub async fn listen(&self, lists: &[&str], uris: &[&str]) -> News {
         match self.speaks {
             Speaks::Session(_) => {
@@ -297,20 +298,20 @@ impl AskedClient {
     }
 }
 
-/// What a client hears that listens.
+/// The notifications of a subscribed client.
 #[derive(Debug)]
 pub struct News {
     stream: SseStream,
-    /// What the hub said that it tells; of a session, nothing.
+    /// The subscriptions acknowledged by the hub; null in a session.
     pub acknowledged: Value,
 }
 
 impl News {
-    /// The next of these, by its method; others are passed over.
+    /// The next notification with this method; skips others.
     pub async fn next_of(&mut self, method: &str) -> Value {
         let next = async {
             loop {
-                let message = self.stream.message().await.expect("the stream goes on");
+                let message = self.stream.message().await.expect("an open stream");
                 if message["method"] == method {
                     return message["params"].clone();
                 }
@@ -319,13 +320,13 @@ impl News {
         tokio::time::timeout(PATIENCE, next).await.unwrap_or_else(|_| panic!("no {method} in time"))
     }
 
-    /// All that the hub has to say for now.
+    /// All pending notifications.
     pub async fn until_quiet(&mut self) -> Vec<Value> {
         self.stream.until_quiet().await
     }
 }
 
-/// The messages of a response, be it one object or a stream.
+/// The messages of a response, which is one object or a stream.
 struct Reading {
     status: u16,
     whole: Option<Value>,
@@ -372,17 +373,17 @@ impl fmt::Debug for AskedClient {
     }
 }
 
-/// What a person says to a form.
+/// The answer of a person who fills in a form.
 pub fn accepted(name: &str) -> Value {
     json!({ "action": "accept", "content": { "name": name } })
 }
 
-/// Everything that a client may say that it can be asked.
+/// All client capabilities for questions.
 pub fn all() -> Value {
     json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {} }, "roots": {} })
 }
 
-/// A client that can be asked everything and says yes to it.
+/// A client that can be asked everything and agrees to everything.
 pub async fn willing(hub: &TestHub, token: &str, speaks: Speaks) -> AskedClient {
     AskedClient::connect(hub, token, speaks, all()).await.answering(|method, params| {
         Reply::Result(match method {

@@ -1,4 +1,4 @@
-//! A collector of traces, as an operator would run one: OTLP over HTTP, with what it got to be asked.
+//! A trace collector as operators run one: OTLP over HTTP. Tests query the received spans.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,13 +25,13 @@ pub struct Exported {
     pub name: String,
     pub trace_id: String,
     pub span_id: String,
-    /// Empty for a root.
+    /// Empty for a root span.
     pub parent_id: String,
-    /// Of the span.
+    /// Attributes of the span.
     pub attributes: Vec<(String, String)>,
-    /// Of the program that sent it.
+    /// Attributes of the program that sent it.
     pub resource: Vec<(String, String)>,
-    /// As in the protocol: 2 is a server's.
+    /// As in the protocol: 2 is a server span.
     pub kind: i32,
 }
 
@@ -74,12 +74,12 @@ impl Collector {
         Self { address, spans, _tasks: tasks }
     }
 
-    /// Its address, as it is configured.
+    /// Its URL, as used in the configuration.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The first span like this, when it has arrived.
+    /// Waits for the first matching span.
     pub async fn span(&mut self, wanted: impl Fn(&Exported) -> bool) -> Exported {
         let arrived = self.spans.wait_for(|spans| spans.iter().any(&wanted));
         let in_time = tokio::time::timeout(PATIENCE, arrived).await.is_ok();

@@ -1,7 +1,7 @@
 //! The official conformance suite, run against a server.
 //!
-//! Its two pinned versions are sets of `scripts/node-env`. It knows no tokens: a server that wants one is
-//! reached through a [`Link`](crate::Link) that adds it.
+//! Its two pinned versions are sets of `scripts/node-env`. It does not support tokens: a server that requires one
+//! is reached through a [`Link`](crate::Link) that adds it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,46 +13,46 @@ use tokio::process::Command;
 
 use crate::Pinned;
 
-/// For all scenarios of a revision: far beyond what they take.
+/// Time limit for all scenarios of a revision: far beyond what they take.
 const RUN: Duration = Duration::from_secs(150);
 
-/// The folder of what it writes, in its home.
+/// The suite's output folder, in its home.
 const RESULTS: &str = "results";
 
 /// A version of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
-    /// The released one, for 2025-06-18 and 2025-11-25.
+    /// The released version, for 2025-06-18 and 2025-11-25.
     Sessions,
-    /// The one that also knows 2026-07-28, and 2025-03-26 a little.
+    /// The version that also supports 2026-07-28, and parts of 2025-03-26.
     Stateless,
 }
 
-/// What came of it, by scenario.
+/// The results by scenario.
 #[derive(Debug)]
 pub struct Report {
     pub scenarios: BTreeMap<String, Vec<Check>>,
 }
 
-/// One thing that a scenario looked at.
+/// One check of a scenario.
 #[derive(Debug, Clone)]
 pub struct Check {
     pub id: String,
     /// `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED` or `INFO`.
     pub status: String,
-    /// In the words of the suite; empty where it has none.
+    /// The suite's explanation; empty if there is none.
     pub why: String,
 }
 
 impl Check {
-    /// Whether it was looked at and found right, or is a remark only.
+    /// Whether the check passed or is informational only.
     pub fn is_good(&self) -> bool {
         matches!(self.status.as_str(), "SUCCESS" | "INFO")
     }
 }
 
 impl Report {
-    /// The checks that were not good, each with its scenario.
+    /// The checks that did not pass, each with its scenario.
     pub fn complaints(&self) -> impl Iterator<Item = (&str, &Check)> {
         self.scenarios.iter().flat_map(|(scenario, checks)| {
             checks.iter().filter(|check| !check.is_good()).map(move |check| (scenario.as_str(), check))
@@ -61,7 +61,7 @@ impl Report {
 }
 
 impl Suite {
-    /// The set of `scripts/node-env` it is in.
+    /// Its set in `scripts/node-env`.
     pub fn set(self) -> &'static str {
         match self {
             Self::Sessions => "conformance-1",
@@ -70,13 +70,12 @@ impl Suite {
     }
 }
 
-/// Runs every scenario of a revision against the server at `url`; nothing on a machine without npm, except
-/// in CI.
+/// Runs every scenario of a revision against the server at `url`; `None` on a machine without npm, except in CI.
 pub async fn run(suite: Suite, url: &str, revision: &str) -> Option<Report> {
     let program = Pinned::npm(suite.set()).await?;
     let home = tempfile::tempdir().expect("a temporary folder");
     let said = server(&program, home.path(), url, &["--suite", "all", "--spec-version", revision]).await;
-    assert!(said.contains("=== SUMMARY ==="), "broke off:\n{said}");
+    assert!(said.contains("=== SUMMARY ==="), "the suite stopped early:\n{said}");
     let started = said.lines().filter_map(|line| line.strip_prefix("Running client scenario '"));
     let started = started.filter_map(|line| line.split('\'').next());
     let scenarios = started.map(|name| (name.to_owned(), checks(&home.path().join(RESULTS), name))).collect();
@@ -91,8 +90,7 @@ pub async fn run_one(suite: Suite, url: &str, scenario: &str) -> Option<Vec<Chec
     Some(checks(&home.path().join(RESULTS), scenario))
 }
 
-/// What the suite says of a server. Its exit code says whether all is well, which is for the caller to judge from what it
-/// wrote.
+/// The suite's output for a server. Its exit code is ignored, because the caller judges the results.
 async fn server(program: &Pinned, home: &Path, url: &str, args: &[&str]) -> String {
     let mut command = program.command("conformance", home);
     command.args(["server", "--url", url, "--output-dir"]).arg(home.join(RESULTS)).args(args);
@@ -100,7 +98,7 @@ async fn server(program: &Pinned, home: &Path, url: &str, args: &[&str]) -> Stri
     format!("{}\n{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
 }
 
-/// The names of all server scenarios of a suite, in its order.
+/// The names of all server scenarios of a suite, in order.
 pub async fn scenarios(suite: Suite) -> Option<Vec<String>> {
     let program = Pinned::npm(suite.set()).await?;
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -118,7 +116,7 @@ async fn output_of(mut command: Command) -> Output {
     ended.expect("the suite ends in time").expect("the suite runs")
 }
 
-/// The checks of a scenario, from the folder that is named after it and the time of the run.
+/// The checks of a scenario, from the folder named after it and the time of the run.
 fn checks(results: &Path, scenario: &str) -> Vec<Check> {
     let prefix = format!("server-{scenario}-");
     let folders = std::fs::read_dir(results).into_iter().flatten().flatten();
@@ -128,7 +126,7 @@ fn checks(results: &Path, scenario: &str) -> Vec<Check> {
         time.is_some_and(|time| time.starts_with(|first: char| first.is_ascii_digit()))
     });
     let Some(folder) = of_this.next() else {
-        // It broke off; a scenario that says nothing must not pass for a good one.
+        // The scenario stopped early; a missing result must not count as passed.
         let why = "the suite wrote no result".to_owned();
         return vec![Check { id: scenario.to_owned(), status: "FAILURE".to_owned(), why }];
     };

@@ -14,24 +14,24 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What the system may keep for a client that does not read: little, so that the hub notices.
+/// Receive buffer of a client that does not read: small, so that the hub notices.
 const RECEIVE_BUFFER: u32 = 8 << 10;
 
-/// What came on a stream.
+/// A message of a stream, or its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Received {
     Event(Event),
     Control(StreamControl),
-    /// The hub closed the stream, and with which number to come back.
+    /// The hub closed the stream, with the number to resume from.
     Closed {
         code: u16,
         resume_after: Option<i64>,
     },
-    /// The connection ended without a word.
+    /// The connection ended without a close message.
     Lost,
 }
 
-/// How a stream is asked for.
+/// The request for a stream.
 #[derive(Debug, Clone)]
 pub struct EventRequest {
     address: SocketAddr,
@@ -64,12 +64,12 @@ impl EventRequest {
         request
     }
 
-    /// The stream; one that is refused is a failure of the test.
+    /// Opens the stream; panics if it is refused.
     pub async fn open(&self) -> EventReader {
         self.try_open().await.unwrap_or_else(|(status, body)| panic!("refused: {status} {body}"))
     }
 
-    /// The stream, or the status and body of a refusal.
+    /// Opens the stream, or returns the status and body of the refusal.
     pub async fn try_open(&self) -> Result<EventReader, (u16, Value)> {
         let opened = async {
             let socket = TcpSocket::new_v4().expect("a socket");
@@ -99,12 +99,12 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// The protocol that the hub chose.
+    /// The subprotocol chosen by the hub.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
 
-    /// For tests that send something.
+    /// The socket, for tests that send something.
     pub fn socket(&mut self) -> &mut WebSocketStream<TcpStream> {
         &mut self.socket
     }
@@ -124,13 +124,13 @@ impl EventReader {
         }
     }
 
-    /// The next message as it came, or how the stream ended; for readers that read very much.
+    /// The next message as text, or how the stream ended; for readers of large amounts.
     pub async fn text(&mut self) -> Result<Utf8Bytes, Received> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(text),
                 Some(Ok(Message::Close(frame))) => {
-                    // 1005: the other side gave no code.
+                    // 1005: the peer sent no code.
                     let code = frame.as_ref().map_or(1005, |frame| frame.code.into());
                     let resume = frame.and_then(|frame| serde_json::from_str(&frame.reason).ok());
                     let resume_after = resume.map(|StreamResume { resume_after }| resume_after);
@@ -143,7 +143,7 @@ impl EventReader {
         }
     }
 
-    /// The next event; words about the stream are passed over, its end is a failure of the test.
+    /// The next event; skips control messages and panics at the end of the stream.
     pub async fn event(&mut self) -> Event {
         loop {
             match self.next().await {
@@ -154,7 +154,7 @@ impl EventReader {
         }
     }
 
-    /// The events up to the moment at which the stream has caught up.
+    /// The events until the stream has caught up.
     pub async fn until_live(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
@@ -167,7 +167,7 @@ impl EventReader {
         }
     }
 
-    /// How the stream ends; what comes before is passed over.
+    /// How the stream ends; skips the preceding messages.
     pub async fn end(&mut self) -> Received {
         loop {
             let received = self.next().await;

@@ -1,4 +1,4 @@
-//! Tokens that a hub never issued, signed with its own key: what only a thief of the key could make, or a fault of ours.
+//! Tokens that the hub never issued, signed with its own key: only a thief of the key or a bug could create them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-/// The token with other claims and a signature that is good.
+/// The token with changed claims and a valid signature.
 pub fn forge(data_dir: &Path, token: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut parts = token.split('.');
     let (header, claims) = (parts.next().expect("a header"), parts.next().expect("claims"));

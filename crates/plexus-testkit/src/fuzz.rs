@@ -1,8 +1,8 @@
-//! What the fuzz targets do with their input.
+//! The fuzz targets.
 //!
-//! They live here and not in `fuzz/`, so that an ordinary test replays the committed corpus, where every
-//! input that once broke something stays. A target keeps its hub from one input to the next, as a hub
-//! has to bear what came before. It panics when an answer is not what it must be; each says what that is.
+//! They are here and not in `fuzz/` so that an ordinary test replays the committed corpus, which contains every
+//! input that once caused a failure. A target reuses its hub for all inputs, because a hub must withstand any
+//! sequence of requests. It panics if an answer violates the rules stated in its module.
 
 mod config;
 mod cursor;
@@ -21,13 +21,13 @@ pub use jsonrpc::JsonRpcTarget;
 pub use token::TokenTarget;
 pub use upstream::UpstreamTarget;
 
-/// Takes one input after the other.
+/// A fuzz target.
 pub trait Target {
-    /// Folder of its inputs in `fuzz/corpus`, and what `scripts/fuzz` calls it.
+    /// Folder of its inputs in `fuzz/corpus`, and its name in `scripts/fuzz`.
     const NAME: &'static str;
 
     fn start() -> Self;
 
-    /// Panics where the input breaks what must hold.
+    /// Processes one input; panics if a rule is violated.
     fn run(&mut self, input: &[u8]);
 }

@@ -1,4 +1,4 @@
-//! A hub in this process, on a free port, with a folder of its own.
+//! A hub in this process, with a free port and its own folder.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,22 +17,22 @@ use tempfile::TempDir;
 
 use crate::{EventRequest, McpClient, postgres};
 
-/// Variable that puts every hub in a test on PostgreSQL: `postgres`.
+/// Variable that makes every hub of a test use PostgreSQL: `postgres`.
 const DATABASE: &str = "PLEXUS_TEST_DATABASE";
-/// Keep-alives come often, so that a test need not wait 25 seconds for one.
+/// Keep-alives are frequent, so that tests need not wait 25 seconds for one.
 const KEEP_ALIVE: Duration = Duration::from_millis(100);
-/// Between two looks at something that only the API tells.
+/// Interval between two looks at a state that only the API shows.
 const POLL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client that goes through no proxy.
+/// An HTTP client that uses no proxy.
 pub fn http_client() -> reqwest::Client {
-    // A second one in the same process finds it installed, which is as good.
+    // An error means that another test in this process has installed it already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().expect("an HTTP client")
 }
 
-/// A running hub; its folder goes with it.
+/// A running hub; its folder is deleted with it.
 pub struct TestHub {
     hub: Hub,
     dir: TempDir,
@@ -52,31 +52,31 @@ impl TestHub {
         Self::start_with(|_| {}).await
     }
 
-    /// A hub whose configuration is changed before it starts.
+    /// Starts a hub with a changed configuration.
     pub async fn start_with(change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
         Self::start_all(Box::new(change), Box::new(|_| {}), events, Timing::default()).await
     }
 
-    /// A hub that answers MCP clients by other options.
+    /// Starts a hub with changed options for MCP clients.
     pub async fn start_answering(change: impl Fn(&mut McpOptions) + Send + Sync + 'static) -> Self {
         let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
         Self::start_all(Box::new(|_| {}), Box::new(change), events, Timing::default()).await
     }
 
-    /// A hub whose event streams have other limits.
+    /// Starts a hub with other limits for event streams.
     pub async fn start_streaming(events: EventOptions) -> Self {
         Self::start_all(Box::new(|_| {}), Box::new(|_| {}), events, Timing::default()).await
     }
 
-    /// A hub that takes other times with the servers behind it.
+    /// Starts a hub with other time limits for upstream servers.
     pub async fn start_timed(timing: Timing) -> Self {
         let events = EventOptions { keep_alive: KEEP_ALIVE, ..EventOptions::default() };
         Self::start_all(Box::new(|_| {}), Box::new(|_| {}), events, timing).await
     }
 
     async fn start_all(change: Change, answering: Answering, events: EventOptions, timing: Timing) -> Self {
-        // A second test in the same process finds it installed, which is as good.
+        // An error means that another test in this process has installed it already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::system();
@@ -95,26 +95,26 @@ impl TestHub {
         Self { hub, dir, http, change, answering, clock, events, timing }
     }
 
-    /// Stops the hub and starts another one on the same folder; it has another address.
+    /// Stops the hub and starts another one on the same folder, with another address.
     pub async fn restart(self) -> Self {
         let Self { hub, dir, http, change, answering, clock, events, timing } = self;
         let drained = hub.shutdown().await;
-        assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
+        assert!(drained.aborted.is_empty(), "had to be aborted: {:?}", drained.aborted);
         let hub = start(dir.path(), &change, &answering, &events, &timing, clock.clone()).await;
         Self { hub, dir, http, change, answering, clock, events, timing }
     }
 
-    /// The same, for a hub to which so much time has passed since; its clock stands still from then on.
+    /// The same, with the new hub's clock advanced by `by` and stopped.
     pub async fn restart_later(self, by: Duration) -> Self {
         let clock = Clock::manual(self.clock.now());
         clock.advance(by);
         Self { clock, ..self }.restart().await
     }
 
-    /// Stops the hub; its folder can be looked at until the returned value is dropped.
+    /// Stops the hub; its folder exists until the returned value is dropped.
     pub async fn stop(self) -> TempDir {
         let drained = self.hub.shutdown().await;
-        assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
+        assert!(drained.aborted.is_empty(), "had to be aborted: {:?}", drained.aborted);
         self.dir
     }
 
@@ -122,12 +122,12 @@ impl TestHub {
         format!("{}{path}", self.hub.url())
     }
 
-    /// For tests that speak to the socket themselves.
+    /// For tests that use the socket directly.
     pub fn address(&self) -> SocketAddr {
         self.hub.address()
     }
 
-    /// Its clock; it can be moved after [`Self::restart_later`].
+    /// The hub's clock, which can be moved after [`Self::restart_later`].
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -140,27 +140,27 @@ impl TestHub {
         self.hub.registry()
     }
 
-    /// Has the files of the profiles read now, without waiting for the hub to notice.
+    /// Reloads the profiles immediately.
     pub fn reload_profiles(&self) {
         self.hub.reload_profiles();
     }
 
-    /// The servers behind the hub.
+    /// The upstream servers.
     pub fn upstreams(&self) -> &Upstreams {
         self.hub.upstreams()
     }
 
-    /// A stream of events over WebSocket; `path` with its query.
+    /// An event stream over WebSocket; `path` includes the query.
     pub fn events(&self, path: impl Into<String>, token: &str) -> EventRequest {
         EventRequest::new(self.address(), path).bearer(token)
     }
 
-    /// Tasks of the hub that are alive.
+    /// Number of live tasks of the hub.
     pub fn tasks(&self) -> usize {
         [Stage::Intake, Stage::Work, Stage::Storage].into_iter().map(|stage| self.hub.tasks(stage)).sum()
     }
 
-    /// How the event streams are doing.
+    /// Statistics of the event streams.
     pub fn event_stats(&self) -> EventStats {
         self.hub.event_stats()
     }
@@ -174,7 +174,7 @@ impl TestHub {
         token.trim().to_owned()
     }
 
-    /// A fresh agent token with these scopes.
+    /// A new agent token with these scopes.
     pub async fn token(&self, name: &str, scopes: &[&str]) -> CreatedToken {
         let params = CreateTokenParams {
             kind: TokenKind::Agent,
@@ -192,14 +192,14 @@ impl TestHub {
         response.json().await.expect("a token")
     }
 
-    /// Revokes a token; the hub knows when this returns.
+    /// Revokes a token; the revocation is effective when this returns.
     pub async fn revoke(&self, jti: impl fmt::Display) {
         let request = self.http.delete(self.url(&format!("/api/v1/tokens/{jti}")));
         let response = request.bearer_auth(self.admin_token()).send().await.expect("an answer");
         assert_eq!(response.status(), 200, "not revoked: {}", response.text().await.unwrap_or_default());
     }
 
-    /// How the newest call of a tool ended, as audited; waits for its end.
+    /// The audited outcome of the newest call of a tool; waits for its end.
     pub async fn outcome_of(&self, tool: &str) -> String {
         let ended = async {
             loop {
@@ -213,12 +213,12 @@ impl TestHub {
         tokio::time::timeout(PATIENCE, ended).await.expect("the call ends in time")
     }
 
-    /// A client at `/mcp` with this token.
+    /// An MCP client with this token.
     pub fn mcp(&self, token: &str) -> McpClient {
         McpClient::new(self.http.clone(), self.url("/mcp"), token)
     }
 
-    /// A REST request with the admin token, answered as JSON.
+    /// Makes a REST request with the admin token; returns the JSON answer.
     pub async fn api(&self, path: &str) -> serde_json::Value {
         let request = self.http.get(self.url(path)).bearer_auth(self.admin_token());
         let response = request.send().await.expect("an answer");
@@ -249,16 +249,16 @@ async fn start(
         ..RawConfig::default()
     };
     let mut config = Config::load(None, &Environment::default(), flags).expect("a configuration");
-    // Tests that are turned away on purpose are turned away often.
+    // Tests with intended authentication failures have many of them.
     config.auth.failed_per_minute = 0;
-    // Most tests have no use for a machine to run something on.
+    // Most tests do not need a machine to run commands on.
     config.nodes.local = false;
     change(&mut config);
     let Limits { json_depth, mcp_sessions, .. } = config.limits;
     let mut mcp =
         McpOptions { keep_alive: KEEP_ALIVE, json_depth, sessions: mcp_sessions, ..McpOptions::default() };
     answering(&mut mcp);
-    // Little enough to be the same on every machine: a shell and its tools.
+    // A minimal environment that is the same on every machine: a shell and its tools.
     let environment = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/ann")];
     let environment =
         environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();

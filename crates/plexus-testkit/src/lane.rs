@@ -1,5 +1,4 @@
-//! One client of a hub under faults: a principal, a door and a session, kept over restarts of the
-//! hub.
+//! One client of a hub under faults: a principal, a protocol and a session, used across restarts of the hub.
 
 use std::time::Duration;
 
@@ -11,19 +10,19 @@ use crate::modern_meta;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Through which door a client comes, and how it names its session.
+/// The protocol of a client, and how it names its session.
 #[derive(Debug, Clone)]
 pub enum Door {
-    /// A revision with sessions; the id is known once one was opened.
+    /// A revision with sessions; the id is known once a session was opened.
     Session { version: &'static str, id: Option<String> },
-    /// 2026-07-28, in a conversation of this name.
+    /// Revision 2026-07-28, in the conversation with this name.
     Stateless { thread: String },
-    /// `/api/v1/tools/{name}/call`, in a session of this name.
+    /// `/api/v1/tools/{name}/call`, in the session with this name.
     Rest { session: String },
 }
 
 impl Door {
-    /// Each kind in turn, by the place of a client among others; `name` is that of its session.
+    /// Alternates between the kinds by the number of a client; `name` is that of its session.
     pub fn nth(place: usize, version: &'static str, name: String) -> Self {
         match place % 3 {
             0 => Self::Session { version, id: None },
@@ -40,7 +39,7 @@ pub struct Lane {
     pub door: Door,
     http: reqwest::Client,
     url: String,
-    /// Whether "try again" is an answer like none.
+    /// Whether a retryable error counts as no answer.
     outages: bool,
 }
 
@@ -48,12 +47,12 @@ pub struct Lane {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     pub call_id: String,
-    /// The result of an earlier call with the same key.
+    /// Whether this is the result of an earlier call with the same key.
     pub replayed: bool,
     pub text: String,
 }
 
-/// The connection broke, nobody was there, or, where outages are expected, the hub said to try again.
+/// The connection broke or failed, or, if outages are expected, the hub returned a retryable error.
 #[derive(Debug)]
 pub struct NoAnswer;
 
@@ -64,18 +63,18 @@ impl From<reqwest::Error> for NoAnswer {
 }
 
 impl Lane {
-    /// `url` is that of the hub.
+    /// `url` is the hub's URL.
     pub fn new(url: String, token: CreatedToken, door: Door) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
         Self { token, door, http, url, outages: false }
     }
 
-    /// From now on the hub may be without its database for a while, if it says so.
+    /// From now on, the hub may report that its database is unavailable.
     pub fn expect_outages(&mut self) {
         self.outages = true;
     }
 
-    /// Who the hub takes this client for.
+    /// The client's subject at the hub.
     pub fn subject(&self) -> String {
         format!("{}:{}", self.token.kind, self.token.name)
     }
@@ -84,12 +83,12 @@ impl Lane {
         if matches!(self.door, Door::Rest { .. }) { "rest" } else { "mcp" }
     }
 
-    /// The same client after the hub came back somewhere else.
+    /// Moves the client to the hub's new URL.
     pub fn moved_to(&mut self, url: String) {
         self.url = url;
     }
 
-    /// Calls a tool; whatever is answered but success is a failure of the test.
+    /// Calls a tool; panics unless the call succeeds or gets no answer.
     pub async fn call(&mut self, tool: &str, arguments: Value, key: Option<&str>) -> Result<Done, NoAnswer> {
         match self.door.clone() {
             Door::Rest { session } => {
@@ -199,7 +198,7 @@ impl Lane {
 
     /// The markers in the to-do list and the scratchpad of this client's session.
     pub async fn found(&mut self) -> Result<Vec<String>, NoAnswer> {
-        // So that there is a section to read, also where nothing was written yet.
+        // Creates the section, so that it can be read even if nothing was written yet.
         let empty = json!({ "action": "append", "section": "log", "content": "" });
         self.call("scratchpad", empty, None).await?;
         let pad = self.call("scratchpad", json!({ "action": "read", "section": "log" }), None).await?;
@@ -207,7 +206,7 @@ impl Lane {
         Ok([pad.text, list.text].iter().flat_map(|text| Write::markers(text)).map(str::to_owned).collect())
     }
 
-    /// Tool and arguments of a write: every other one goes to the scratchpad.
+    /// Tool and arguments of a write; every second write goes to the scratchpad.
     pub fn arguments(write: &Write) -> (&'static str, Value) {
         let marker = &write.marker;
         match write.number % 2 {

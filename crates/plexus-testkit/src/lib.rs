@@ -1,6 +1,6 @@
-//! What the tests of Plexus share: a hub of their own, and a client that says exactly what it is told.
+//! Shared test utilities: hubs with their own folders, and clients that send exactly what a test specifies.
 //!
-//! Only tests depend on this crate, so it panics where a test would.
+//! Only tests depend on this crate, so it panics like a test.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on should fail")]
 

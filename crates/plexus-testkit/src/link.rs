@@ -1,8 +1,8 @@
-//! A wire that can be cut: a relay on loopback between those who call and what they call.
+//! A network link that can be cut: a loopback relay between clients and their target.
 //!
-//! Its own address stays the same while what is behind it comes and goes, so that a client that
-//! lives through a restart need not be told where to go. Bytes pass as they came, odd spaces and
-//! spellings too; on request a token is added for programs that cannot be given one.
+//! Its address stays the same while its target changes, so that clients need no reconfiguration after a restart.
+//! Bytes pass unchanged, including unusual spaces and spellings; optionally a token is added for programs that
+//! cannot send one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,20 +15,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const BUFFER: usize = 16 * 1024;
-/// A head longer than this is none.
+/// Maximum size of a request head.
 const MAX_HEAD: usize = 64 * 1024;
-/// For whatever is behind the link to take a connection.
+/// Time limit for connecting to the target.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// What the wire does with bytes.
+/// How the link treats data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Open,
-    /// Carries nothing and closes nothing, as when a cable is pulled.
+    /// Forwards nothing and closes nothing, as if a cable were pulled.
     Frozen,
-    /// Delivers requests; a connection ends with the first byte of an answer.
+    /// Forwards requests; a connection is reset at the first byte of an answer.
     LosesAnswers,
-    /// The same, but a connection ends amid the answer.
+    /// The same, but a connection is reset in the middle of an answer.
     TearsAnswers,
 }
 
@@ -36,11 +36,11 @@ enum Mode {
 struct State {
     target: SocketAddr,
     mode: Mode,
-    /// How often all connections were cut.
+    /// Number of times that all connections were cut.
     cuts: u64,
 }
 
-/// A relay; it ends with its value.
+/// A relay that stops when it is dropped.
 #[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
@@ -53,9 +53,9 @@ impl Link {
         Self::adding(target, None).await
     }
 
-    /// A link that puts a token into every request.
+    /// A link that adds a token to every request.
     pub async fn with_token(target: SocketAddr, token: &str) -> Self {
-        // One request per connection, so that every head is at the beginning of one.
+        // Use one request per connection, so that every head is at the start of one.
         Self::adding(target, Some(format!("Authorization: Bearer {token}\r\nConnection: close\r\n"))).await
     }
 
@@ -72,32 +72,32 @@ impl Link {
         self.address
     }
 
-    /// By name: some programs want a server that is called `localhost`.
+    /// With a host name, because some programs require a server on `localhost`.
     pub fn url(&self, path: &str) -> String {
         format!("http://localhost:{}{path}", self.address.port())
     }
 
-    /// New connections go there from now on.
+    /// Sets the target of new connections.
     pub fn point_at(&self, target: SocketAddr) {
         self.state.send_modify(|state| state.target = target);
     }
 
-    /// Resets every connection there is; new ones are carried.
+    /// Resets all open connections; new ones are forwarded.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Carries nothing until [`Link::heal`], and lets nobody know.
+    /// Forwards nothing until [`Link::heal`], without closing connections.
     pub fn freeze(&self) {
         self.state.send_modify(|state| state.mode = Mode::Frozen);
     }
 
-    /// Delivers requests and loses the answers, until [`Link::heal`].
+    /// Forwards requests and drops the answers until [`Link::heal`].
     pub fn lose_answers(&self) {
         self.state.send_modify(|state| state.mode = Mode::LosesAnswers);
     }
 
-    /// Delivers requests and about half of what is answered, until [`Link::heal`].
+    /// Forwards requests and about half of each answer until [`Link::heal`].
     pub fn tear_answers(&self) {
         self.state.send_modify(|state| state.mode = Mode::TearsAnswers);
     }
@@ -120,7 +120,7 @@ async fn accept(listener: TcpListener, state: watch::Receiver<State>, headers: O
     }
 }
 
-/// Carries one connection until both sides are done, or it is cut.
+/// Forwards one connection until both sides are done or the link is cut.
 async fn carry(mut client: TcpStream, state: watch::Receiver<State>, headers: Option<Arc<str>>) {
     let State { target, cuts, .. } = *state.borrow();
     let Ok(Ok(mut server)) = tokio::time::timeout(CONNECT, TcpStream::connect(target)).await else {
@@ -134,12 +134,12 @@ async fn carry(mut client: TcpStream, state: watch::Receiver<State>, headers: Op
         _ = cut.wait_for(|state| state.cuts != cuts) => false,
     };
     if !done {
-        // Dropped with a reset, as a broken network would.
+        // Close with a reset, like a broken network.
         let _ = (client.set_zero_linger(), server.set_zero_linger());
     }
 }
 
-/// Carries both directions to their end; an error where the connection is to be reset.
+/// Forwards both directions to their end; an error means that the connection must be reset.
 async fn exchange(
     client: &mut TcpStream,
     server: &mut TcpStream,
@@ -162,7 +162,7 @@ async fn exchange(
     Ok(())
 }
 
-/// A head and what came with it; less if there is no more.
+/// Reads a head and any data that follows it; shorter if the connection ends.
 async fn read_head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while end_of_head(&bytes).is_none() && bytes.len() < MAX_HEAD {
@@ -198,7 +198,7 @@ async fn pump(
         };
         to.write_all(&buffer[..carried]).await?;
         if carried < read {
-            // What was carried comes through before the reset does.
+            // Forwarded data must arrive before the reset.
             to.flush().await?;
             return Err(io::ErrorKind::ConnectionReset.into());
         }

@@ -1,8 +1,8 @@
-//! A network with nothing in it but loopback, for tests of programs that would call home.
+//! A network with only loopback, for tests of programs that might contact their vendor.
 //!
-//! The test runs itself again in a network namespace of its own, so everything it starts is in there too:
-//! the hub, the model and the agent. Where the machine allows no such namespace the test says so and runs
-//! where it is; in CI that is a failure.
+//! The test runs itself again in a new network namespace, together with everything it starts: the hub, the model
+//! and the agent. If the machine does not allow namespaces, the test prints that and runs in the normal network; in
+//! CI that is a failure.
 
 use std::any::type_name;
 use std::io::Write as _;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-/// Tells the test that it runs in the namespace.
+/// Marks a test that runs in the namespace.
 const INSIDE: &str = "PLEXUS_TEST_ON_LOOPBACK";
-/// As root, and as anyone else.
+/// As root, and as another user.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
-/// A fresh namespace has loopback, switched off.
+/// In a new namespace, loopback is down.
 const SWITCH_ON: &str = r#"ip link set lo up && exec "$@""#;
-/// For the whole test inside; nextest ends one that takes longer.
+/// Time limit for the whole inner test; nextest ends one that takes longer.
 const PATIENCE: Duration = Duration::from_secs(170);
 
-/// Runs the body of a `#[test]` on loopback only. It must be a closure of the test function itself, whose
-/// name is read from it.
+/// Runs the body of a `#[test]` on loopback only. The body must be a closure of the test function itself, from
+/// which the test's name is derived.
 pub fn on_loopback<F: AsyncFnOnce()>(body: F) {
     run(runtime(), &name_of::<F>(), body());
 }
@@ -31,21 +31,25 @@ pub(crate) fn runtime() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// Runs the test of this name again in a namespace or, when it is there already, its body.
+/// Runs the test with this name again in a namespace or, if already inside one, its body.
 pub(crate) fn run(runtime: Runtime, test: &str, body: impl Future<Output = ()>) {
     let inside = std::env::var_os(INSIDE).is_some();
     match WAYS.iter().find(|way| !inside && possible(way)) {
         Some(way) => runtime.block_on(run_again(way, test)),
         None => {
             if inside {
-                assert_eq!(ways_out(), Vec::<String>::new(), "there is a way out of the namespace");
+                assert_eq!(
+                    ways_out(),
+                    Vec::<String>::new(),
+                    "the namespace has an interface other than loopback"
+                );
             } else {
-                let why = "no network namespace can be made here (util-linux and iproute2 are needed)";
+                let why = "no network namespace can be created here (util-linux and iproute2 are needed)";
                 assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
                 let _ = writeln!(std::io::stdout(), "{why}, so this runs in the network of the machine");
             }
             runtime.block_on(body);
-            // Whatever still waits for a process that was killed is not waited for.
+            // Tasks that still wait for killed processes are abandoned.
             runtime.shutdown_background();
         }
     }
@@ -74,12 +78,12 @@ async fn run_again(way: &[&str], test: &str) {
     let ran = tokio::time::timeout(PATIENCE, ran).await.expect("ends in time").expect("its output");
     let said = String::from_utf8_lossy(&ran.stdout);
     let _ = std::io::stdout().write_all(&ran.stdout);
-    assert!(ran.status.success(), "{test} failed on loopback; its own words are above");
-    // A name that fits no test would run none, and succeed.
+    assert!(ran.status.success(), "{test} failed on loopback; its output is above");
+    // A name that matches no test would run none, and succeed.
     assert!(said.contains("1 passed"), "{test} did not run on loopback: {said}");
 }
 
-/// Interfaces other than loopback that a packet could leave by.
+/// Interfaces other than loopback that could send packets.
 fn ways_out() -> Vec<String> {
     let routes = |path: &str, column: usize, head: usize| -> Vec<String> {
         let table = std::fs::read_to_string(path).unwrap_or_default();

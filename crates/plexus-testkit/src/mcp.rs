@@ -1,4 +1,4 @@
-//! An MCP client that sends exactly what a test says, right or wrong.
+//! An MCP client that sends exactly what a test specifies, valid or not.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::SseStream;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An answer that was read to its end.
+/// An answer, read completely.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -43,7 +43,7 @@ impl Answer {
     }
 }
 
-/// Headers are those of a well-behaved client unless a test changes them.
+/// Sends the headers of a well-behaved client unless a test changes them.
 #[derive(Clone)]
 pub struct McpClient {
     http: reqwest::Client,
@@ -60,7 +60,7 @@ impl McpClient {
             .header("accept", "application/json, text/event-stream")
     }
 
-    /// The same client with a header set to another value.
+    /// The same client with another value of a header.
     pub fn header(&self, name: &str, value: &str) -> Self {
         let mut client = self.clone();
         let value = HeaderValue::from_bytes(value.as_bytes()).expect("a header value");
@@ -68,7 +68,7 @@ impl McpClient {
         client
     }
 
-    /// The same client with one more value of a header.
+    /// The same client with an additional value of a header.
     pub fn another_header(&self, name: &str, value: &str) -> Self {
         let mut client = self.clone();
         let name = HeaderName::from_bytes(name.as_bytes()).expect("a header name");
@@ -82,12 +82,12 @@ impl McpClient {
         client
     }
 
-    /// The session the client is in.
+    /// The session of the client.
     pub fn session_id(&self) -> Option<&str> {
         self.headers.get("mcp-session-id").and_then(|value| value.to_str().ok())
     }
 
-    /// The same client at another path.
+    /// The same client for another URL.
     pub fn at(&self, url: String) -> Self {
         Self { url, ..self.clone() }
     }
@@ -112,7 +112,7 @@ impl McpClient {
         tokio::time::timeout(TIMEOUT, response).await.expect("an answer in time").expect("an answer")
     }
 
-    /// Posts a body and reads the answer to its end.
+    /// Posts a body and reads the whole answer.
     pub async fn post(&self, body: impl Into<String>) -> Answer {
         self.finish(self.request(reqwest::Method::POST).body(body.into())).await
     }
@@ -129,7 +129,7 @@ impl McpClient {
         self.finish(self.request(reqwest::Method::HEAD)).await
     }
 
-    /// `GET`, read to its end: for answers that are not streams.
+    /// `GET`, reading the whole answer: for answers that are not streams.
     pub async fn get(&self) -> Answer {
         self.finish(self.request(reqwest::Method::GET)).await
     }
@@ -144,12 +144,12 @@ impl McpClient {
         stream(self.request(reqwest::Method::POST).body(body.to_string())).await
     }
 
-    /// Opens a session of this revision; the returned client is in it.
+    /// Opens a session of this revision; the returned client uses it.
     pub async fn initialize(&self, version: &str) -> (Self, Value) {
         self.initialize_with(version, &json!({})).await
     }
 
-    /// The same for a client that can be asked.
+    /// The same with client capabilities.
     pub async fn initialize_with(&self, version: &str, capabilities: &Value) -> (Self, Value) {
         let params = json!({
             "protocolVersion": version,
@@ -166,12 +166,12 @@ impl McpClient {
         (client, answer.result())
     }
 
-    /// A request of the session era.
+    /// Makes a request of the session era.
     pub async fn call(&self, method: &str, params: Value) -> Answer {
         self.post_json(&request(1, method, params)).await
     }
 
-    /// A request of 2026-07-28 with everything that revision wants.
+    /// Makes a request of 2026-07-28 with everything that the revision requires.
     pub async fn modern(&self, method: &str, params: Value) -> Answer {
         let (client, body) = self.modern_request(1, method, params);
         client.post_json(&body).await
@@ -197,13 +197,13 @@ impl McpClient {
         (client, request(id, method, params))
     }
 
-    /// Calls a tool by the latest revision; the result, which may be an error of the tool.
+    /// Calls a tool in the latest revision; the result may be an error of the tool.
     pub async fn tool(&self, name: &str, arguments: Value) -> Value {
         self.modern("tools/call", json!({ "name": name, "arguments": arguments })).await.result()
     }
 }
 
-/// Without the headers, one of which is the token.
+/// Omits the headers, because one of them is the token.
 impl fmt::Debug for McpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("McpClient").field("url", &self.url).finish_non_exhaustive()
@@ -219,7 +219,7 @@ fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
 }
 
-/// `_meta` that every request of 2026-07-28 carries.
+/// The `_meta` of every request of 2026-07-28.
 pub fn modern_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

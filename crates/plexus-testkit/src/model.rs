@@ -1,4 +1,4 @@
-//! A model that says what a test tells it to, in the streaming formats of OpenAI and Anthropic.
+//! A scripted model in the streaming formats of OpenAI and Anthropic.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! Bounded: a body has 16 MiB at most, 500 requests are kept, a point that is not released within a minute
-//! is an error for the client.
+//! Limits: 16 MiB per body, 500 recorded requests, and one minute for a client to wait at a point that is not
+//! released, after which it gets an error.
 
 mod chat;
 mod messages;
@@ -44,7 +44,7 @@ pub use script::{Fault, Script, Tool, Turn, Usage};
 
 use stage::{Record, Stage};
 
-/// For a client to start, connect to its MCP servers and ask.
+/// Time limit for a client to start, connect to its MCP servers and make a request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Listens on loopback until it is dropped.
@@ -65,22 +65,22 @@ impl ScriptedModel {
         Self { address, stage, _server: server }
     }
 
-    /// The base for clients of Anthropic, which add `/v1` themselves.
+    /// Base URL for Anthropic clients, which append `/v1` themselves.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The base for clients of OpenAI.
+    /// Base URL for OpenAI clients.
     pub fn openai_url(&self) -> String {
         format!("{}/v1", self.url())
     }
 
-    /// Every request so far that could be read, also those that are no part of the script.
+    /// All readable requests so far, including those that are not part of the script.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.stage.record.borrow().requests.clone()
     }
 
-    /// The request that was answered with the turn of this number, from 0; the newest if it was asked again.
+    /// The request that was answered with this turn, counted from 0; the newest one if it was repeated.
     pub fn request_for(&self, turn: usize) -> ModelRequest {
         let record = self.stage.record.borrow();
         let found = record.requests.iter().rev().find(|request| request.played == Played::Turn(turn));
@@ -96,7 +96,7 @@ impl ScriptedModel {
         assert!(in_time, "no client came to `{point}`; {}", told(&self.stage.record.borrow()));
     }
 
-    /// Lets everyone pass this point, now and later.
+    /// Lets all clients pass this point, now and later.
     pub fn release(&self, point: &str) {
         self.check(point);
         self.stage.record.send_modify(|record| {
@@ -109,7 +109,7 @@ impl ScriptedModel {
         assert!(points.any(|known| known == point), "the script has no point `{point}`");
     }
 
-    /// Every turn was played, and nothing was asked that did not fit or could not be read.
+    /// Asserts that every turn was played, and that every request was readable and matched the script.
     pub fn assert_played(&self) {
         let record = self.stage.record.borrow();
         assert!(record.malformed.is_empty(), "could not be read: {:#?}", record.malformed);
@@ -120,7 +120,7 @@ impl ScriptedModel {
     }
 }
 
-/// What happened, for the words of a failed test.
+/// The recorded requests, for the message of a failed test.
 fn told(record: &Record) -> String {
     let lines: Vec<String> = record
         .requests

@@ -1,8 +1,7 @@
-//! Programs of others in pinned versions, as `scripts/node-env` and `scripts/python-env` install them.
+//! Third-party programs in pinned versions, installed by `scripts/node-env` and `scripts/python-env`.
 //!
-//! They run with a home of their own and with nothing of the environment of the test, and are killed
-//! when their handle is dropped. A machine without npm or Python leaves them out and says so; in CI that
-//! is a failure.
+//! They run with their own home and without the test's environment, and are killed when their handle is dropped.
+//! Tests on a machine without npm or Python skip them and print that; in CI that is a failure.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -13,12 +12,12 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// To install them, once on a machine.
+/// Time limit for the installation, once per machine.
 const INSTALL: Duration = Duration::from_secs(150);
-/// For a script to say its next line, or to end.
+/// Time limit for the next line of a script, or for its end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder whose `bin/` holds the programs: of a virtual environment, or of a set of npm packages.
+/// A folder whose `bin/` contains the programs: a virtual environment, or a set of npm packages.
 #[derive(Debug, Clone)]
 pub struct Pinned {
     folder: PathBuf,
@@ -31,19 +30,19 @@ impl Pinned {
         Some(Self { folder })
     }
 
-    /// A Python package with what it needs.
+    /// A Python package with its dependencies.
     pub async fn python(package: &str, version: &str) -> Option<Self> {
         let interpreter = installed("python-env", &[package, version]).await?;
         let folder = interpreter.ancestors().nth(2).expect("a virtual environment").to_owned();
         Some(Self { folder })
     }
 
-    /// A file of what is installed.
+    /// A file of the installation.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }
 
-    /// One of the programs, at home in this folder.
+    /// One of the programs, with this folder as its home.
     pub fn command(&self, program: &str, home: &Path) -> Command {
         let programs = self.folder.join("bin");
         let mut command = Command::new(programs.join(program));
@@ -58,13 +57,13 @@ impl Pinned {
         command
     }
 
-    /// Starts a script (`.py` or `.mjs`) that talks in lines of JSON and may import what is installed.
+    /// Starts a script (`.py` or `.mjs`) that communicates in lines of JSON and may import the installed packages.
     ///
-    /// The token is given to it as `PLEXUS_TOKEN`, because arguments can be seen by everyone on the machine.
+    /// It gets the token as `PLEXUS_TOKEN`, because arguments are visible to all users of the machine.
     pub fn script(&self, script: &Path, args: &[&str], token: &str) -> Script {
         let home = tempfile::tempdir().expect("a temporary folder");
         let name = script.file_name().expect("the name of a file");
-        // Node.js looks for packages beside the script, whatever folder it is started in.
+        // Node.js resolves packages relative to the script, whatever the working folder.
         let copy = home.path().join(name);
         std::fs::copy(script, &copy).unwrap_or_else(|e| panic!("{}: {e}", script.display()));
         let interpreter = if script.extension().is_some_and(|kind| kind == "py") { "python" } else { "node" };
@@ -80,12 +79,12 @@ impl Pinned {
     }
 }
 
-/// A script that drives an SDK, in `scripts/` of this crate, such as `node/client_v1.mjs`.
+/// A script in `scripts/` of this crate that drives an SDK, such as `node/client_v1.mjs`.
 pub fn sdk_script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name)
 }
 
-/// A running script; what it says for people is in the output of the test.
+/// A running script; its standard error goes to the output of the test.
 #[derive(Debug)]
 pub struct Script {
     child: Child,
@@ -94,14 +93,14 @@ pub struct Script {
 }
 
 impl Script {
-    /// The next thing it says.
+    /// The next line.
     pub async fn line(&mut self) -> Value {
         let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time");
-        let line = line.expect("UTF-8").expect("the script ended early; its own words are above");
+        let line = line.expect("UTF-8").expect("the script ended early; its output is above");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be successful.
     pub async fn end(mut self) {
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("an end in time");
         let status = status.expect("a status");
@@ -109,8 +108,8 @@ impl Script {
     }
 }
 
-/// What a script of `scripts/` prints, which is where it has put what was asked for.
-#[expect(clippy::print_stdout, reason = "what is left out is said aloud")]
+/// Runs an installation script of `scripts/`; returns the printed path.
+#[expect(clippy::print_stdout, reason = "skipped tests are reported")]
 pub(crate) async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script);
     let made = Command::new(path).args(args).kill_on_drop(true).output();
@@ -120,9 +119,9 @@ pub(crate) async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
         return Some(String::from_utf8(stdout).expect("UTF-8").trim().into());
     }
     let why = String::from_utf8_lossy(&stderr);
-    // 3: npm, Python or a library of the machine is not there. Anything else is a fault.
+    // 3: npm, Python or a library is missing on this machine. Any other code is an error.
     assert_eq!(status.code(), Some(3), "{why}");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must not leave this out: {why}");
-    println!("left out, what needs {script} {}: {why}", args.join(" "));
+    println!("skipped, because it needs {script} {}: {why}", args.join(" "));
     None
 }

@@ -1,4 +1,4 @@
-//! Databases on a real PostgreSQL server, and a server that can be taken away.
+//! Databases on a real PostgreSQL server, and a server that can be stopped.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::send;
 
 /// URL of the server that `scripts/postgres run` starts for all tests.
 const SERVER: &str = "PLEXUS_TEST_POSTGRES";
-/// For a server to start or to stop.
+/// Time limit for a server to start or stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-/// URL of a fresh database on the common server. None where there is no server, which is said; with
-/// `CI=true` that is a failure.
+/// URL of a new database on the shared server. `None` without a server, which is printed; with `CI=true` that is a
+/// failure.
 pub async fn database() -> Option<String> {
     let Some(server) = std::env::var_os(SERVER) else {
         left_out(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));
@@ -37,11 +37,11 @@ pub async fn database() -> Option<String> {
 
 fn left_out(why: &str) {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
-    // Where nobody listens there is nobody to tell.
+    // Ignore a closed standard error.
     let _ = writeln!(std::io::stderr(), "left out: {why}");
 }
 
-/// A server of one's own.
+/// A separate server.
 #[derive(Debug)]
 pub struct PostgresServer {
     child: Child,
@@ -50,7 +50,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// None where PostgreSQL is not installed, as in [`database`].
+    /// `None` if PostgreSQL is not available, as in [`database`].
     pub async fn start() -> Option<Self> {
         if std::env::var_os(SERVER).is_none() {
             left_out(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));
@@ -69,14 +69,14 @@ impl PostgresServer {
         format!("postgres://plexus@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Stops the server: `INT` cuts connections and tidies up, `QUIT` is a crash.
+    /// Stops the server: `INT` closes connections and shuts down cleanly, `QUIT` is a crash.
     pub async fn stop(&mut self, signal: Signal) {
         send(&self.child, signal);
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.expect("the server stops in time").expect("a status");
     }
 
-    /// Starts it again where it was.
+    /// Starts it again at the same address.
     pub async fn start_again(&mut self) {
         self.child = spawn(self.folder.path(), self.port);
         self.wait_until_up().await;

@@ -1,7 +1,7 @@
-//! The `plexus` program as its users run it: a child process with a home of its own.
+//! The `plexus` program as its users run it: a child process with its own home.
 //!
-//! Whatever was started is killed when its handle is dropped, also by a panic, and nothing of the
-//! environment of the test reaches it.
+//! Every started process is killed when its handle is dropped, also by a panic, and none inherits the test's
+//! environment.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -18,9 +18,9 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::McpClient;
 
-/// For a hub to become ready, to stop, or for a command to end: far beyond what each should take.
+/// Time limit for a hub to start or stop, or for a command to finish: far beyond what each should take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The last line of what a hub prints when it is ready.
+/// The last line that a hub prints when it is ready.
 const READY: &str = "Stop with Ctrl-C.";
 
 /// A home folder in which the program is run.
@@ -47,13 +47,13 @@ impl Ran {
         &self.stdout
     }
 
-    /// Standard output of a command that must have ended with this code and given JSON.
+    /// JSON on standard output of a command that must have exited with this code.
     pub fn json(&self, code: i32) -> Value {
         assert_eq!(self.code, Some(code), "{self:?}");
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
     }
 
-    /// Standard error of a command that must have failed with this code and printed nothing else.
+    /// Standard error of a command that must have failed with this code and printed nothing to standard output.
     pub fn failed(&self, code: i32) -> &str {
         assert_eq!((self.code, self.stdout.as_str()), (Some(code), ""), "{self:?}");
         &self.stderr
@@ -61,17 +61,18 @@ impl Ran {
 }
 
 impl Plexus {
-    /// `binary` is `env!("CARGO_BIN_EXE_plexus")`, which only tests of that crate know.
+    /// `binary` is `env!("CARGO_BIN_EXE_plexus")`, which only tests of that crate can use.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
-        // A second test in the same process finds it installed, which is as good.
+        // An error means that another test in this process has installed it already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        // Not among everybody's temporary files, which commands can write: what is denied in a home would be in their midst.
+        // Not in /tmp, which sandboxed commands can write to: denied files of the home would then be within a
+        // writable folder.
         let home = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
         Self { binary: binary.into(), home, http, variables: vec![] }
     }
 
-    /// With a variable in the environment of everything that is run.
+    /// Adds a variable to the environment of every process.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: String) -> Self {
         self.variables.push((name, value));
@@ -82,7 +83,7 @@ impl Plexus {
         self.home.path()
     }
 
-    /// The data folder that the program takes when it is told of no other.
+    /// The program's default data folder.
     pub fn data_dir(&self) -> PathBuf {
         self.home.path().join(".local/share/plexus")
     }
@@ -91,7 +92,7 @@ impl Plexus {
         &self.http
     }
 
-    /// A command in this home, with no terminal anywhere.
+    /// A command in this home, without a terminal.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
         let folder = self.binary.parent().expect("a folder with the program");
         let mut command = Command::new(program);
@@ -109,35 +110,34 @@ impl Plexus {
         command
     }
 
-    /// `plexus` with these arguments, run to its end.
+    /// Runs `plexus` with these arguments to its end.
     pub async fn run(&self, args: &[&str]) -> Ran {
         self.run_with(args, &[]).await
     }
 
-    /// The same with variables in its environment.
+    /// The same with additional variables.
     pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ran {
         let mut command = self.command(&self.binary, args);
         command.envs(variables.iter().copied());
         finish(command).await
     }
 
-    /// A line as a person would type it, run by a shell.
+    /// Runs a line in a shell, as a person would type it.
     pub async fn shell(&self, line: &str) -> Ran {
         finish(self.command("/bin/sh", &["-c", line])).await
     }
 
-    /// Starts the program without waiting for anything.
+    /// Starts the program without waiting.
     pub fn spawn(&self, args: &[&str]) -> Child {
         self.command(&self.binary, args).spawn().expect("the program starts")
     }
 
-    /// A hub on a free port and the default data folder, when it is ready.
+    /// Starts a hub on a free port with the default data folder, and waits until it is ready.
     pub async fn up(&self) -> HubProcess {
         self.up_with(&[]).await
     }
 
-    /// The same with more arguments, which may say where to listen. What it logs goes to `hub.log` in
-    /// the home folder.
+    /// The same with more arguments, which may choose the address. Its log goes to `hub.log` in the home folder.
     pub async fn up_with(&self, args: &[&str]) -> HubProcess {
         let log_path = self.home.path().join("hub.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path).expect("a log file");
@@ -158,7 +158,7 @@ impl Plexus {
         });
         let Ok(true) = ready.await else {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
-            panic!("the hub does not get ready; it printed {welcome:?} and logged\n{log}");
+            panic!("the hub did not become ready; it printed {welcome:?} and logged\n{log}");
         };
         let said = |label: &str| {
             let line = welcome.lines().find_map(|line| line.trim_start().strip_prefix(label));
@@ -181,7 +181,7 @@ async fn finish(mut command: Command) -> Ran {
     }
 }
 
-/// A hub that is ready.
+/// A ready hub.
 #[derive(Debug)]
 pub struct HubProcess {
     child: Child,
@@ -202,7 +202,7 @@ impl HubProcess {
         self.child.id().expect("a running process")
     }
 
-    /// What it printed when it was ready.
+    /// Its output when it was ready.
     pub fn welcome(&self) -> &str {
         &self.welcome
     }
@@ -220,7 +220,7 @@ impl HubProcess {
         token.trim().to_owned()
     }
 
-    /// A fresh agent token that may call every tool.
+    /// A new agent token that may call every tool.
     pub async fn token(&self, name: &str) -> CreatedToken {
         let params = CreateTokenParams {
             kind: TokenKind::Agent,
@@ -237,17 +237,17 @@ impl HubProcess {
         response.json().await.expect("a token")
     }
 
-    /// A client at `/mcp` with this token.
+    /// An MCP client with this token.
     pub fn mcp(&self, token: &str) -> McpClient {
         McpClient::new(self.http.clone(), self.url("/mcp"), token)
     }
 
-    /// For tests that speak to the socket themselves.
+    /// For tests that use the socket directly.
     pub fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("http://").parse().expect("an address")
     }
 
-    /// Memory of the process that is in RAM, now and at most so far, in bytes.
+    /// Current and peak resident memory of the process, in bytes.
     pub fn memory(&self) -> (u64, u64) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("its status");
         let kib = |name: &str| {
@@ -257,12 +257,12 @@ impl HubProcess {
         (kib("VmRSS:"), kib("VmHWM:"))
     }
 
-    /// What the REST API answers to the admin.
+    /// The REST API's answer to the admin.
     pub async fn api(&self, path: &str) -> Value {
         self.api_as(&self.admin_token(), path).await
     }
 
-    /// What the REST API answers to this token.
+    /// The REST API's answer to this token.
     pub async fn api_as(&self, token: &str, path: &str) -> Value {
         let response = self.http.get(self.url(path)).bearer_auth(token).send().await.expect("an answer");
         let (status, body) = (response.status(), response.text().await.expect("a body"));
@@ -270,7 +270,7 @@ impl HubProcess {
         serde_json::from_str(&body).expect("JSON")
     }
 
-    /// All items of a list, page by page, until `enough` says so.
+    /// All items of a list, page by page, until `enough` returns true.
     pub async fn list(&self, path: &str, enough: impl Fn(&Value) -> bool) -> Vec<Value> {
         let (mut items, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -286,27 +286,27 @@ impl HubProcess {
         }
     }
 
-    /// All events of a session, in the order in which they are given.
+    /// All events of a session, in order.
     pub async fn events(&self, session: &str) -> Vec<Value> {
         self.list(&format!("/api/v1/sessions/{session}/events"), |_| false).await
     }
 
-    /// `SIGKILL`: no chance to finish anything.
+    /// `SIGKILL`: no graceful shutdown.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("the hub can be killed");
     }
 
-    /// Sends a signal and goes on.
+    /// Sends a signal without waiting.
     pub fn signal(&self, signal: Signal) {
         send(&self.child, signal);
     }
 
-    /// `SIGTERM`, and how the hub ended.
+    /// Sends `SIGTERM`; returns the exit status.
     pub async fn terminate(self) -> ExitStatus {
         self.stop(Signal::TERM).await
     }
 
-    /// `SIGINT`, and how the hub ended.
+    /// Sends `SIGINT`; returns the exit status.
     pub async fn interrupt(self) -> ExitStatus {
         self.stop(Signal::INT).await
     }
@@ -322,7 +322,7 @@ impl HubProcess {
     }
 }
 
-/// Sends a signal to a process that was started here.
+/// Sends a signal to a process started by this test.
 pub fn send(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("a running process");
     kill_process(pid, signal).expect("a process of our own");
@@ -334,7 +334,7 @@ impl Drop for HubProcess {
             let log = std::fs::read_to_string(&self.log_path).unwrap_or_default();
             let lines: Vec<&str> = log.lines().rev().take(30).collect();
             let shown: String = lines.into_iter().rev().map(|line| format!("  | {line}\n")).collect();
-            // Where nobody listens there is nobody to tell.
+            // Ignore a closed standard error.
             let _ = write!(std::io::stderr(), "the hub's log, its newest lines:\n{shown}");
         }
     }

@@ -1,4 +1,4 @@
-//! A proxy in this process, on a free port, with a folder of its own.
+//! A proxy in this process, with a free port and its own folder.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 use crate::{McpClient, http_client};
 
 const SECRET: &str = "only-the-agent-of-this-test-knows";
-/// For whatever a test waits for.
+/// Time limit for everything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Room in a pipe.
+/// Capacity of a pipe.
 const PIPE: usize = 1 << 20;
 
-/// Times that are short enough for a test to wait for.
+/// Time limits that are short enough for tests.
 pub fn proxy_timing() -> Timing {
     Timing {
         connect: Duration::from_secs(2),
@@ -34,7 +34,7 @@ pub fn proxy_timing() -> Timing {
     }
 }
 
-/// A running proxy; its folder goes with it.
+/// A running proxy; its folder is deleted with it.
 #[derive(Debug)]
 pub struct TestProxy {
     proxy: Proxy,
@@ -45,18 +45,18 @@ pub struct TestProxy {
 }
 
 impl TestProxy {
-    /// In front of the hub at `url`, for an agent with this token.
+    /// Starts a proxy for the hub at `url` and an agent with this token.
     pub async fn start(url: &str, token: &str) -> Self {
         Self::start_with(url, token, |_| {}).await
     }
 
-    /// The same with other options.
+    /// The same with changed options.
     pub async fn start_with(url: &str, token: &str, change: impl FnOnce(&mut ProxyOptions)) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
         Self::start_in(folder, url, token, change).await
     }
 
-    /// The same in the folder of another one.
+    /// The same in the folder of another proxy.
     pub async fn start_in(
         folder: Arc<TempDir>,
         url: &str,
@@ -92,7 +92,7 @@ impl TestProxy {
         SECRET
     }
 
-    /// Where it keeps its files.
+    /// The folder of its files.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().join("agent")
     }
@@ -102,7 +102,7 @@ impl TestProxy {
         McpClient::new(self.http.clone(), self.endpoint.url.clone(), SECRET)
     }
 
-    /// A client over pipes.
+    /// A client over stdio.
     pub fn pipes(&self) -> PipeClient {
         let (input, from_client) = tokio::io::duplex(PIPE);
         let (to_client, output) = tokio::io::duplex(PIPE);
@@ -123,42 +123,42 @@ impl TestProxy {
         }
     }
 
-    /// Stops it; the folder, for another one.
+    /// Stops it; returns the folder for another proxy.
     pub async fn stop(self) -> Arc<TempDir> {
         let Self { proxy, supervisor, folder, .. } = self;
         drop(proxy);
         let drained = supervisor.shutdown(PATIENCE).await;
-        assert!(drained.aborted.is_empty(), "did not stop by themselves: {:?}", drained.aborted);
+        assert!(drained.aborted.is_empty(), "had to be aborted: {:?}", drained.aborted);
         folder
     }
 }
 
-/// A client that says one message a line.
+/// A client that sends one message per line.
 #[derive(Debug)]
 pub struct PipeClient {
     input: Option<DuplexStream>,
     output: Lines<BufReader<DuplexStream>>,
-    /// What came before it was asked for.
+    /// Messages that arrived before they were requested.
     heard: Vec<Value>,
     next_id: u64,
     serving: JoinSet<()>,
 }
 
 impl PipeClient {
-    /// Says something as it is.
+    /// Sends a line unchanged.
     pub async fn say(&mut self, line: &str) {
         let input = self.input.as_mut().expect("it has not hung up");
         input.write_all(format!("{line}\n").as_bytes()).await.expect("the proxy reads");
     }
 
-    /// What the proxy says next; none at the end.
+    /// The next line of the proxy; `None` at the end.
     pub async fn line(&mut self) -> Option<Value> {
         let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("a line in time");
         let line = line.expect("UTF-8")?;
         Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")))
     }
 
-    /// Makes a request; its id.
+    /// Begins a request; returns its id.
     pub async fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
@@ -167,7 +167,7 @@ impl PipeClient {
         id
     }
 
-    /// The answer to a request that was made.
+    /// The answer to a request.
     pub async fn answer(&mut self, id: u64) -> Value {
         let is_answer = |message: &Value| message["id"] == id && message["method"].is_null();
         if let Some(place) = self.heard.iter().position(is_answer) {
@@ -182,13 +182,13 @@ impl PipeClient {
         }
     }
 
-    /// A request and its answer.
+    /// Makes a request and returns its answer.
     pub async fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params).await;
         self.answer(id).await
     }
 
-    /// The same by 2026-07-28.
+    /// The same in revision 2026-07-28.
     pub async fn modern(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin_modern(method, params).await;
         self.answer(id).await
@@ -199,7 +199,7 @@ impl PipeClient {
         self.begin(method, params).await
     }
 
-    /// Begins a session; what the proxy says of itself.
+    /// Opens a session; returns the proxy's greeting.
     pub async fn initialize(&mut self, version: &str) -> Value {
         let client = json!({ "name": "testkit", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
@@ -222,12 +222,12 @@ impl PipeClient {
         }
     }
 
-    /// What was heard and not asked for since.
+    /// The unsolicited messages so far.
     pub fn heard(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.heard)
     }
 
-    /// Closes the input, and waits until the proxy has ended its side; what it still said.
+    /// Closes the input and waits until the proxy has closed its output; returns the remaining messages.
     pub async fn hang_up(mut self) -> Vec<Value> {
         self.input = None;
         while let Some(message) = self.line().await {

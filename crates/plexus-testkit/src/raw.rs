@@ -1,4 +1,4 @@
-//! HTTP by hand, for requests that no HTTP library would send.
+//! Handwritten HTTP, for requests that no HTTP library would send.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio::net::TcpStream;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that carries the bytes a test writes.
+/// A connection that sends the bytes given by a test.
 #[derive(Debug)]
 pub struct RawConnection {
     stream: TcpStream,
-    /// What came behind the last answer.
+    /// Bytes after the last answer.
     unread: Vec<u8>,
 }
 
-/// What came back, as far as the head says it goes.
+/// An answer, as long as its head announces.
 #[derive(Debug)]
 pub struct RawAnswer {
     pub status: u16,
@@ -43,25 +43,24 @@ impl RawConnection {
         Self { stream: TcpStream::connect(address).await.expect("a connection"), unread: Vec::new() }
     }
 
-    /// Bytes as they are. The other side may close before it has read them all, so a failure is no news.
+    /// Sends raw bytes. The peer may close before it has read them all, so failures are ignored.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = tokio::time::timeout(TIMEOUT, self.stream.write_all(bytes.as_ref())).await;
         let _ = sent.expect("sent in time");
     }
 
-    /// Says that nothing more will come; what the other side says can still be read.
+    /// Closes the sending side; the peer's data can still be read.
     pub async fn finish(&mut self) {
-        // It may have closed already, which is as good.
+        // The peer may have closed already.
         let _ = self.stream.shutdown().await;
     }
 
-    /// Everything until the other side closes. How it does so is no news: it may have left unread what
-    /// it did not want.
+    /// Everything until the peer closes. A reset is accepted, because the peer may have left data unread.
     pub async fn rest(&mut self) -> Vec<u8> {
         self.rest_within(TIMEOUT).await
     }
 
-    /// The same, where that takes longer.
+    /// The same with another time limit.
     pub async fn rest_within(&mut self, time: Duration) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.unread);
         let read = tokio::time::timeout(time, self.stream.read_to_end(&mut bytes)).await;
@@ -69,8 +68,8 @@ impl RawConnection {
         bytes
     }
 
-    /// Says that nothing more will come, and waits until the other side has closed in turn: then it
-    /// knows. What it still had to say is dropped.
+    /// Closes the sending side and waits until the peer has closed too, which proves that it has noticed. Discards
+    /// the remaining data.
     pub async fn hang_up(mut self) {
         let gone = async {
             let _ = self.stream.shutdown().await;
@@ -80,7 +79,7 @@ impl RawConnection {
         tokio::time::timeout(TIMEOUT, gone).await.expect("closed in time");
     }
 
-    /// One answer: its head, and as much body as `Content-Length` promises.
+    /// One answer: its head, and a body of `Content-Length` bytes.
     pub async fn answer(&mut self) -> RawAnswer {
         tokio::time::timeout(TIMEOUT, async {
             loop {
@@ -97,7 +96,7 @@ impl RawConnection {
     }
 }
 
-/// The first answer and the bytes it takes, if all of it is there.
+/// The first answer and its size in bytes, if it is complete.
 fn whole(bytes: &[u8]) -> Option<(RawAnswer, usize)> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();

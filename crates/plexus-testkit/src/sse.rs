@@ -1,4 +1,4 @@
-//! A stream of server-sent events, read one by one.
+//! Reader of server-sent events.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Keep-alives in a row: the first may have been on its way already.
+/// Number of consecutive keep-alives that mean quiet: the first may have been in flight already.
 const QUIET: usize = 3;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -38,12 +38,12 @@ impl SseStream {
         self.response.headers()
     }
 
-    /// The next event of any kind; none when the stream has ended.
+    /// The next event of any kind; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<SseEvent> {
         self.next_within(TIMEOUT).await
     }
 
-    /// The same for a stream that may take its time.
+    /// The same with another time limit.
     pub async fn next_within(&mut self, time: Duration) -> Option<SseEvent> {
         tokio::time::timeout(time, async {
             loop {
@@ -59,11 +59,11 @@ impl SseStream {
         .expect("an event or the end of the stream in time")
     }
 
-    /// What comes until so many keep-alives have passed: all that the hub has to say for now.
+    /// The messages until several consecutive keep-alives: everything that is pending at the hub.
     pub async fn until_quiet(&mut self) -> Vec<Value> {
         let (mut comments, mut messages) = (0, Vec::new());
         while comments < QUIET {
-            match self.next().await.expect("the stream goes on") {
+            match self.next().await.expect("an open stream") {
                 SseEvent::Comment(_) => comments += 1,
                 SseEvent::Message { json, .. } => messages.push(json),
                 SseEvent::Priming { .. } => {}
@@ -81,7 +81,7 @@ impl SseStream {
         messages
     }
 
-    /// The next message; comments and ids without data are passed over.
+    /// The next message; skips comments and ids without data.
     pub async fn message(&mut self) -> Option<Value> {
         loop {
             if let SseEvent::Message { json, .. } = self.next().await? {
@@ -97,7 +97,7 @@ fn parse(event: &str) -> SseEvent {
         match line.split_once(':') {
             Some(("", comment)) => return SseEvent::Comment(comment.to_owned()),
             Some(("id", value)) => id = Some(value.trim().to_owned()),
-            // Several lines are one text with line breaks.
+            // Several data lines are one text with line breaks.
             Some(("data", value)) => {
                 data = Some(data.map_or_else(String::new, |before| before + "\n") + value.trim());
             }

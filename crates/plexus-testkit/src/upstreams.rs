@@ -1,4 +1,4 @@
-//! The servers behind a hub in a test: their files, and how they are doing.
+//! Upstream servers of a test's hub: their files and their states.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,39 +10,39 @@ use serde_json::{Value, json};
 use crate::TestHub;
 use crate::fixture::{Eras, program};
 
-/// For a server to come to a state: far beyond what it should take, also on a busy machine.
+/// Time limit for a server to reach a state: far beyond what it should take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 impl TestHub {
-    /// The file of a server.
+    /// Path of a server's file.
     pub fn upstream_file(&self, name: &str) -> PathBuf {
         self.upstreams().folder().dir().join(format!("{name}.json"))
     }
 
-    /// Writes the file of a server; the hub is not told.
+    /// Writes the file of a server without reloading.
     pub fn write_upstream(&self, name: &str, document: &Value) {
         let file = self.upstream_file(name);
         let folder = file.parent().expect("a folder");
         if !folder.exists() {
             private_file::create_dir(folder).expect("the folder of the servers");
         }
-        // As a whole, since the hub may be looking, and closed to others, whatever the umask.
+        // Write atomically, because the hub may be reading, and with private permissions regardless of the umask.
         private_file::write_unsynced(&file, document.to_string().as_bytes()).expect("the file of a server");
     }
 
-    /// Writes the file of a server and returns when it is there, or as good as.
+    /// Writes the file of a server and returns when it has started or failed.
     pub async fn add_upstream(&self, name: &str, document: &Value) -> Upstream {
         self.write_upstream(name, document);
         self.upstreams().reload().await;
         self.upstream_in(name, UpstreamState::Ready).await
     }
 
-    /// A server as soon as it is in a state.
+    /// Waits until a server is in a state.
     pub async fn upstream_in(&self, name: &str, state: UpstreamState) -> Upstream {
         self.upstream_when(name, state.as_str(), |upstream| upstream.state == state).await
     }
 
-    /// A server as soon as something holds of it.
+    /// Waits until a condition holds for a server.
     pub async fn upstream_when(&self, name: &str, what: &str, holds: impl Fn(&Upstream) -> bool) -> Upstream {
         let mut changes = self.upstreams().changes();
         let wait = async {
@@ -58,7 +58,7 @@ impl TestHub {
     }
 }
 
-/// The file of a fixture server over standard input and output.
+/// The file of a fixture server over stdio.
 pub fn stdio_fixture(eras: Eras) -> Value {
     json!({ "command": program(), "args": ["--stdio", "--eras", eras.name()] })
 }

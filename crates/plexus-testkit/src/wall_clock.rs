@@ -1,7 +1,7 @@
-//! The wall clock of processes, as a test moves it while they run.
+//! The wall clock of processes, which a test can move while they run.
 //!
-//! libfaketime is preloaded into them and reads the offset from a file at each look at the clock, so a jump is seen at once.
-//! The clock by which time spans are measured goes on as it is, as on a machine whose date is set.
+//! libfaketime is preloaded into them and reads the offset from a file at each access of the clock, so a jump is
+//! visible immediately. The monotonic clock is not affected, as on a machine whose date is changed.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::pinned::installed;
 use crate::process::Plexus;
 
-/// One wall clock, for all processes that were given it.
+/// A wall clock shared by all processes that use it.
 #[derive(Debug)]
 pub struct WallClock {
     library: PathBuf,
@@ -18,7 +18,7 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// A clock that is right. None where libfaketime is not there, which is said; with `CI=true` that is a failure.
+    /// A clock with the correct time. `None` without libfaketime, which is printed; with `CI=true` that is a failure.
     pub async fn new() -> Option<Self> {
         let library = installed("faketime", &["find"]).await?;
         let clock = Self { library, folder: tempfile::tempdir().expect("a temporary folder") };
@@ -26,7 +26,7 @@ impl WallClock {
         Some(clock)
     }
 
-    /// Everything that is run in this home has this clock.
+    /// Makes everything that is run in this home use this clock.
     #[must_use]
     pub fn of(&self, plexus: Plexus) -> Plexus {
         plexus
@@ -34,13 +34,13 @@ impl WallClock {
             .with("FAKETIME_TIMESTAMP_FILE", self.file().display().to_string())
             .with("FAKETIME_NO_CACHE", "1".to_owned())
             .with("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned())
-            // What files say of their age was written by the clock that was there then.
+            // File timestamps use the real clock.
             .with("NO_FAKE_STAT", "1".to_owned())
     }
 
-    /// Sets it so many seconds before or after the right time.
+    /// Sets it to this many seconds before or after the correct time.
     pub fn set(&self, offset: i64) {
-        // Never half of it: whoever looks meanwhile sees the old time.
+        // Replace the file atomically: concurrent readers see the old time.
         let new = self.folder.path().join("new");
         std::fs::write(&new, format!("{offset:+}\n")).expect("a file can be written");
         std::fs::rename(&new, self.file()).expect("a file can be renamed");

@@ -1,7 +1,7 @@
 //! One task that reads new events once for all readers, and only while there are any.
 //!
-//! The database is the source of truth: the writer's hint and the slow poll only trigger a read. Readers pull, and the feed
-//! waits for none of them. The poll finds events that other hubs wrote to the same database.
+//! The database is the source of truth: the writer's hint and the slow poll only trigger a read. Readers pull, and
+//! the feed waits for none of them. The poll finds events that other hubs wrote to the same database.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

@@ -59,8 +59,8 @@ impl Item {
     }
 }
 
-/// The payload without line breaks, which would end a server-sent event. A payload that is unexpectedly not JSON is passed on
-/// as a string, because one damaged row must not stop a stream.
+/// The payload without line breaks, which would end a server-sent event. A payload that is unexpectedly not JSON is
+/// passed on as a string, because one damaged row must not stop a stream.
 fn on_one_line(payload: &str) -> Box<RawValue> {
     let as_it_is = || RawValue::from_string(payload.to_owned()).ok();
     let rewritten = || serde_json::from_str(payload).unwrap_or_else(|_| Value::from(payload));

@@ -3,8 +3,8 @@
 //! - The database is the source of truth: streams send only events read from it, and notifications are just hints.
 //! - A stream sends every event that its principal may see once and in order, starting at the requested position. If events
 //!   were pruned, the stream reports the gap.
-//! - A reader uses one batch of memory, however slow it is. A reader that accepts nothing for too long is disconnected and
-//!   told where to resume.
+//! - A reader uses one batch of memory, however slow it is. A reader that accepts nothing for too long is
+//!   disconnected and told where to resume.
 //! - A stream ends when its token does.
 
 mod feed;
@@ -39,8 +39,8 @@ pub(crate) use reader::Log;
 
 /// Maximum number of concurrent streams per subject; more are refused.
 const PER_SUBJECT: usize = 128;
-/// Maximum number of database pages that all streams read concurrently; the other readers of the store remain available for
-/// other work.
+/// Maximum number of database pages that all streams read concurrently; the other readers of the store remain
+/// available for other work.
 const TURNS: usize = 2;
 
 #[derive(Debug, Clone)]

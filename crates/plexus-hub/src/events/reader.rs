@@ -1,9 +1,9 @@
 //! A reader: a cursor into the events of one session or of all.
 //!
-//! It starts with pages from the database and continues with the ring once it has caught up; a reader that reconnects soon
-//! starts with the ring, and one that falls behind the ring returns to pages. Numbers have no gaps, so a missing number means
-//! that the event was pruned, and the reader reports that. While waiting it holds no database connection, and it never
-//! buffers events.
+//! It starts with pages from the database and continues with the ring once it has caught up; a reader that
+//! reconnects soon starts with the ring, and one that falls behind the ring returns to pages. Numbers have no gaps,
+//! so a missing number means that the event was pruned, and the reader reports that. While waiting it holds no
+//! database connection, and it never buffers events.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The newest events, cached for readers that keep up.
 //!
-//! The ring contains every event with a position after `from`, up to and including `tip`; older events must be read from the
-//! database. It is limited by number and by bytes, and the oldest events are evicted first.
+//! The ring contains every event with a position after `from`, up to and including `tip`; older events must be read
+//! from the database. It is limited by number and by bytes, and the oldest events are evicted first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

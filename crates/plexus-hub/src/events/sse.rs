@@ -1,7 +1,7 @@
 //! An event stream as server-sent events, for `curl` and `EventSource`.
 //!
-//! The id of an event is the number to resume from, as `Last-Event-ID`. The stream is polled only when the connection has sent
-//! the previous data; a connection that accepts no data is closed by [`crate::stall`].
+//! The id of an event is the number to resume from, as `Last-Event-ID`. The stream is polled only when the
+//! connection has sent the previous data; a connection that accepts no data is closed by [`crate::stall`].
 
 use std::convert::Infallible;
 use std::fmt::Write;

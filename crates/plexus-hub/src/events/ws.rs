@@ -168,7 +168,8 @@ impl Connection {
         }
     }
 
-    /// Sends the close message and waits until the client has closed too: otherwise data that it has not read yet would be lost.
+    /// Sends the close message and waits until the client has closed too: otherwise data that it has not read yet
+    /// would be lost.
     async fn part(&mut self, end: End) {
         if let End::Close(code) = end {
             let resume = StreamResume { resume_after: self.sent };

@@ -25,8 +25,8 @@ impl Services {
     ) -> Result<Bytes, ApiError> {
         let mut limits = self.config.load().limits;
         limits.body_bytes = limits.body_bytes.min(most);
-        // A client that sends `Expect: 100-continue` is refused before it sends. Any other is read up to the limit, because many
-        // clients lose an answer that arrives while they are still sending.
+        // A client that sends `Expect: 100-continue` is refused before it sends. Any other is read up to the limit,
+        // because many clients lose an answer that arrives while they are still sending.
         if headers.contains_key(EXPECT) && body.size_hint().lower() > limits.body_bytes as u64 {
             return Err(too_large(limits.body_bytes));
         }

@@ -1,7 +1,8 @@
 //! Checks that apply to every route before anything else.
 //!
-//! They block web pages that trick a browser into calling the hub, which the browser reveals in `Host` or `Origin`. They also
-//! block requests that two parsers may understand differently: a target that names another host, and an encoded body.
+//! They block web pages that trick a browser into calling the hub, which the browser reveals in `Host` or `Origin`.
+//! They also block requests that two parsers may understand differently: a target that names another host, and an
+//! encoded body.
 
 use std::net::IpAddr;
 
@@ -65,7 +66,8 @@ fn check(app: &App, request: &Request) -> Result<(), ApiError> {
     if origin_ok && origins.next().is_none() { Ok(()) } else { Err(refused("Origin", "allowed_origins")) }
 }
 
-/// Refuses encoded bodies: the hub would not decode them, and an intermediary that does would have inspected something else.
+/// Refuses encoded bodies: the hub would not decode them, and an intermediary that does would have inspected
+/// something else.
 fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
     let only = |name, coding: &str| {
         let mut values = headers.get_all(name).iter();

@@ -25,8 +25,8 @@ use crate::tls::ClientCertificate;
 pub(crate) struct NodeCaller {
     pub(crate) services: Arc<Services>,
     pub(crate) node: NodeId,
-    /// The credential presented. Long-lived connections watch how long it remains valid. `None` if the node authenticated with a
-    /// certificate.
+    /// The credential presented. Long-lived connections watch how long it remains valid. `None` if the node
+    /// authenticated with a certificate.
     pub(crate) credential: Option<Arc<Principal>>,
     /// When the presented certificate expires, if there was one.
     pub(crate) certified_until: Option<Timestamp>,
@@ -53,7 +53,7 @@ impl FromRequestParts<App> for NodeCaller {
         asked_by(principal.subject());
         if principal.kind() != TokenKind::Node {
             return Err(forbidden("only a node with its own credential may use this path")
-                .hint("Run `plexus node invite NAME`, and on the machine what it prints."));
+                .hint("Run `plexus node invite NAME`, then run the printed command on the machine."));
         }
         match named.filter(|id| principal.is_node(*id)) {
             Some(node) => Ok(Self { services, node, credential: Some(principal), certified_until }),
@@ -62,8 +62,8 @@ impl FromRequestParts<App> for NodeCaller {
     }
 }
 
-/// The node of the path, if the certificate is for it. `alone`: no credential was presented, which is allowed only for a node
-/// that joined with a certificate.
+/// The node of the path, if the certificate is for it. `alone`: no credential was presented, which is allowed only
+/// for a node that joined with a certificate.
 async fn certified(
     services: &Services,
     certificate: &ClientCertificate,

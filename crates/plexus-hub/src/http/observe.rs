@@ -1,7 +1,7 @@
 //! Logs, traces and counts every request. This is the outermost layer.
 //!
-//! Only the route is recorded instead of the path, and the query is omitted: either may contain data that does not belong in
-//! a log.
+//! Only the route is recorded instead of the path, and the query is omitted: either may contain data that does not
+//! belong in a log.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;

@@ -49,8 +49,8 @@ impl fmt::Debug for OutgoingCall {
 /// Receives the events of a running call. It must not block; if it cannot keep up, it drops events.
 pub(crate) type EventSink = Arc<dyn Fn(CallEvent) + Send + Sync>;
 
-/// Ends a call without a waiting caller, as left behind by a restart of the hub: records the end, under its idempotency key
-/// too. Retried until it succeeds; a call that has already ended is not changed.
+/// Ends a call without a waiting caller, as left behind by a restart of the hub: records the end, under its
+/// idempotency key too. Retried until it succeeds; a call that has already ended is not changed.
 pub(crate) type Conclude =
     Arc<dyn Fn(NodeId, CallId, CallOutcome) -> BoxFuture<'static, Result<(), CallError>> + Send + Sync>;
 
@@ -71,8 +71,8 @@ pub(crate) enum Undelivered {
     TooLarge(usize),
     /// The caller has given up.
     GivenUp { sent: bool },
-    /// The hub is stopping. A persistent call that was sent, or that is queued for its machine, continues: its row must be
-    /// retained, and the next start of the hub receives its result.
+    /// The hub is stopping. A persistent call that was sent, or that is queued for its machine, continues: its row
+    /// must be retained, and the next start of the hub receives its result.
     Stopping { goes_on: bool },
 }
 

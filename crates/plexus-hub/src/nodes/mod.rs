@@ -1,10 +1,10 @@
 //! The machines that tools run on: their registry, their state, and the path of a call to a machine and back.
 //!
-//! Each machine is a [`unit`]: its settings, its link while it has one, and the calls that were sent to it or are queued for
-//! it. The unit alone decides the outcome of a call; a link only carries frames. Invariants:
+//! Each machine is a [`unit`]: its settings, its link while it has one, and the calls that were sent to it or are
+//! queued for it. The unit alone decides the outcome of a call; a link only carries frames. Invariants:
 //!
-//! - A call is in the table of the machine that it was sent to, from before it is sent until its end is committed. Reports
-//!   about it from another machine, or over a replaced link, have no effect.
+//! - A call is in the table of the machine that it was sent to, from before it is sent until its end is committed.
+//!   Reports about it from another machine, or over a replaced link, have no effect.
 //! - A call that the machine may have accepted is never sent to it as a new one.
 //! - A result is acknowledged only after it was committed.
 

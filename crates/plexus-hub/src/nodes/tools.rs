@@ -1,4 +1,5 @@
-//! Tools of machines in the hub's registry: the native tools of every node, and those of MCP servers that run on nodes.
+//! Tools of machines in the hub's registry: the native tools of every node, and those of MCP servers that run on
+//! nodes.
 //!
 //! All of them share one handler, which forwards the call to the machine that the dispatcher has chosen.
 

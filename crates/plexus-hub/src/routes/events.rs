@@ -90,8 +90,9 @@ pub(super) async fn list(
 
 /// Append events to a session
 ///
-/// To one of the caller's sessions, or to any session with the scope `write:sessions`. No idempotency key is needed: an
-/// event with an `external_id` is stored once, however often it is sent, and is returned as stored each time.
+/// To one of the caller's sessions, or to any session with the scope `write:sessions`. No idempotency key is
+/// needed: an event with an `external_id` is stored once, however often it is sent, and is returned as stored each
+/// time.
 #[utoipa::path(
     post,
     path = "/sessions/{id}/events",

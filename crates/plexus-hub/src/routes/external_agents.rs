@@ -35,8 +35,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List third-party agents
 ///
-/// The agents found on the hub's machine and on its nodes: which are connected, when their files were last checked, and
-/// the state of each file. Needs the scope `read:agents`.
+/// The agents found on the hub's machine and on its nodes: which are connected, when their files were last checked,
+/// and the state of each file. Needs the scope `read:agents`.
 #[utoipa::path(
     get,
     path = "/external-agents",
@@ -74,8 +74,8 @@ pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentIns
 
 /// Write the instructions now
 ///
-/// For one agent, or for all that are not paused, on the hub's machine and on its nodes. A file is written only if its
-/// content is outdated. Needs the scope `admin`.
+/// For one agent, or for all that are not paused, on the hub's machine and on its nodes. A file is written only if
+/// its content is outdated. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/external-agents/sync",
@@ -137,8 +137,8 @@ pub(super) async fn change(
 
 /// Disconnect an agent
 ///
-/// Removes the Plexus entries from its files and revokes its token. Entries that somebody has changed since are left in
-/// place and reported. Needs the scope `admin`.
+/// Removes the Plexus entries from its files and revokes its token. Entries that somebody has changed since are
+/// left in place and reported. Needs the scope `admin`.
 #[utoipa::path(
     delete,
     path = "/external-agents/{id}",
@@ -162,8 +162,8 @@ pub(super) async fn remove(
         let (removed, tokens) = services.connected.remove(&id).await?;
         let mut revoked = Vec::new();
         for token in tokens.into_iter().take(MOST_TOKENS) {
-            // The agent's machine reported this token id, and it could be any token: revoke it only if it is an agent token of
-            // this name.
+            // The agent's machine reported this token id, and it could be any token: revoke it only if it is an
+            // agent token of this name.
             let known = services.store.read_committed().await?.token(token).await?;
             if known.is_some_and(|known| is_of_agent(&known, &id)) {
                 services.authenticator.revoke(&principal, token).await?;

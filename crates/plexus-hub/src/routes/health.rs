@@ -13,8 +13,8 @@ pub(super) async fn root() -> &'static str {
      \x20 /mcp        MCP over Streamable HTTP, with a token\n\
      \x20 /api/v1     REST, with a token\n\
      \x20 /healthz    the process is alive\n\
-     \x20 /readyz     the hub takes requests\n\
-     \x20 /metrics    what it does, in numbers, with a token\n"
+     \x20 /readyz     the hub accepts requests\n\
+     \x20 /metrics    Prometheus metrics, with a token\n"
 }
 
 /// Liveness: the process runs.

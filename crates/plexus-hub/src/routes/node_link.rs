@@ -159,7 +159,8 @@ impl NodeCaller {
     }
 }
 
-/// Completes when the credential or certificate that opened the link is no longer valid. Holds the link's slot until then.
+/// Completes when the credential or certificate that opened the link is no longer valid. Holds the link's slot
+/// until then.
 async fn until_expired(caller: NodeCaller, place: Place) {
     let NodeCaller { services, credential, certified_until, .. } = caller;
     let credential = async {

@@ -36,9 +36,8 @@ pub(super) fn frame() -> OpenApi {
         .title("Plexus")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "The REST API of a Plexus hub. Every refusal is an `ErrorEnvelope`, and every answer has the id of \
-             its request in the header `x-request-id`. Lists are pages: pass `next` as `cursor` to get the page \
-             after.",
+            "The REST API of a Plexus hub. Every error is an `ErrorEnvelope`, and every answer has the id of its \
+             request in the header `x-request-id`. Lists are paged: pass `next` as `cursor` to get the next page.",
         ))
         .license(Some(License::new(env!("CARGO_PKG_LICENSE"))))
         .build();

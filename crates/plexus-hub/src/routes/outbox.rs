@@ -1,7 +1,7 @@
 //! `/api/v1/outbox`.
 //!
-//! A local proxy reports here the writes that it could not deliver, so that they are visible in the session of its agent
-//! and not only on that machine.
+//! A local proxy reports here the writes that it could not deliver, so that they are visible in the session of its
+//! agent and not only on that machine.
 
 use aws_lc_rs::digest;
 use axum::Json;
@@ -32,7 +32,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// Report writes that could not be delivered
 ///
-/// Each becomes a `notification` in the session that the write was for. It is added once, however often it is reported.
+/// Each becomes a `notification` in the session that the write was for. It is added once, however often it is
+/// reported.
 #[utoipa::path(
     post,
     path = "/outbox/letters",

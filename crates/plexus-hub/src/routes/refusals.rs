@@ -1,5 +1,5 @@
-//! The error responses of the OpenAPI document: one per status, all with the same envelope. Each route names those that
-//! it can return.
+//! The error responses of the OpenAPI document: one per status, all with the same envelope. Each route names those
+//! that it can return.
 
 use std::collections::BTreeMap;
 

@@ -22,8 +22,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// Show statistics of sessions
 ///
-/// Newest first: the caller's sessions, or all with the scope `read:sessions`. At most the 20,000 newest events of each
-/// session are counted.
+/// Newest first: the caller's sessions, or all with the scope `read:sessions`. At most the 20,000 newest events of
+/// each session are counted.
 #[utoipa::path(
     get,
     path = "/sessions/stats",
@@ -53,7 +53,8 @@ pub(super) async fn list(
 
 /// Show statistics of a session
 ///
-/// One of the caller's sessions, or any with the scope `read:sessions`. At most its 200,000 newest events are counted.
+/// One of the caller's sessions, or any with the scope `read:sessions`. At most its 200,000 newest events are
+/// counted.
 #[utoipa::path(
     get,
     path = "/sessions/{id}/stats",

@@ -95,8 +95,8 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
 /// Open a session
 ///
 /// Creates the session with this name, or returns the caller's existing one. Calls with the same name in the header
-/// `Plexus-Session` are recorded in it. With `client` and `conversation`, this is the session that records the MCP calls
-/// of that conversation.
+/// `Plexus-Session` are recorded in it. With `client` and `conversation`, this is the session that records the MCP
+/// calls of that conversation.
 #[utoipa::path(
     post,
     path = "/sessions",

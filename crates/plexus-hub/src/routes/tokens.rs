@@ -28,8 +28,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// Create a token
 ///
-/// Needs the scope `token:create`. The new token cannot have more rights than the requesting token. The token itself is
-/// shown only in this answer.
+/// Needs the scope `token:create`. The new token cannot have more rights than the requesting token. The token
+/// itself is shown only in this answer.
 #[utoipa::path(
     post,
     path = "/tokens",
@@ -117,8 +117,8 @@ pub(super) async fn show(caller: Caller, Segment(jti): Segment) -> Result<Json<T
 
 /// Renew the requesting token
 ///
-/// Returns a token of the same kind, name, scopes and lifetime, if this one may still be renewed. The requesting token
-/// remains valid until it expires.
+/// Returns a token of the same kind, name, scopes and lifetime, if this one may still be renewed. The requesting
+/// token remains valid until it expires.
 #[utoipa::path(
     post,
     path = "/tokens/renew",
@@ -137,8 +137,8 @@ pub(super) async fn renew(caller: Caller) -> Result<(StatusCode, Json<CreatedTok
 
 /// Replace a token
 ///
-/// Returns a token with the same rights, and ends the old one immediately or after a grace period. For admins, and for
-/// the token's ancestors.
+/// Returns a token with the same rights, and ends the old one immediately or after a grace period. For admins, and
+/// for the token's ancestors.
 #[utoipa::path(
     post,
     path = "/tokens/{jti}/rotate",
@@ -172,7 +172,8 @@ pub(super) async fn rotate(
 
 /// Revoke a token
 ///
-/// Also revokes its descendants. A token may revoke itself and its descendants; any other needs the scope `token:revoke`.
+/// Also revokes its descendants. A token may revoke itself and its descendants; any other needs the scope
+/// `token:revoke`.
 #[utoipa::path(
     delete,
     path = "/tokens/{jti}",

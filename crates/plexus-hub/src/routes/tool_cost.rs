@@ -22,16 +22,17 @@ pub(super) fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CostParams {
-    /// The profile to show the cost for; absent: that of the requesting token. For admins, and for tokens of the profile.
+    /// The profile to show the cost for; absent: that of the requesting token. For admins, and for tokens of the
+    /// profile.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     profile: Option<String>,
 }
 
 /// Show the context cost of tools
 ///
-/// Number of tokens that each listed tool and each server adds to a model's context: for a tool its name, description
-/// and arguments, for a server also its instructions for models. Counted with the vocabulary `o200k_base`, which is exact
-/// for OpenAI's models since GPT-4o and an estimate for others.
+/// Number of tokens that each listed tool and each server adds to a model's context: for a tool its name,
+/// description and arguments, for a server also its instructions for models. Counted with the vocabulary
+/// `o200k_base`, which is exact for OpenAI's models since GPT-4o and an estimate for others.
 #[utoipa::path(
     get,
     path = "/tools/cost",

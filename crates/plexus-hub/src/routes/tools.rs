@@ -121,8 +121,8 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
 
 /// Call a tool
 ///
-/// The answer of the tool itself has the status 200, even if the tool failed; an error means that the tool did not run.
-/// A call with an idempotency key runs once: a repeated request returns the first result.
+/// The answer of the tool itself has the status 200, even if the tool failed; an error means that the tool did not
+/// run. A call with an idempotency key runs once: a repeated request returns the first result.
 #[utoipa::path(
     post,
     path = "/tools/{name}/call",

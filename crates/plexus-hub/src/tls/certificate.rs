@@ -15,7 +15,8 @@ use x509_cert::time::Time;
 /// `id-at-commonName` (RFC 5280, appendix A.1).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// A client certificate that was signed by the nodes' certificate authority, attached to every request of its connection.
+/// A client certificate that was signed by the nodes' certificate authority, attached to every request of its
+/// connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientCertificate {
     names: Vec<String>,

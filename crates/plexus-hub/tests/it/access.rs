@@ -1,8 +1,8 @@
-//! Who may do what: every route and every MCP method against every kind of token, in one table.
+//! Authorization: every route and every MCP method against every kind of token, in one table.
 //!
-//! A row says what its request needs. The columns are built from that: tokens that are none, or no
-//! longer, or not for this hub; a token with every scope but the one that is needed; and a token with
-//! no other scope.
+//! A row states the requirement of its request. The columns are derived from it: tokens that are missing, invalid,
+//! expired, revoked or for another hub; a token with every scope except the required one; and a token with only
+//! that scope.
 
 mod mcp;
 mod rest;
@@ -16,21 +16,21 @@ use serde_json::Value;
 
 use tokens::{Sent, Tokens};
 
-/// For an answer, or the head of a stream.
+/// Time limit for an answer, or for the head of a stream.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a request needs, and what it answers to who has it.
+/// The requirement of a request, and the status of its answer to an authorized caller.
 #[derive(Debug, Clone, Copy)]
 enum Needs {
-    /// No token; the same answer to everyone.
+    /// No token; everyone gets the same answer.
     Nothing(u16),
-    /// Any token that is good, also one without a scope.
+    /// Any valid token, even without scopes.
     Token(u16),
-    /// This scope, without which the answer is the other status.
+    /// This scope; without it, the answer has the second status.
     Scope(&'static str, u16, u16),
-    /// The credential of the node that the path names.
+    /// The credential of the node in the path.
     Node(u16),
-    /// This scope, without which the result is an error of JSON-RPC.
+    /// This scope; without it, the result is a JSON-RPC error.
     Tool(&'static str),
 }
 
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// Every column, those that change something last.
+    /// Checks every column; those with side effects come last.
     async fn check(&self, hub: &TestHub, tokens: &Tokens<'_>) {
         for (column, sent) in tokens.bad() {
             let answer = self.send(hub, sent.token()).await;
@@ -88,9 +88,9 @@ impl Row {
                     self.check_forbidden(hub, column, &token, "only a node with its own credential").await;
                 }
                 let other = tokens.other_node().await;
-                self.check_forbidden(hub, "another node's", &other, "that of another node").await;
+                self.check_forbidden(hub, "another node's", &other, "belongs to another node").await;
                 let answer = self.send(hub, Some(tokens.node())).await;
-                assert_eq!(answer.status(), status, "its own: {self:?}");
+                assert_eq!(answer.status(), status, "the node's own credential: {self:?}");
             }
             Needs::Nothing(status) | Needs::Token(status) => {
                 let token = tokens.only(&[]).await;
@@ -100,7 +100,8 @@ impl Row {
                 let answer = self.send(hub, Some(&tokens.all_but(scope).await)).await;
                 assert_eq!(answer.status(), lacking, "all scopes but {scope}: {self:?}");
                 let body: Value = answer.json().await.expect("JSON");
-                // What may be known to be there is refused by name; what may not is not found.
+                // A resource that may be known to exist is refused by naming the scope; any other is reported as
+                // missing.
                 assert_eq!(body["code"] == "forbidden", lacking == 403, "{body} for {self:?}");
                 let named = body["message"].as_str().unwrap().contains(scope);
                 assert_eq!(named, lacking == 403, "{body} for {self:?}");
@@ -119,7 +120,7 @@ impl Row {
     }
 }
 
-/// Whoever has no good token is told so, in the same words on every route.
+/// A request without a valid token gets the same error on every route.
 async fn refused(row: &Row, column: &str, sent: &Sent, answer: Response) {
     assert_eq!(answer.status(), 401, "{column}: {row:?}");
     let challenge = answer.headers()["www-authenticate"].to_str().unwrap().to_owned();

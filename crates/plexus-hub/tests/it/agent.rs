@@ -1,4 +1,4 @@
-//! An agent that makes events by calling tools: two for each call.
+//! An agent that produces events by calling tools: two events per call.
 
 use plexus_proto::api::{CallToolResponse, CreatedToken};
 use plexus_proto::{Event, SessionId};
@@ -18,12 +18,12 @@ impl Agent {
         Self { http: hub.http().clone(), url: hub.url(""), token }
     }
 
-    /// A short call in a session of this name.
+    /// Makes a short call in the session with this name.
     pub(crate) async fn call(&self, session: &str) -> SessionId {
         self.send(session, "todo", json!({ "action": "list" })).await
     }
 
-    /// A call whose events have about so many bytes each.
+    /// Makes a call whose events have about this many bytes each.
     pub(crate) async fn write(&self, session: &str, bytes: usize) -> SessionId {
         let arguments = json!({ "action": "write", "section": "log", "content": "x".repeat(bytes) });
         self.send(session, "scratchpad", arguments).await

@@ -10,12 +10,12 @@ pub(crate) struct Client<'h> {
     token: String,
 }
 
-/// An answer, read to its end.
+/// An answer, read completely.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// Null where there is none.
+    /// Null if there is none.
     pub(crate) body: Value,
 }
 
@@ -25,7 +25,7 @@ impl Answer {
         self.body
     }
 
-    /// The code of a refusal with this status, which must have the form of all refusals.
+    /// The code of an error with this status. The error must use the common envelope.
     pub(crate) fn refused(&self, status: u16) -> &str {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.headers["content-type"], "application/json");

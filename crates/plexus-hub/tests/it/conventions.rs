@@ -1,4 +1,4 @@
-//! What holds for every route: one form of refusal, cursors that are checked, methods, tags.
+//! Rules of every route: the error envelope, validated cursors, methods, entity tags.
 
 use plexus_testkit::TestHub;
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, send};
 
 #[tokio::test]
-async fn a_cursor_that_is_not_one_of_the_list_is_refused() {
+async fn foreign_cursor_is_refused() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let page = admin.get("/tools?limit=1").await.ok();
@@ -25,12 +25,12 @@ async fn a_cursor_that_is_not_one_of_the_list_is_refused() {
 }
 
 #[tokio::test]
-async fn the_last_page_names_no_next_one() {
+async fn last_page_has_no_next_cursor() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let all = admin.get("/tools").await.ok()["items"].clone();
     let count = all.as_array().unwrap().len();
-    // Exactly as many as there are: nothing comes after.
+    // A limit equal to the number of items leaves no next page.
     assert_eq!(admin.get(&format!("/tools?limit={count}")).await.ok()["next"], Value::Null);
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -44,7 +44,7 @@ async fn the_last_page_names_no_next_one() {
 }
 
 #[tokio::test]
-async fn tools_that_have_not_changed_are_not_sent_again() {
+async fn unchanged_tools_return_not_modified() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     for path in ["/tools", "/tools/todo"] {
@@ -52,13 +52,13 @@ async fn tools_that_have_not_changed_are_not_sent_again() {
         let again = send(admin.request(Method::GET, path).header("if-none-match", tag)).await;
         assert_eq!((again.status.as_u16(), again.body), (304, Value::Null), "{path}");
     }
-    // What another may see is another list.
+    // A token with other permissions has another list.
     let few = Client::agent(&hub, "few", &["call:todo"]).await;
     assert_ne!(few.get("/tools").await.header("etag"), admin.get("/tools").await.header("etag"));
 }
 
 #[tokio::test]
-async fn a_body_must_say_that_it_is_json() {
+async fn body_requires_the_json_content_type() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let post = || admin.request(Method::POST, "/sessions").body(r#"{"name":"x"}"#);
@@ -66,12 +66,12 @@ async fn a_body_must_say_that_it_is_json() {
     assert_eq!(send(post().header("content-type", "text/plain")).await.refused(415), "invalid_request");
     let json = send(post().header("content-type", "Application/JSON; charset=utf-8")).await;
     assert_eq!(json.status, 201);
-    // An object, not its fields in a row.
+    // The body must be an object, not an array of its fields.
     assert_eq!(admin.post("/sessions", &json!(["x", null])).await.refused(400), "invalid_request");
 }
 
 #[tokio::test]
-async fn other_methods_and_paths_are_refused_in_the_envelope() {
+async fn unknown_methods_and_paths_return_the_error_envelope() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let put = send(admin.request(Method::PUT, "/sessions")).await;
@@ -88,7 +88,7 @@ async fn other_methods_and_paths_are_refused_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn the_configuration_is_shown_without_its_secrets() {
+async fn configuration_is_shown_without_secrets() {
     let hub = TestHub::start().await;
     let page = Client::admin(&hub).get("/config").await.ok();
     let setting = |key: &str| {

@@ -1,4 +1,4 @@
-//! How machines become nodes, and what those who are none, or no longer, or another, cannot do.
+//! How machines become nodes, and what unknown machines, removed nodes and other nodes cannot do.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn invited(hub: &TestHub, params: Value) -> NodeInvite {
     serde_json::from_value(invite).unwrap()
 }
 
-/// Without any token.
+/// Joins without a token.
 async fn join(hub: &TestHub, params: &Value) -> Answer {
     send(hub.http().post(hub.url("/api/v1/nodes/join")).json(params)).await
 }
@@ -27,7 +27,7 @@ async fn joined(hub: &TestHub, name: &str) -> NodeCredential {
     serde_json::from_value(join(hub, &json!({ "code": code })).await.ok()).unwrap()
 }
 
-/// What a node shows when it dials.
+/// The credential that a node presents when it dials.
 fn shown(credential: &NodeCredential) -> &str {
     credential.token.as_deref().unwrap()
 }
@@ -41,14 +41,14 @@ async fn node(hub: &TestHub, name: &str) -> Node {
 }
 
 #[tokio::test]
-async fn an_invited_machine_becomes_a_node_that_everyone_who_may_can_see() {
+async fn invited_machine_becomes_a_visible_node() {
     let hub = TestHub::start().await;
     let invite =
         invited(&hub, json!({ "name": "nas", "labels": { "role": "nas" }, "ttl_seconds": 60 })).await;
     assert_eq!(invite.hub, hub.url(""));
     let pending = hub.api("/api/v1/nodes/invites").await;
     assert_eq!(pending["items"][0]["name"], "nas");
-    assert!(!pending.to_string().contains(&invite.code), "the code is told once");
+    assert!(!pending.to_string().contains(&invite.code), "the code is shown once");
 
     let credential = join(&hub, &json!({ "code": invite.code })).await;
     assert_eq!(credential.status, 201);
@@ -59,7 +59,7 @@ async fn an_invited_machine_becomes_a_node_that_everyone_who_may_can_see() {
     assert_eq!(seen.labels, [("role".to_owned(), "nas".to_owned())].into());
     assert_eq!(node(&hub, &credential.node_id.to_string()).await.name, "nas");
 
-    // Nothing of it is in what others can read later.
+    // No later answer may contain the code.
     let hub = hub.restart().await;
     let audit = hub.api("/api/v1/audit").await.to_string();
     assert!(!audit.contains(&invite.code) && !audit.contains(shown(&credential)));
@@ -72,7 +72,7 @@ async fn an_invited_machine_becomes_a_node_that_everyone_who_may_can_see() {
 }
 
 #[tokio::test]
-async fn a_code_is_used_once_whoever_else_comes_with_it() {
+async fn code_can_be_used_once() {
     let hub = TestHub::start().await;
     let code = json!({ "code": invited(&hub, json!({ "name": "nas" })).await.code });
     let (one, two, three) = tokio::join!(join(&hub, &code), join(&hub, &code), join(&hub, &code));
@@ -86,13 +86,13 @@ async fn a_code_is_used_once_whoever_else_comes_with_it() {
 }
 
 #[tokio::test]
-async fn a_code_that_expired_or_was_withdrawn_lets_nobody_in() {
+async fn expired_or_withdrawn_code_is_refused() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let withdrawn = json!({ "code": invited(&hub, json!({ "name": "a" })).await.code });
     send(admin.request(Method::DELETE, "/nodes/invites/a")).await.ok();
     assert_eq!(join(&hub, &withdrawn).await.refused(401), "unauthenticated");
-    // Whoever removes a node that has not come yet means the same.
+    // Removing a node that has not joined yet withdraws its invitation.
     let removed = json!({ "code": invited(&hub, json!({ "name": "b" })).await.code });
     assert_eq!(send(admin.request(Method::DELETE, "/nodes/b")).await.ok()["name"], "b");
     assert_eq!(join(&hub, &removed).await.refused(401), "unauthenticated");
@@ -103,7 +103,7 @@ async fn a_code_that_expired_or_was_withdrawn_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn a_removed_node_is_shut_out_at_once_and_for_good() {
+async fn removed_node_is_shut_out_permanently() {
     let hub = TestHub::start().await;
     let nas = joined(&hub, "nas").await;
     let again = json!({ "code": invited(&hub, json!({ "name": "nas", "rejoin": true })).await.code });
@@ -123,7 +123,7 @@ async fn a_removed_node_is_shut_out_at_once_and_for_good() {
 }
 
 #[tokio::test]
-async fn a_node_is_changed_by_who_may_and_keeps_its_credential() {
+async fn changed_node_keeps_its_credential() {
     let hub = TestHub::start().await;
     let (nas, vps) = (joined(&hub, "nas").await, joined(&hub, "vps").await);
     let admin = Client::admin(&hub);
@@ -151,7 +151,7 @@ async fn a_node_is_changed_by_who_may_and_keeps_its_credential() {
 }
 
 #[tokio::test]
-async fn wrong_codes_and_keys_are_slowed_down_and_right_ones_are_not() {
+async fn wrong_codes_and_keys_are_throttled_and_valid_ones_are_not() {
     let hub = TestHub::start_with(|config| {
         config.auth.failed_per_minute = 5;
         config.nodes.key = Some(Secret::from(KEY));
@@ -168,13 +168,13 @@ async fn wrong_codes_and_keys_are_slowed_down_and_right_ones_are_not() {
     let answer = join(&hub, &json!({ "code": "0".repeat(32) })).await;
     assert_eq!(answer.refused(429), "overloaded");
     assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
-    // Who is right need not wait for those who are wrong, from the same address.
+    // A valid code is not delayed by invalid ones from the same address.
     assert_eq!(join(&hub, &code).await.status, 201);
     assert_eq!(join(&hub, &json!({ "key": KEY, "name": "ci" })).await.status, 201);
 }
 
 #[tokio::test]
-async fn the_key_of_the_hub_lets_machines_in_that_nobody_invited_and_no_others() {
+async fn hub_key_admits_only_new_machines() {
     let hub = TestHub::start_with(|config| config.nodes.key = Some(Secret::from(KEY))).await;
     let nas = joined(&hub, "nas").await;
     let by_key = |name: &str| json!({ "key": KEY, "name": name, "labels": { "pool": "ci" } });
@@ -205,9 +205,9 @@ async fn the_key_of_the_hub_lets_machines_in_that_nobody_invited_and_no_others()
     assert_eq!(join(&hub, &by_key("ci-1")).await.refused(401), "unauthenticated");
 }
 
-/// Beside the table of routes, which has a column for it: MCP in both eras, and event streams.
+/// Complements the table of routes, which has a column for nodes: MCP in both eras, and event streams.
 #[tokio::test]
-async fn a_node_can_do_nothing_as_a_user() {
+async fn node_credential_has_no_user_permissions() {
     let hub = TestHub::start().await;
     let (nas, vps) = (joined(&hub, "nas").await, joined(&hub, "vps").await);
     let call = json!({ "name": "todo", "arguments": { "action": "list" } });
@@ -222,5 +222,5 @@ async fn a_node_can_do_nothing_as_a_user() {
     let path = format!("/nodes/{}/credential", vps.node_id);
     assert_eq!(own.post(&path, &json!({})).await.refused(403), "forbidden");
     let called = hub.api("/api/v1/audit?tool=todo").await;
-    assert_eq!(called["items"], json!([]), "nothing ran");
+    assert_eq!(called["items"], json!([]), "no call was made");
 }

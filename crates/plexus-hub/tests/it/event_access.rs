@@ -1,4 +1,4 @@
-//! Who may open which stream, and what it shows them.
+//! Access to event streams, and what each caller sees.
 
 use plexus_testkit::{EventRequest, Received, TestHub};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::agent::{Agent, places};
 
-/// What a refusal says, without what differs from request to request.
+/// An error without the parts that differ from request to request.
 fn refusal(answer: (u16, Value)) -> (u16, String, String) {
     let (status, body) = answer;
     let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
@@ -14,7 +14,7 @@ fn refusal(answer: (u16, Value)) -> (u16, String, String) {
 }
 
 #[tokio::test]
-async fn a_principal_sees_its_own_sessions_and_with_a_scope_those_of_all() {
+async fn principal_sees_own_sessions_or_all_with_the_scope() {
     let hub = TestHub::start().await;
     let (ann, bob) = (Agent::new(&hub, "ann").await, Agent::new(&hub, "bob").await);
     let reader = hub.token("reader", &["read:sessions"]).await.token;
@@ -27,7 +27,7 @@ async fn a_principal_sees_its_own_sessions_and_with_a_scope_those_of_all() {
         seen.push(places(&stream.until_live().await));
     }
     assert_eq!(seen, [vec![1, 2], vec![3, 4], vec![1, 2, 3, 4]]);
-    // Live, too: ann's next event comes before bob's, and bob does not see it.
+    // The same for live events: ann's next event comes before bob's, and bob must not see it.
     ann.call("one").await;
     bob.call("one").await;
     let mut live = Vec::new();
@@ -38,7 +38,7 @@ async fn a_principal_sees_its_own_sessions_and_with_a_scope_those_of_all() {
 }
 
 #[tokio::test]
-async fn a_session_of_another_looks_like_one_that_does_not_exist() {
+async fn foreign_session_looks_like_a_missing_one() {
     let hub = TestHub::start().await;
     let (ann, bob) = (Agent::new(&hub, "ann").await, Agent::new(&hub, "bob").await);
     let id = ann.call("one").await;
@@ -55,7 +55,7 @@ async fn a_session_of_another_looks_like_one_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn a_token_comes_in_the_header_or_as_a_protocol_and_never_in_the_url() {
+async fn token_is_accepted_in_header_or_subprotocol_but_not_in_url() {
     let hub = TestHub::start().await;
     let token = hub.token("visitor", &["call:*"]).await.token;
     let bare = |path: String| EventRequest::new(hub.address(), path);
@@ -64,7 +64,7 @@ async fn a_token_comes_in_the_header_or_as_a_protocol_and_never_in_the_url() {
     assert_eq!(plain().bearer(&token).open().await.protocol(), None);
     let offered = format!("plexus.v1, bearer.{token}");
     let mut browser = plain().header("sec-websocket-protocol", &offered).open().await;
-    assert_eq!(browser.protocol(), Some("plexus.v1"), "the token must not come back");
+    assert_eq!(browser.protocol(), Some("plexus.v1"), "the token must not be echoed");
     assert!(matches!(browser.next().await, Received::Control(_)));
 
     let refused = [
@@ -72,7 +72,7 @@ async fn a_token_comes_in_the_header_or_as_a_protocol_and_never_in_the_url() {
         plain().bearer("nonsense"),
         plain().header("sec-websocket-protocol", "plexus.v1"),
         plain().header("sec-websocket-protocol", "plexus.v1, bearer.nonsense"),
-        // The header decides where there is one.
+        // The header takes precedence if both are present.
         plain().bearer("nonsense").header("sec-websocket-protocol", &offered),
         bare(format!("/ws/events?token={token}")),
         bare(format!("/ws/events?access_token={token}")),
@@ -82,13 +82,13 @@ async fn a_token_comes_in_the_header_or_as_a_protocol_and_never_in_the_url() {
         assert_eq!((status, &body["code"]), (401, &Value::from("unauthenticated")), "{request:?}");
     }
     let page = plain().bearer(&token).header("origin", "https://evil.example.com");
-    assert_eq!(refusal(page.try_open().await.unwrap_err()).0, 403, "a page of elsewhere");
+    assert_eq!(refusal(page.try_open().await.unwrap_err()).0, 403, "a page of another origin");
     let own = plain().bearer(&token).header("origin", "http://localhost:3000");
     own.open().await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_before_the_stream_begins() {
+async fn invalid_requests_are_refused_before_the_stream_starts() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("one").await;
@@ -110,7 +110,7 @@ async fn what_cannot_be_is_refused_before_the_stream_begins() {
     }
     let bad = hub.events("/ws/sessions/nonsense", &agent.token.token).try_open().await.unwrap_err();
     assert_eq!(bad.0, 400);
-    // A plain GET is told what to do.
+    // A plain GET gets a hint.
     let request = hub.http().get(hub.url("/ws/events")).bearer_auth(&agent.token.token);
     let response = request.send().await.unwrap();
     assert_eq!(response.status(), 426);
@@ -118,7 +118,7 @@ async fn what_cannot_be_is_refused_before_the_stream_begins() {
 }
 
 #[tokio::test]
-async fn one_subject_has_only_so_many_streams() {
+async fn streams_per_subject_are_limited() {
     let hub = TestHub::start().await;
     let token = hub.token("greedy", &["call:*"]).await.token;
     let mut open = Vec::new();
@@ -128,14 +128,14 @@ async fn one_subject_has_only_so_many_streams() {
     let refused = refusal(hub.events("/ws/events", &token).try_open().await.unwrap_err());
     assert_eq!((refused.0, refused.1.as_str()), (429, "overloaded"));
     hub.events("/ws/events", &hub.token("modest", &["call:*"]).await.token).open().await;
-    // A place is free again when its stream has ended.
+    // The slot is free again when the stream has ended.
     open.pop().unwrap().socket().close(None).await.unwrap();
     let again = async { while hub.events("/ws/events", &token).try_open().await.is_err() {} };
-    tokio::time::timeout(std::time::Duration::from_secs(10), again).await.expect("a place in time");
+    tokio::time::timeout(std::time::Duration::from_secs(10), again).await.expect("a free slot in time");
 }
 
 #[tokio::test]
-async fn what_a_client_says_is_ignored_up_to_a_limit() {
+async fn client_messages_are_ignored_up_to_a_limit() {
     use futures_util::SinkExt;
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
@@ -148,7 +148,7 @@ async fn what_a_client_says_is_ignored_up_to_a_limit() {
     assert_eq!(stream.until_live().await, []);
     agent.call("one").await;
     for place in [1, 2] {
-        assert_eq!(stream.event().await.pos, place, "it goes on");
+        assert_eq!(stream.event().await.pos, place, "the stream continues");
     }
     stream.socket().send(Message::text("x".repeat(5_000))).await.unwrap();
     assert_eq!(stream.end().await, Received::Closed { code: 1008, resume_after: Some(2) });

@@ -1,4 +1,4 @@
-//! How a stream ends: too slow, no longer welcome, the hub stops, the client leaves.
+//! How a stream ends: slow reader, revoked token, stopping hub, leaving client.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::agent::Agent;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
-/// More than the buffers between hub and client hold.
+/// More than the buffers between hub and client can hold.
 const LARGE: usize = 30_000;
 const CALLS: usize = 150;
 
-/// Waits for what only the hub knows.
+/// Waits for a state that only the hub knows.
 async fn until(hub: &TestHub, what: &str, true_of: impl Fn(&TestHub) -> bool) {
     let waited = async {
         while !true_of(hub) {
@@ -36,11 +36,11 @@ async fn slow_hub() -> (TestHub, Agent) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_does_not_read_is_closed_with_the_number_to_come_back_with() {
+async fn stalled_reader_is_closed_with_the_number_to_resume_from() {
     let (hub, agent) = slow_hub().await;
     let mut stream = hub.events("/ws/events?after=0", &agent.token.token).open().await;
-    until(&hub, "nobody is too slow", |hub| hub.event_stats().too_slow == 1).await;
-    // It wakes up: what was on its way arrives in order, then the close.
+    until(&hub, "no reader became too slow", |hub| hub.event_stats().too_slow == 1).await;
+    // The reader wakes up: the data in flight arrives in order, followed by the close.
     let mut last = 0;
     let closed = loop {
         match stream.next().await {
@@ -53,17 +53,17 @@ async fn a_reader_that_does_not_read_is_closed_with_the_number_to_come_back_with
         }
     };
     assert_eq!(closed, Received::Closed { code: 4408, resume_after: Some(last) });
-    assert!(last < 2 * CALLS as i64, "the buffers took everything");
+    assert!(last < 2 * CALLS as i64, "the buffers held everything");
     let mut again = hub.events(format!("/ws/events?after={last}"), &agent.token.token).open().await;
     for expected in last + 1..=2 * CALLS as i64 {
         assert_eq!(again.event().await.pos, expected);
     }
-    // One that reads, however slowly, is left alone.
+    // A slow reader that still makes progress stays connected.
     assert_eq!(hub.event_stats().too_slow, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_do_not_read_do_not_hold_up_a_stopping_hub_nor_those_that_do() {
+async fn stalled_readers_delay_neither_shutdown_nor_other_readers() {
     let (hub, agent) = slow_hub().await;
     let stuck = hub.events("/ws/events?after=0", &agent.token.token).open().await;
     let url = hub.url("/api/v1/events/stream?after=0");
@@ -80,7 +80,7 @@ async fn readers_that_do_not_read_do_not_hold_up_a_stopping_hub_nor_those_that_d
 }
 
 #[tokio::test]
-async fn a_stream_ends_within_a_second_when_its_token_is_revoked() {
+async fn stream_ends_within_a_second_of_revocation() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("one").await;
@@ -97,7 +97,7 @@ async fn a_stream_ends_within_a_second_when_its_token_is_revoked() {
 }
 
 #[tokio::test]
-async fn a_client_that_closes_is_answered_and_forgotten() {
+async fn closing_client_is_answered_and_removed() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let mut stream = hub.events("/ws/events", &agent.token.token).open().await;
@@ -105,24 +105,24 @@ async fn a_client_that_closes_is_answered_and_forgotten() {
     assert_eq!(hub.event_stats().open, 1);
     stream.socket().close(None).await.unwrap();
     assert!(matches!(stream.end().await, Received::Closed { resume_after: None, .. }), "no answer");
-    assert_eq!(stream.next().await, Received::Lost, "something after the answer");
+    assert_eq!(stream.next().await, Received::Lost, "a message after the close");
     until(&hub, "still counted", |hub| hub.event_stats().open == 0).await;
 }
 
 #[tokio::test]
-async fn a_client_that_answers_no_ping_is_dropped() {
+async fn client_without_pongs_is_dropped() {
     let keep_alive = Duration::from_millis(50);
     let silence = Duration::from_millis(500);
     let options = EventOptions { keep_alive, silence, ..EventOptions::default() };
     let hub = TestHub::start_streaming(options).await;
     let agent = Agent::new(&hub, "a").await;
-    // Pongs are sent while the socket is read, so this one sends none.
+    // Pongs are sent while the socket is read, so this client sends none.
     let _mute = hub.events("/ws/events", &agent.token.token).open().await;
     let mut heard = hub.events("/ws/events", &agent.token.token).open().await;
     let hears = async { heard.end().await };
     tokio::select! {
-        () = until(&hub, "the mute one stays", |hub| hub.event_stats().open == 1) => {}
-        ended = hears => panic!("the one that answers was dropped: {ended:?}"),
+        () = until(&hub, "the silent client stays connected", |hub| hub.event_stats().open == 1) => {}
+        ended = hears => panic!("the client that answers was dropped: {ended:?}"),
     }
     assert_eq!(hub.event_stats().too_slow, 0);
 }

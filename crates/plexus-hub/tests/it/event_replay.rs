@@ -1,4 +1,4 @@
-//! What happened, then what happens: nothing missing in between, and nothing twice.
+//! Past events, then live events, without gaps and without duplicates.
 
 use plexus_proto::StreamControl;
 use plexus_testkit::{Received, TestHub};
@@ -7,11 +7,11 @@ use tokio::task::JoinSet;
 
 use crate::agent::{Agent, places, seqs};
 
-/// Calls of one writer.
+/// Number of calls per writer.
 const CALLS: usize = 60;
 
 #[tokio::test]
-async fn a_stream_says_where_it_begins_then_what_was_then_that_it_is_live_then_what_happens() {
+async fn stream_sends_start_then_past_then_live_marker_then_new_events() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("one").await;
@@ -20,14 +20,18 @@ async fn a_stream_says_where_it_begins_then_what_was_then_that_it_is_live_then_w
     let Received::Event(event) = stream.next().await else { panic!("no event") };
     assert_eq!((event.session_id, event.seq), (id, 2));
     let rest = hub.api(&format!("/api/v1/sessions/{id}/events?after=1")).await;
-    assert_eq!(serde_json::to_value(&event).unwrap(), rest["items"][0], "not the event of the REST API");
+    assert_eq!(
+        serde_json::to_value(&event).unwrap(),
+        rest["items"][0],
+        "differs from the event in the REST API"
+    );
     assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after: 2 }));
     agent.call("one").await;
     assert_eq!((stream.event().await.seq, stream.event().await.seq), (3, 4));
 }
 
 #[tokio::test]
-async fn without_a_beginning_a_stream_is_live_from_now() {
+async fn stream_without_a_start_sends_new_events_only() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("one").await;
@@ -44,7 +48,7 @@ async fn without_a_beginning_a_stream_is_live_from_now() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_begin_at_any_moment_while_others_write_have_no_gap_and_no_double() {
+async fn streams_opened_during_writes_have_no_gaps_or_duplicates() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("shared").await;
@@ -58,7 +62,7 @@ async fn streams_that_begin_at_any_moment_while_others_write_have_no_gap_and_no_
             }
         });
     }
-    // Each begins as soon as the one before it has seen an event more than that one.
+    // Each stream starts as soon as the previous one has seen one more event.
     let mut readers = JoinSet::new();
     let mut watch = hub.events("/ws/events?after=0", &hub.admin_token()).open().await;
     for number in 0..30 {
@@ -66,7 +70,7 @@ async fn streams_that_begin_at_any_moment_while_others_write_have_no_gap_and_no_
         let path = match number % 3 {
             0 => "/ws/events?after=0".to_owned(),
             1 => format!("/ws/events?after={number}"),
-            // The first call has two events; how many more of this session there are by now is open.
+            // The first call has two events; the current number of this session's events is unknown.
             _ => format!("/ws/sessions/{id}?after={}", number / 3 % 3),
         };
         let request = hub.events(path.clone(), &hub.admin_token());
@@ -86,7 +90,7 @@ async fn streams_that_begin_at_any_moment_while_others_write_have_no_gap_and_no_
     }
     writers.join_all().await;
     readers.join_all().await;
-    // Nobody reads any more; the next reader finds everything all the same.
+    // The ring is dropped without readers; the next reader must still find all events.
     drop(watch);
     agent.call("shared").await;
     let mut late = hub.events(format!("/ws/events?after={total}"), &hub.admin_token()).open().await;
@@ -94,7 +98,7 @@ async fn streams_that_begin_at_any_moment_while_others_write_have_no_gap_and_no_
 }
 
 #[tokio::test]
-async fn a_reader_that_comes_back_goes_on_where_it_was_also_after_a_restart() {
+async fn reconnecting_reader_resumes_even_after_a_restart() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     for _ in 0..5 {
@@ -110,12 +114,12 @@ async fn a_reader_that_comes_back_goes_on_where_it_was_also_after_a_restart() {
     assert_eq!(places(&stream.until_live().await), (4..=10).collect::<Vec<_>>());
 }
 
-/// Also where a stream begins with what is in memory, which may lag behind the database.
+/// Also if the stream starts with the ring, which may lag behind the database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_had_happened_when_a_stream_was_opened_comes_before_it_is_live() {
+async fn events_before_the_open_precede_the_live_marker() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
-    // Keeps the newest events in memory.
+    // Keeps the ring filled.
     let mut watch = hub.events("/ws/events", &hub.admin_token()).open().await;
     watch.until_live().await;
     for calls in 1..=30 {
@@ -130,13 +134,13 @@ async fn what_had_happened_when_a_stream_was_opened_comes_before_it_is_live() {
 }
 
 #[tokio::test]
-async fn a_stream_can_be_narrowed_to_a_session_an_owner_and_kinds() {
+async fn streams_can_be_filtered_by_session_owner_and_kind() {
     let hub = TestHub::start().await;
     let (ann, bob) = (Agent::new(&hub, "ann").await, Agent::new(&hub, "bob").await);
     let one = ann.call("one").await;
     ann.call("two").await;
     bob.call("one").await;
-    // The query, what it finds of the first six events, and of four more: two of ann's, two of bob's.
+    // The query, its matches among the first six events, and among four more: two of ann's, two of bob's.
     let cases: [(String, &[i64], &[i64]); 6] = [
         (format!("session={one}"), &[1, 2], &[7, 8]),
         ("owner=agent:bob".to_owned(), &[5, 6], &[9, 10]),
@@ -162,7 +166,7 @@ async fn a_stream_can_be_narrowed_to_a_session_an_owner_and_kinds() {
 }
 
 #[tokio::test]
-async fn what_was_pruned_is_said_and_not_passed_over_in_silence() {
+async fn pruned_events_are_reported() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("one").await;
@@ -176,7 +180,7 @@ async fn what_was_pruned_is_said_and_not_passed_over_in_silence() {
         assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 1 }));
         assert_eq!(stream.next().await, pruned(1, 4), "{path}");
         assert_eq!(places(&stream.until_live().await), [5, 6, 7, 8, 9, 10], "{path}");
-        // Who has them already is not told.
+        // A reader that already has the pruned events gets no report.
         let mut stream = hub.events(format!("{path}?after=4"), &hub.admin_token()).open().await;
         assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 4 }));
         assert!(matches!(stream.next().await, Received::Event(_)), "{path}");
@@ -191,7 +195,7 @@ async fn what_was_pruned_is_said_and_not_passed_over_in_silence() {
 }
 
 async fn prune(hub: &TestHub, which: &str) {
-    // Whoever reads the log has it stored first.
+    // Reading the log first makes sure that it is stored.
     hub.api("/api/v1/audit").await;
     let file = format!("sqlite:{}", hub.data_dir().join("plexus.db").display());
     let mut connection = SqliteConnection::connect(&file).await.unwrap();

@@ -1,4 +1,4 @@
-//! The same streams as server-sent events.
+//! The event streams as server-sent events.
 
 use plexus_testkit::{SseEvent, SseStream, TestHub};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn get(hub: &TestHub, path: &str, token: &str, last_event_id: Option<&str>
 /// The next message with its id.
 async fn message(stream: &mut SseStream) -> (String, Value) {
     loop {
-        match stream.next().await.expect("the stream goes on") {
+        match stream.next().await.expect("an open stream") {
             SseEvent::Message { id, json } => return (id.expect("an id"), json),
             SseEvent::Comment(_) => {}
             other => panic!("{other:?}"),
@@ -25,7 +25,7 @@ async fn message(stream: &mut SseStream) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_stream_for_curl_has_ids_to_come_back_with() {
+async fn sse_events_have_ids_to_resume_from() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     agent.call("other").await;
@@ -46,7 +46,7 @@ async fn a_stream_for_curl_has_ids_to_come_back_with() {
     agent.call("one").await;
     assert_eq!(message(&mut stream).await.0, "3");
 
-    // What a client heard last wins over what its URL says, which is from its first attempt.
+    // The last event that the client received takes precedence over its URL, which is from its first attempt.
     let mut again = get(&hub, &path, &agent.token.token, Some("3")).await;
     assert_eq!(message(&mut again).await.1, json!({ "control": "open", "after": 3 }));
     assert_eq!(message(&mut again).await.0, "4");
@@ -56,7 +56,7 @@ async fn a_stream_for_curl_has_ids_to_come_back_with() {
 }
 
 #[tokio::test]
-async fn the_name_of_an_event_is_its_kind() {
+async fn sse_event_name_is_its_kind() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     agent.call("one").await;
@@ -64,7 +64,7 @@ async fn the_name_of_an_event_is_its_kind() {
     let mut response = request.send().await.unwrap();
     let mut text = String::new();
     while !text.contains("\"live\"") {
-        let chunk = response.chunk().await.unwrap().expect("the stream goes on");
+        let chunk = response.chunk().await.unwrap().expect("an open stream");
         text.push_str(std::str::from_utf8(&chunk).unwrap());
     }
     let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
@@ -72,7 +72,7 @@ async fn the_name_of_an_event_is_its_kind() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_carries_comments_and_ends_with_its_token_or_the_hub() {
+async fn idle_stream_sends_comments_and_ends_with_its_token_or_the_hub() {
     let hub = TestHub::start().await;
     let agent = Agent::new(&hub, "a").await;
     let mut stream = get(&hub, "/api/v1/events/stream", &agent.token.token, None).await;
@@ -88,7 +88,7 @@ async fn a_quiet_stream_carries_comments_and_ends_with_its_token_or_the_hub() {
 }
 
 #[tokio::test]
-async fn a_refusal_has_the_form_of_all_refusals() {
+async fn sse_errors_use_the_error_envelope() {
     let hub = TestHub::start().await;
     let (ann, bob) = (Agent::new(&hub, "ann").await, Agent::new(&hub, "bob").await);
     let id = ann.call("one").await;

@@ -1,11 +1,11 @@
-//! Events of a session: appended by clients, read from a number.
+//! Session events: appending by clients, and reading from a given number.
 
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
 
 use crate::client::Client;
 
-/// A session of the client, as the path of its events.
+/// Opens a session for the client; returns the path of its events.
 async fn session(client: &Client<'_>) -> String {
     let made = client.post("/sessions", &json!({})).await.ok();
     format!("/sessions/{}/events", made["id"].as_str().unwrap())
@@ -20,7 +20,7 @@ fn texts(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn events_are_appended_under_a_condition() {
+async fn append_checks_the_expected_sequence() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     let path = session(&agent).await;
@@ -35,7 +35,7 @@ async fn events_are_appended_under_a_condition() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_sent_again_is_stored_once() {
+async fn repeated_event_is_stored_once() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     let path = session(&agent).await;
@@ -49,7 +49,7 @@ async fn an_event_that_is_sent_again_is_stored_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_event_is_refused_and_nothing_is_stored() {
+async fn invalid_event_is_refused_and_nothing_is_stored() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     let path = session(&agent).await;
@@ -83,7 +83,7 @@ async fn what_is_not_an_event_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn only_its_owner_appends_to_a_session_unless_the_scope_says_so() {
+async fn append_requires_ownership_or_the_scope() {
     let hub = TestHub::start().await;
     let owner = Client::agent(&hub, "codex", &["call:*"]).await;
     let path = session(&owner).await;
@@ -99,7 +99,7 @@ async fn only_its_owner_appends_to_a_session_unless_the_scope_says_so() {
 }
 
 #[tokio::test]
-async fn events_are_read_from_a_number_by_kind_and_in_pages() {
+async fn events_can_be_read_by_number_kind_and_page() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     let path = session(&agent).await;

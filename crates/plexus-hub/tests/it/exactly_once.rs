@@ -1,4 +1,4 @@
-//! A write that is sent again: to two hubs on one PostgreSQL database at once, and to one hub long after.
+//! Repeated writes: to two hubs on one PostgreSQL database at the same time, and to one hub much later.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Writes that are under way at a hub at the same time.
+/// Number of writes in flight per hub.
 const AT_ONCE: usize = 16;
 
-/// A store and a dispatcher under a name of their own, as each hub on a database has.
+/// A store and a dispatcher with their own instance name, as each hub on a shared database has.
 async fn open(url: &str, name: &str, dir: &Path, supervisor: &Supervisor) -> (Store, Dispatcher) {
     let options = StoreOptions {
         data_dir: dir.join(name),
@@ -70,7 +70,7 @@ fn add(number: usize) -> Call {
     todo(&format!("k{number}"), json!({ "action": "add", "text": format!("item {number}") }))
 }
 
-/// Sends these writes, so many at a time, each until it is answered for good; how many had to be sent again.
+/// Sends these writes with limited concurrency, each until it gets a final answer. Returns the number of retries.
 async fn send_all(
     dispatcher: Dispatcher,
     agent: Arc<Principal>,
@@ -106,7 +106,7 @@ async fn send_all(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_hubs_on_one_database_run_a_write_once_and_give_both_callers_its_result() {
+async fn two_hubs_run_a_write_once_and_return_one_result() {
     let Some(url) = postgres::database().await else { return };
     let test = async {
         let dir = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ async fn two_hubs_on_one_database_run_a_write_once_and_give_both_callers_its_res
         authenticator.ensure_admin_token().await.unwrap();
         let agent = authenticator.authenticate(std::fs::read_to_string(file).unwrap().trim()).unwrap();
 
-        // One at a time, at both at once: nobody has to ask twice.
+        // One write at a time, to both hubs concurrently: no retries are needed.
         for number in 0..40 {
             let (a, b) =
                 tokio::join!(one.call(agent.clone(), add(number)), other.call(agent.clone(), add(number)));
@@ -128,7 +128,7 @@ async fn two_hubs_on_one_database_run_a_write_once_and_give_both_callers_its_res
             assert!(a.replayed != b.replayed, "{number}: {a:?} {b:?}");
             assert_eq!(a.session_id, b.session_id);
         }
-        // Many at a time, and in another order at each.
+        // Many writes at a time, in a different order at each hub.
         let (up, down) = ((40..240).collect(), (40..240).rev().collect());
         let ((a, waited_a), (b, waited_b)) = tokio::join!(
             send_all(one.clone(), agent.clone(), up),
@@ -138,7 +138,7 @@ async fn two_hubs_on_one_database_run_a_write_once_and_give_both_callers_its_res
             assert_eq!(a.result.as_ref().unwrap(), b.result.as_ref().unwrap(), "{number}");
             assert!(a.replayed || b.replayed, "{number} ran twice");
         }
-        assert_eq!((waited_a, waited_b), (0, 0), "hubs do not get into each other's way");
+        assert_eq!((waited_a, waited_b), (0, 0), "the hubs do not block each other");
         let list = one.call(agent.clone(), todo("list", json!({ "action": "list" }))).await.result.unwrap();
         let list = list.structured().unwrap().into_owned();
         let mut texts: Vec<_> =
@@ -157,7 +157,7 @@ async fn two_hubs_on_one_database_run_a_write_once_and_give_both_callers_its_res
 }
 
 #[tokio::test]
-async fn a_key_is_known_for_a_week_through_restarts() {
+async fn idempotency_keys_last_a_week_across_restarts() {
     let hub = TestHub::start().await;
     let token = hub.token("agent", &["call:todo"]).await.token;
     async fn add(hub: &TestHub, token: &str) -> Value {

@@ -1,4 +1,4 @@
-//! The examples of docs/rest.md, run as they are printed.
+//! The examples in docs/rest.md, run as printed.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ fn blocks(page: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_examples_of_the_page_work_as_printed() {
+async fn examples_of_the_rest_page_work_as_printed() {
     let page = include_str!("../../../../docs/rest.md");
     let blocks = blocks(page);
     let (variables, examples) = blocks.split_first().expect("examples");
     assert!(variables.starts_with("HUB=") && !examples.is_empty(), "{variables}");
     let hub = TestHub::start().await;
-    // Where the page says how to find them, a test has others. A refusal fails the line it is the answer of.
+    // The page's placeholders for the address and the token are replaced. An HTTP error fails the line that caused
+    // it.
     let script =
         format!("set -eu\ncurl() {{ command curl --fail-with-body \"$@\"; }}\n{}", examples.join("\n"));
     let run = Command::new("/bin/sh")
@@ -32,7 +33,7 @@ async fn the_examples_of_the_page_work_as_printed() {
     let ran = tokio::time::timeout(RUN, run).await.expect("an end in time").expect("a shell");
     let said = String::from_utf8_lossy(&ran.stdout);
     if ran.status.code() == Some(127) && std::env::var_os("CI").is_none_or(|ci| ci != "true") {
-        println!("left out, the examples of docs/rest.md: curl is not installed");
+        println!("skipped the examples of docs/rest.md: curl is not installed");
         return;
     }
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));

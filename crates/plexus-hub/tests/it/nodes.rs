@@ -1,4 +1,4 @@
-//! The links of nodes, with a node end that says what it is told, over real WebSockets and real requests.
+//! Links of nodes, tested with a scripted node end over real WebSockets and real requests.
 
 mod calls;
 mod context;
@@ -19,7 +19,7 @@ use end::Enrolled;
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
-/// A hub that finds out quickly who is gone.
+/// A hub with short time-outs for lost nodes.
 async fn quick_hub() -> TestHub {
     TestHub::start_with(|config: &mut Config| {
         config.nodes.heartbeat = Duration::from_millis(200);
@@ -28,7 +28,7 @@ async fn quick_hub() -> TestHub {
     .await
 }
 
-/// What the hub says of a node, once it is so.
+/// The hub's view of a node, once the condition holds.
 async fn until(hub: &TestHub, node: &Enrolled, what: &str, so: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     let waited = async {
@@ -41,7 +41,7 @@ async fn until(hub: &TestHub, node: &Enrolled, what: &str, so: impl Fn(&Value) -
         }
     };
     let waited = tokio::time::timeout(PATIENCE, waited).await;
-    assert!(waited.is_ok(), "not {what}: {last}");
+    assert!(waited.is_ok(), "not {what} in time: {last}");
     last
 }
 

@@ -1,4 +1,4 @@
-//! The OpenAPI document: committed, served, and about every route.
+//! The OpenAPI document: committed, served, and complete.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use plexus_testkit::TestHub;
 use serde_json::Value;
 
 #[test]
-fn the_committed_document_is_that_of_the_code() {
+fn committed_document_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     let current = plexus_hub::openapi().unwrap();
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -15,13 +15,13 @@ fn the_committed_document_is_that_of_the_code() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == current,
-        "docs/openapi.json is not what the routes say; look at the change after\n  \
+        "docs/openapi.json does not match the routes; review the change after\n  \
          make generated"
     );
 }
 
 #[tokio::test]
-async fn the_document_is_served_to_everyone_and_not_twice() {
+async fn document_is_public_and_cached_by_tag() {
     let hub = TestHub::start().await;
     let get = || hub.http().get(hub.url("/api/v1/openapi.json"));
     let served = get().send().await.unwrap();
@@ -35,9 +35,9 @@ async fn the_document_is_served_to_everyone_and_not_twice() {
     assert_eq!((again.status().as_u16(), again.text().await.unwrap().as_str()), (304, ""));
 }
 
-/// What a generated client relies on.
+/// Requirements of client generators.
 #[test]
-fn every_operation_is_described_in_full() {
+fn every_operation_is_described_completely() {
     let document: Value = serde_json::from_str(&plexus_hub::openapi().unwrap()).unwrap();
     assert_eq!(document["openapi"], "3.1.0");
     let mut ids = Vec::new();

@@ -1,4 +1,4 @@
-//! Writes that a proxy could not deliver, in the session that they were for.
+//! Writes that a proxy could not deliver, in the session they were for.
 
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn tell(hub: &TestHub, token: &str, body: &Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn a_letter_is_in_the_session_of_the_client_that_wrote_it_and_there_once() {
+async fn dead_letter_is_added_once_to_its_clients_session() {
     let hub = TestHub::start().await;
     let token = hub.token("agent", &["call:*"]).await.token;
     for (client, session, key) in [
@@ -30,7 +30,7 @@ async fn a_letter_is_in_the_session_of_the_client_that_wrote_it_and_there_once()
         ("cursor", Some(""), "external:cursor:agent"),
         ("cursor", None, "external:cursor:agent"),
     ] {
-        // The same session as that of a call which a stateless client makes.
+        // The same session as that of a stateless client's call.
         let mut caller = hub.mcp(&token);
         if let Some(session) = session {
             caller = caller.header("plexus-session", session);
@@ -66,7 +66,7 @@ async fn a_letter_is_in_the_session_of_the_client_that_wrote_it_and_there_once()
 }
 
 #[tokio::test]
-async fn what_is_told_is_bounded() {
+async fn reported_letters_are_bounded() {
     let hub = TestHub::start().await;
     let token = hub.token("agent", &["call:*"]).await.token;
     let of = |letters: Vec<Value>| json!({ "client": "c", "letters": letters });

@@ -1,4 +1,4 @@
-//! What is older than its policy goes by itself, and what is left is whole.
+//! Retention: old entries are deleted automatically, and the remaining log is intact.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
 #[tokio::test]
-async fn old_events_and_audit_entries_go_and_the_rest_is_whole() {
+async fn old_entries_are_deleted_and_the_rest_stays_intact() {
     let hub = TestHub::start_with(|config| {
         config.retention = Retention { events_days: Some(3), audit_days: Some(5) };
     })
@@ -28,10 +28,10 @@ async fn old_events_and_audit_entries_go_and_the_rest_is_whole() {
             tokio::time::sleep(POLL).await;
         }
     };
-    tokio::time::timeout(PATIENCE, swept).await.expect("old events go");
+    tokio::time::timeout(PATIENCE, swept).await.expect("old events are deleted");
     let before = hub.api("/api/v1/audit/verify").await;
     assert_eq!(before["ok"], true, "{before}");
-    // Four days are too few for the audit, and the numbers of events go on.
+    // Four days are within the audit's retention, and event numbers continue.
     assert!(before["entries"].as_i64().unwrap() >= 4, "{before}");
     let hub = hub.restart_later(2 * DAY).await;
     let verified = async {
@@ -43,7 +43,7 @@ async fn old_events_and_audit_entries_go_and_the_rest_is_whole() {
             tokio::time::sleep(POLL).await;
         }
     };
-    let report = tokio::time::timeout(PATIENCE, verified).await.expect("old entries go");
+    let report = tokio::time::timeout(PATIENCE, verified).await.expect("old entries are deleted");
     assert_eq!(report["ok"], true, "{report}");
     let agent = Agent::new(&hub, "a").await;
     assert_eq!(agent.call("one").await, id);

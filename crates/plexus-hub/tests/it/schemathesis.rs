@@ -1,5 +1,5 @@
-//! Requests that nobody would write: schemathesis makes them from the OpenAPI document, and looks for
-//! answers that the document does not allow.
+//! Generated requests: schemathesis derives them from the OpenAPI document and looks for answers that the document
+//! does not allow.
 
 use std::process::Output;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use plexus_testkit::{Pinned, TestHub};
 
 const VERSION: &str = "4.32.5";
 const RUN: Duration = Duration::from_secs(150);
-/// Requests of each kind for one operation.
+/// Number of requests of each kind per operation.
 const EXAMPLES: &str = "12";
-/// The same requests on every run.
+/// Fixes the generated requests, so that every run sends the same ones.
 const SEED: &str = "7420";
-/// What is looked at. Left out is what asks the document for more than it can say, such as that a text
-/// which fits a pattern is a tool that exists.
+/// The enabled checks. Excluded are checks that expect more from the document than it can express, such as that
+/// every text matching a pattern is an existing tool.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance,negative_data_rejection,\
                       missing_required_header,unsupported_method,allow_header_conformance,use_after_free,\
@@ -21,11 +21,11 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 
 /// Runs it against the hub with this token.
 ///
-/// `which` operations is an argument of its own; streams have no end and are left out of all of them.
+/// `which` selects the operations; streams never end and are always excluded.
 async fn run(program: &Pinned, hub: &TestHub, token: &str, which: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("schemathesis.toml");
-    // Not an argument: those can be seen by everyone on the machine.
+    // Not an argument, because arguments are visible to all users of the machine.
     std::fs::write(&config, "headers = { Authorization = \"Bearer ${PLEXUS_TOKEN}\" }\n").unwrap();
     let mut command = program.command("schemathesis", folder.path());
     command
@@ -40,14 +40,14 @@ async fn run(program: &Pinned, hub: &TestHub, token: &str, which: &[&str]) -> Ou
     tokio::time::timeout(RUN, command.output()).await.expect("an end in time").expect("the program runs")
 }
 
-/// Whether nothing was found, and something was looked at.
+/// Asserts that no problem was found, and that requests were made.
 fn check(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("No issues found"), "{said}");
 }
 
-/// The requests were those of this subject, and some of them did something: refusals alone prove little.
+/// The requests came from this subject, and some of them succeeded: refusals alone prove little.
 async fn assert_busy(hub: &TestHub, subject: &str) {
     let sessions = hub.api(&format!("/api/v1/sessions?owner={subject}&limit=200")).await;
     let sessions = sessions["items"].as_array().unwrap();
@@ -59,7 +59,7 @@ async fn assert_busy(hub: &TestHub, subject: &str) {
 async fn schemathesis_finds_nothing_as_an_admin() {
     let Some(program) = Pinned::python("schemathesis", VERSION).await else { return };
     let hub = TestHub::start().await;
-    // What could end the token with which the run goes on has a run of its own.
+    // Operations that could end the token of this run are tested separately.
     let others = ["--exclude-path-regex", "/(keys|tokens/)|/stream$"];
     check(&run(&program, &hub, &hub.admin_token(), &others).await);
     assert_busy(&hub, "admin:local").await;
@@ -78,7 +78,7 @@ async fn schemathesis_finds_nothing_as_an_agent() {
 async fn schemathesis_finds_nothing_in_keys_and_tokens() {
     let Some(program) = Pinned::python("schemathesis", VERSION).await else { return };
     let hub = TestHub::start().await;
-    // A token that was revoked is still shown, as one that was revoked.
+    // A revoked token is still shown, as revoked.
     let keys = ["--include-path-regex", "/(keys|tokens)", "--exclude-checks", "use_after_free"];
     check(&run(&program, &hub, &hub.admin_token(), &keys).await);
 }

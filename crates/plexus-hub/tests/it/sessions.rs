@@ -1,4 +1,4 @@
-//! Sessions: opened, listed, shown.
+//! Sessions: opening, listing, showing.
 
 use plexus_testkit::TestHub;
 use reqwest::Method;
@@ -11,7 +11,7 @@ fn keys(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_session_is_made_once_and_found_by_its_name() {
+async fn session_is_created_once_and_found_by_name() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     let made = agent.post("/sessions", &json!({ "name": "plan", "client": "codex" })).await;
@@ -26,18 +26,18 @@ async fn a_session_is_made_once_and_found_by_its_name() {
     let call = agent.request(Method::POST, "/tools/todo/call").header("plexus-session", "plan");
     let call = send(call.json(&json!({ "arguments": { "action": "list" } }))).await.ok();
     assert_eq!(call["session_id"], id.as_str());
-    // Without a name, each is another.
+    // Without a name, every session is new.
     let (a, b) = (agent.post("/sessions", &json!({})).await, agent.post("/sessions", &json!({})).await);
     assert_eq!((a.status, b.status), (201.try_into().unwrap(), 201.try_into().unwrap()));
     assert_ne!(a.body["id"], b.body["id"]);
-    // The same name of another is another session.
+    // The same name of another subject is another session.
     let other = Client::agent(&hub, "claude", &["call:*"]).await;
     assert_eq!(other.post("/sessions", &json!({ "name": "plan" })).await.status, 201);
     assert_eq!(other.get(&format!("/sessions/{id}")).await.refused(404), "not_found");
 }
 
 #[tokio::test]
-async fn a_session_of_a_conversation_is_the_one_of_its_calls() {
+async fn conversation_session_is_that_of_its_calls() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "claude", &["call:*"]).await;
     let params = json!({ "client": "claude-code", "conversation": "7d0f1c52", "name": "does not count" });
@@ -49,7 +49,7 @@ async fn a_session_of_a_conversation_is_the_one_of_its_calls() {
 }
 
 #[tokio::test]
-async fn lists_are_narrowed_and_paged() {
+async fn lists_are_filtered_and_paged() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     for name in ["a1", "a2", "a3", "b1"] {
@@ -70,7 +70,7 @@ async fn lists_are_narrowed_and_paged() {
 }
 
 #[tokio::test]
-async fn a_session_that_has_not_changed_is_not_sent_again() {
+async fn unchanged_session_returns_not_modified() {
     let hub = TestHub::start().await;
     let agent = Client::agent(&hub, "codex", &["call:*"]).await;
     let made = agent.post("/sessions", &json!({ "name": "plan" })).await.ok();
@@ -90,7 +90,7 @@ async fn a_session_that_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_happened_in_sessions_is_counted_for_who_may_read_them() {
+async fn session_stats_require_read_access() {
     let hub = TestHub::start().await;
     let token = hub.token("counted", &["call:*"]).await.token;
     let client = hub.mcp(&token).header("plexus-session", "conv");

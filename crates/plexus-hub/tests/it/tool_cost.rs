@@ -1,4 +1,4 @@
-//! What tools cost, over REST: of whom, of what, and who may ask.
+//! The cost of tools over REST: whose list, which parts, and who may ask.
 
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::{TestHub, stdio_fixture};
@@ -17,7 +17,7 @@ fn server(cost: &Value, name: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn every_tool_server_and_instruction_that_a_token_is_shown_is_counted() {
+async fn every_visible_tool_server_and_instruction_is_counted() {
     let hub = TestHub::start().await;
     let mut document = stdio_fixture(Eras::Both);
     hub.add_upstream("fix", &document).await;
@@ -36,7 +36,7 @@ async fn every_tool_server_and_instruction_that_a_token_is_shown_is_counted() {
     let exact = fixture["tokens"].as_u64().unwrap() as f64 * 100.0 / total as f64;
     assert!((share - exact).abs() < 0.06, "{fixture} of {total}");
 
-    // What its file tells models is paid for too, and by the server.
+    // The instructions in its file cost tokens too, and are attributed to the server.
     document["instructions"] = json!("Use it for work only. ".repeat(20));
     hub.add_upstream("fix", &document).await;
     let after = server(&admin.get("/tools/cost").await.ok(), Some("fix"));
@@ -45,14 +45,14 @@ async fn every_tool_server_and_instruction_that_a_token_is_shown_is_counted() {
         after["instruction_tokens"].as_u64().unwrap() - fixture["instruction_tokens"].as_u64().unwrap();
     assert!((100..200).contains(&more), "{more}: {after}");
 
-    // Who sees less pays for less, and is told of no more.
+    // A token that sees fewer tools has a lower cost, and learns of no other tools.
     let narrow = Client::agent(&hub, "narrow", &["call:todo"]).await.get("/tools/cost").await.ok();
     assert_eq!(narrow["tools"].as_array().unwrap().len(), 1);
     assert!(!narrow.to_string().contains("fix"), "{narrow}");
 }
 
 #[tokio::test]
-async fn the_cost_of_a_profile_is_for_admins_and_for_those_who_have_it() {
+async fn profile_cost_is_for_admins_and_tokens_of_the_profile() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let discuss = admin.get("/tools/cost?profile=discuss").await.ok();
@@ -63,7 +63,7 @@ async fn the_cost_of_a_profile_is_for_admins_and_for_those_who_have_it() {
         (names.as_slice(), &discuss["profile"]),
         (&["scratchpad", "session_info"][..], &json!("discuss"))
     );
-    // What is for admins is not for the agents of a profile.
+    // Tools for admins are not counted for the agents of a profile.
     let secretary = admin.get("/tools/cost?profile=secretary").await.ok();
     assert!(!secretary.to_string().contains("reload_tools"), "{secretary}");
     assert_eq!(admin.get("/tools/cost?profile=nobody").await.refused(404), "not_found");
@@ -81,5 +81,5 @@ async fn the_cost_of_a_profile_is_for_admins_and_for_those_who_have_it() {
                 answer.body["message"].clone()
             })
             .collect();
-    assert_eq!(refused[0], refused[1], "whether there is such a profile is not told");
+    assert_eq!(refused[0], refused[1], "the answer does not reveal whether a profile exists");
 }

@@ -1,4 +1,4 @@
-//! User-defined tools over REST: who may switch them on and try them out, and from where.
+//! User-defined tools over REST: who may enable and test them, and from where.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::client::{Client, send};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A tool that says back what it was given.
+/// A tool that returns its arguments.
 fn write_tool(hub: &TestHub, name: &str) {
     let dir = hub.data_dir().join("tools.d").join(name);
     std::fs::create_dir_all(&dir).unwrap();
@@ -31,11 +31,11 @@ fn write_tool(hub: &TestHub, name: &str) {
 }
 
 #[tokio::test]
-async fn a_tool_is_tried_out_switched_on_called_and_switched_off() {
+async fn tool_can_be_tested_enabled_called_and_disabled() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     write_tool(&hub, "say_back");
-    // At once: who has made one looks for it.
+    // The list reads the folder immediately.
     let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
     assert_eq!((&listed["name"], &listed["state"]), (&json!("say_back"), &json!("disabled")), "{listed}");
     assert_eq!(listed["problems"], json!([]), "{listed}");
@@ -46,7 +46,7 @@ async fn a_tool_is_tried_out_switched_on_called_and_switched_off() {
     assert_eq!(trial["structured"], json!({ "got": { "n": 5 } }), "{trial}");
     let wrong = admin.post("/tools/say_back/test", &json!({ "arguments": { "n": "x" } })).await.ok();
     assert_eq!((&wrong["ran"], &wrong["problems"][0]["path"]), (&json!(false), &json!("/n")), "{wrong}");
-    // Trying it out has not switched it on.
+    // Testing it has not enabled it.
     assert_eq!(admin.post("/tools/say_back/call", &arguments).await.refused(404), "unknown_tool");
 
     let on = admin.post("/tools/say_back/enable", &json!({})).await.ok();
@@ -64,7 +64,7 @@ async fn a_tool_is_tried_out_switched_on_called_and_switched_off() {
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_is_counted_and_one_that_is_gone_stays_off() {
+async fn broken_tool_is_counted_and_removed_tool_stays_disabled() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     write_tool(&hub, "say_back");
@@ -72,7 +72,7 @@ async fn a_tool_that_breaks_is_counted_and_one_that_is_gone_stays_off() {
     assert_eq!(admin.get("/status").await.ok()["broken_tools"], 0);
     let dir = hub.data_dir().join("tools.d/say_back");
     std::fs::write(dir.join("tool.json"), "{").unwrap();
-    // Nobody tells the hub: it looks by itself.
+    // The hub notices the change without a request.
     until(async || admin.get("/status").await.ok()["broken_tools"] == 1).await;
     let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
     assert_eq!((&listed["state"], &listed["enabled_by"]), (&json!("invalid"), &json!("command")), "{listed}");
@@ -93,16 +93,16 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    waited.await.expect("it comes to that");
+    waited.await.expect("the condition holds in time");
 }
 
 #[tokio::test]
-async fn a_program_is_switched_on_and_tried_out_on_the_machine_itself_only() {
+async fn enabling_and_testing_require_a_local_request() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     write_tool(&hub, "say_back");
     for path in ["/tools/say_back/enable", "/tools/say_back/test"] {
-        // As a proxy on this machine sends it.
+        // As forwarded by a proxy on this machine.
         let request =
             admin.request(Method::POST, path).header("x-forwarded-for", "203.0.113.9").json(&json!({}));
         let refused = send(request).await;

@@ -1,4 +1,4 @@
-//! The MCP servers behind the hub, over REST: added, seen, switched, removed, tried out and imported.
+//! Upstream MCP servers over REST: adding, showing, enabling, disabling, removing, testing and importing.
 
 mod approve;
 mod gate;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, send};
 
-/// For a server to get from one state to another: far beyond what it should take.
+/// Time limit for a state change of a server: far beyond what it should take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at something that only the API tells.
+/// Interval between two looks at a state that only the API shows.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A hub that may run the fixture server.
@@ -23,7 +23,7 @@ async fn hub_for_fixtures() -> TestHub {
     TestHub::start_with(|config| config.upstreams.commands = vec![program().display().to_string()]).await
 }
 
-/// The server when it is in this state.
+/// The server, once it is in this state.
 async fn in_state(admin: &Client<'_>, name: &str, state: &str) -> Value {
     let mut last = Value::Null;
     let reached = tokio::time::timeout(PATIENCE, async {
@@ -35,11 +35,11 @@ async fn in_state(admin: &Client<'_>, name: &str, state: &str) -> Value {
             tokio::time::sleep(POLL).await;
         }
     });
-    assert!(reached.await.is_ok(), "{name} does not get {state}: {last}");
+    assert!(reached.await.is_ok(), "{name} did not become {state}: {last}");
     last
 }
 
-/// What the newest operation of this name came to, as audited.
+/// The audited outcome of the newest operation with this name.
 async fn outcome(hub: &TestHub, operation: &str) -> String {
     hub.outcome_of(operation).await
 }
@@ -52,7 +52,7 @@ async fn tool_names(client: &Client<'_>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_server_is_added_used_switched_and_removed() {
+async fn server_can_be_added_used_disabled_and_removed() {
     let (hub, fixture) = (TestHub::start().await, Fixture::new().start().await);
     let admin = Client::admin(&hub);
     let empty = admin.get("/upstreams").await;
@@ -69,7 +69,7 @@ async fn a_server_is_added_used_switched_and_removed() {
     assert!(tools.contains(&json!("mcp__fixture__echo")), "{shown}");
     assert_eq!(admin.get("/status").await.ok()["upstreams"]["ready"], 1);
 
-    // Listed, with a tag that changes with the list.
+    // Listed, with an entity tag that changes with the list.
     let list = admin.get("/upstreams").await;
     assert_ne!(list.header("etag"), empty_tag);
     let again =
@@ -85,7 +85,7 @@ async fn a_server_is_added_used_switched_and_removed() {
     let said = hub.mcp(&agent).tool("mcp__fixture__echo", json!({ "text": "again" })).await;
     assert_eq!(said["content"][0]["text"], "again", "{said}");
 
-    // The same name, and one that makes the same names of tools.
+    // The same name, and one with the same tool names.
     for name in ["fixture", "fixture-"] {
         let twice = admin.post("/upstreams", &json!({ "name": name, "server": server })).await;
         assert_eq!(twice.refused(409), "conflict", "{name}");
@@ -113,7 +113,7 @@ async fn a_server_is_added_used_switched_and_removed() {
 }
 
 #[tokio::test]
-async fn a_process_is_started_shown_with_its_log_and_ended() {
+async fn process_is_started_shown_with_its_log_and_stopped() {
     let hub = hub_for_fixtures().await;
     let admin = Client::admin(&hub);
     let server = json!({ "command": program(), "args": ["--stdio"] });
@@ -146,11 +146,11 @@ async fn a_process_is_started_shown_with_its_log_and_ended() {
             tokio::time::sleep(POLL).await;
         }
     });
-    assert!(gone.await.is_ok(), "process {pid} outlives its server");
+    assert!(gone.await.is_ok(), "process {pid} outlived its server");
 }
 
 #[tokio::test]
-async fn a_server_is_tried_out_and_nothing_is_kept() {
+async fn testing_a_server_stores_nothing() {
     let hub = hub_for_fixtures().await;
     let (admin, fixture) = (Client::admin(&hub), Fixture::new().start().await);
     for server in [json!({ "url": fixture.url() }), json!({ "command": program(), "args": ["--stdio"] })] {
@@ -166,16 +166,16 @@ async fn a_server_is_tried_out_and_nothing_is_kept() {
     let said = found["stderr"].to_string();
     assert!(said.contains("--no-such-flag"), "{found}");
     assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
-    // Without a server in the body it is the one there is.
+    // Without a server in the body, the existing one is tested.
     assert_eq!(admin.post("/upstreams/trial/test", &json!({})).await.refused(404), "not_found");
     admin.post("/upstreams", &json!({ "name": "trial", "server": { "url": fixture.url() } })).await.ok();
     assert_eq!(admin.post("/upstreams/trial/test", &json!({})).await.ok()["success"], true);
     assert_eq!(outcome(&hub, "upstream_test").await, "ok");
 }
 
-/// What was run or connected to is on record, whoever looks later, and no credential is.
+/// Commands and connections are recorded for later review, without credentials.
 #[tokio::test]
-async fn what_was_tried_out_or_added_is_on_record() {
+async fn tested_and_added_servers_are_audited() {
     let hub = hub_for_fixtures().await;
     let (admin, fixture) = (Client::admin(&hub), Fixture::new().start().await);
     let origin = fixture.url().split('/').take(3).collect::<Vec<_>>().join("/");
@@ -190,7 +190,7 @@ async fn what_was_tried_out_or_added_is_on_record() {
     let record = newest("upstream_test").await;
     assert_eq!(record["result"]["command"], json!(program()), "{record}");
     assert_eq!((&record["result"]["args"], &record["result"]["transport"]), (&masked, &json!("stdio")));
-    // Also one that was refused.
+    // A refused request is recorded too.
     let unlisted = json!({ "server": { "command": "/bin/sh", "args": ["-c", "true"] } });
     assert_eq!(admin.post("/upstreams/trial/test", &unlisted).await.refused(403), "forbidden");
     let record = newest("upstream_test").await.to_string();
@@ -206,9 +206,9 @@ async fn what_was_tried_out_or_added_is_on_record() {
     assert_eq!(stored(&newest("upstream_test").await), expected);
 }
 
-/// Who is no admin sees what their tools let them see anyway.
+/// Non-admins see only what their tools reveal anyway.
 #[tokio::test]
-async fn servers_are_seen_by_those_who_see_their_tools() {
+async fn servers_are_visible_with_their_tools() {
     let hub = hub_for_fixtures().await;
     let admin = Client::admin(&hub);
     let server = json!({ "command": program(), "args": ["--stdio"], "env": { "A_KEY": "s3cr3t" } });
@@ -223,11 +223,11 @@ async fn servers_are_seen_by_those_who_see_their_tools() {
     assert_eq!((&seen["name"], &seen["tools"]), (&json!("mine"), &json!(["mcp__mine__echo"])), "{seen}");
     assert_eq!((&seen["document"], &seen["warnings"]), (&Value::Null, &json!([])), "{seen}");
     assert_eq!(list["items"][0]["tools"], seen["tools"]);
-    // Of another there is no more to learn than of one that is not there.
+    // A hidden server cannot be told apart from a missing one.
     let [other, nowhere] = [user.get("/upstreams/other").await, user.get("/upstreams/nowhere").await];
     assert_eq!((other.refused(404), nowhere.refused(404)), ("not_found", "not_found"));
     assert_eq!(user.get("/upstreams/mine/logs").await.refused(403), "forbidden");
-    // A failure is told without what the process wrote.
+    // A failure is shown without the process's standard error.
     let flood = json!({ "arguments": { "bytes": 4096 } });
     admin.post("/tools/mcp__mine__flood_stderr/call", &flood).await.ok();
     admin.post("/tools/mcp__mine__crash/call", &json!({ "arguments": {} })).await;
@@ -250,7 +250,7 @@ async fn servers_are_seen_by_those_who_see_their_tools() {
 }
 
 #[tokio::test]
-async fn a_wrong_server_is_refused_with_what_is_wrong() {
+async fn invalid_server_is_refused_with_all_problems() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     for (server, words) in [
@@ -273,10 +273,10 @@ async fn a_wrong_server_is_refused_with_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn credentials_of_a_server_are_not_shown() {
+async fn credentials_of_a_server_are_masked() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
-    // Of the form that gives a credential away, and of no use.
+    // Has the format of a credential, but is not a real one.
     let secret = ["ghp", &"0".repeat(36)].join("_");
     let server = json!({
         "url": "https://mcp.example.net/mcp", "enabled": false,
@@ -294,7 +294,7 @@ async fn credentials_of_a_server_are_not_shown() {
 }
 
 #[tokio::test]
-async fn files_of_other_programs_are_imported() {
+async fn files_of_other_programs_can_be_imported() {
     let hub = hub_for_fixtures().await;
     let (admin, fixture) = (Client::admin(&hub), Fixture::new().start().await);
     let content = json!({ "mcpServers": {
@@ -319,7 +319,7 @@ async fn files_of_other_programs_are_imported() {
     assert_eq!((&done["added"], &done["dry_run"]), (&plan["added"], &json!(false)));
     in_state(&admin, "web", "ready").await;
     in_state(&admin, "local", "ready").await;
-    // A second time they are there already.
+    // On the second import the servers already exist.
     let again = admin.post("/upstreams/-/import", &body(false)).await.ok();
     assert_eq!((&again["added"], names(&again["skipped"]).len()), (&json!([]), 3), "{again}");
     let nonsense = json!({ "file_name": "x.json", "content": "nonsense", "dry_run": true });
@@ -327,7 +327,7 @@ async fn files_of_other_programs_are_imported() {
 }
 
 #[tokio::test]
-async fn files_that_were_written_by_hand_are_read_again() {
+async fn manually_written_files_are_reloaded() {
     let (hub, fixture) = (TestHub::start().await, Fixture::new().start().await);
     let admin = Client::admin(&hub);
     let folder = hub.data_dir().join("mcp_servers.d");
@@ -338,7 +338,7 @@ async fn files_that_were_written_by_hand_are_read_again() {
     in_state(&admin, "by-hand", "ready").await;
     let wrong = in_state(&admin, "wrong", "invalid").await;
     assert!(wrong["last_error"]["message"].as_str().unwrap().contains("wrong.json"), "{wrong}");
-    // What is wrong is not switched on or tried out, and can be removed.
+    // An invalid server can neither be enabled nor tested, but can be removed.
     for operation in ["enable", "test"] {
         let answer = admin.post(&format!("/upstreams/wrong/{operation}"), &json!({})).await;
         assert_eq!(answer.refused(409), "conflict", "{operation}");

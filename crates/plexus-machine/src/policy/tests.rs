@@ -74,7 +74,7 @@ fn command_allowlist_disables_variables_code_and_ssh() {
     assert!(narrow.check_tool("terminal").is_ok());
     assert!(narrow.ssh.hosts.is_empty() && open.ssh.hosts == ["*"]);
     let explicit = parsed("[commands]\nallow = ['git']\n[environment]\nset = ['GIT_*']").unwrap();
-    assert!(said.environment.can_be_set("GIT_DIR") && !said.environment.can_be_set("PATH"));
+    assert!(explicit.environment.can_be_set("GIT_DIR") && !explicit.environment.can_be_set("PATH"));
 }
 
 #[test]

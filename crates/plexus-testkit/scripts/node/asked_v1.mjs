@@ -1,6 +1,6 @@
-// Calls a tool with the TypeScript SDK 1.x and answers what it is asked, one JSON object per line.
+// Calls a tool with the TypeScript SDK 1.x and answers its questions, one JSON object per line.
 //
-// Arguments: the URL of the endpoint, a mode that has no meaning here, and the name of the tool. The token is in
+// Arguments: the URL of the endpoint, an unused mode, and the name of the tool. The token is in
 // PLEXUS_TOKEN.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";

@@ -1,7 +1,7 @@
-// Connects with the TypeScript SDK 1.x and says what it sees, one JSON object per line.
+// Connects with the TypeScript SDK 1.x and prints what it sees, one JSON object per line.
 //
 // Arguments: the URL of the endpoint, and the mode: "legacy", or "resume" to make one call of the tool `work` that asks
-// for progress. A third argument is the name of a tool to call after the list, with progress, and nothing else is done. The
+// for progress. A third argument is the name of a tool to call after the list, with progress, without further steps. The
 // token is in PLEXUS_TOKEN.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -56,7 +56,7 @@ async function report() {
     failed: { is_error: failed.isError, text: failed.content[0].text },
     unknown_tool: await codeOf(client.callTool({ name: "no_such_tool", arguments: {} })),
   });
-  // The SDK opens the stream in its own time after the handshake.
+  // The SDK opens the stream asynchronously after the handshake.
   await opened.promise;
   say({ listening: true });
   await changed.promise;

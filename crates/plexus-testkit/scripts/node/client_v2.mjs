@@ -1,8 +1,8 @@
-// Connects with the TypeScript SDK 2.x and says what it sees, one JSON object per line.
+// Connects with the TypeScript SDK 2.x and prints what it sees, one JSON object per line.
 //
 // Arguments: the URL of the endpoint, and the mode: "2026-07-28", "auto" or "legacy", an older revision to offer no
 // newer one than that, or "resume" to make one call of the tool `work` that asks for progress. A third
-// argument is the name of a tool to call after the list, with progress, and nothing else is done. The token is in
+// argument is the name of a tool to call after the list, with progress, without further steps. The token is in
 // PLEXUS_TOKEN.
 
 import { Client, ProtocolError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
@@ -70,7 +70,7 @@ async function report() {
 
 async function listen() {
   if (client.getNegotiatedProtocolVersion() !== STATELESS) {
-    // The SDK opens the stream in its own time after the handshake.
+    // The SDK opens the stream asynchronously after the handshake.
     await opened.promise;
     say({ listening: true });
     return undefined;

@@ -1,4 +1,4 @@
-"""Calls a tool with the Python SDK 2.x and answers what it is asked, one JSON object per line.
+"""Calls a tool with the Python SDK 2.x and answers its questions, one JSON object per line.
 
 Arguments: the URL of the endpoint, the mode ("2026-07-28" or "legacy"), and the name of the tool. The token is in
 PLEXUS_TOKEN.

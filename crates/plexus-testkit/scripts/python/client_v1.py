@@ -1,4 +1,4 @@
-"""Connects with the Python SDK 1.x and says what it sees, one JSON object per line.
+"""Connects with the Python SDK 1.x and prints what it sees, one JSON object per line.
 
 Arguments: the URL of the endpoint, and the mode, which is always "legacy". The token is in PLEXUS_TOKEN.
 """
@@ -55,7 +55,7 @@ async def main(url):
                     failed={"is_error": failed.isError, "text": failed.content[0].text},
                     unknown_tool=await code_of(session.call_tool("no_such_tool", {})),
                 )
-                # The SDK opens the stream in its own time after the handshake.
+                # The SDK opens the stream asynchronously after the handshake.
                 await asyncio.wait_for(opened.wait(), 30)
                 say(listening=True)
                 await asyncio.wait_for(changed.wait(), 30)

@@ -1,4 +1,4 @@
-"""Connects with the Python SDK 2.x and says what it sees, one JSON object per line.
+"""Connects with the Python SDK 2.x and prints what it sees, one JSON object per line.
 
 Arguments: the URL of the endpoint, and the mode ("2026-07-28", "auto" or "legacy"). The token is in PLEXUS_TOKEN.
 """
@@ -69,7 +69,7 @@ async def main(url, mode):
                         await heard(client)
                         break
             else:
-                # The SDK opens the stream in its own time after the handshake.
+                # The SDK opens the stream asynchronously after the handshake.
                 await asyncio.wait_for(opened.wait(), 30)
                 say(listening=True)
                 await asyncio.wait_for(changed.wait(), 30)

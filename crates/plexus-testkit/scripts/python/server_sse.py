@@ -1,4 +1,4 @@
-"""A server of the transport of 2024-11-05, on a free port: says its URL, then serves until it is killed."""
+"""A server of the transport of 2024-11-05, on a free port: prints its URL, then serves until it is killed."""
 
 import json
 import socket

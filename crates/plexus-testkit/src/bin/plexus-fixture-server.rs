@@ -1,4 +1,4 @@
-//! An MCP server to test clients and gateways with; see the module `fixture` of the library.
+//! An MCP server for testing clients and gateways; see the module `fixture` of the library.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -8,31 +8,31 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Parser};
 use plexus_testkit::fixture::{Eras, Fixture, Scripted, Unruly};
 
-/// An MCP server that has everything the official conformance suite asks for
+/// An MCP server with everything that the official conformance suite requires
 #[derive(Debug, Parser)]
 #[command(name = "plexus-fixture-server", version, group(ArgGroup::new("transport").required(true)))]
 struct Arguments {
-    /// Talk over standard input and output
+    /// Communicate over standard input and output
     #[arg(long, group = "transport")]
     stdio: bool,
     /// Listen on this address, port 0 for a free one, and print the URL
     #[arg(long, value_name = "ADDRESS", group = "transport")]
     listen: Option<SocketAddr>,
-    /// The same with the HTTP+SSE transport of 2024-11-05
+    /// Listen with the HTTP+SSE transport of 2024-11-05
     #[arg(long, value_name = "ADDRESS", group = "transport")]
     sse: Option<SocketAddr>,
-    /// Do one thing wrong: crash-at-start, crash-after=CALLS, hang-at-start, hang-on-calls, garbage,
+    /// Misbehave in one way: crash-at-start, crash-after=CALLS, hang-at-start, hang-on-calls, garbage,
     /// flood=PER_SECOND (of list_changed), huge=BYTES, slow-start=MS
     #[arg(long, value_name = "HOW", requires = "stdio")]
     misbehave: Option<Unruly>,
-    /// Say of its tools what this file says, which may change: {"lists": [[…], …], "instructions": …}
+    /// Report the tools listed in this file, which may change: {"lists": [[…], …], "instructions": …}
     #[arg(long, value_name = "FILE", requires = "stdio", conflicts_with = "misbehave")]
     script: Option<PathBuf>,
-    /// Revisions to speak: both, those with sessions (to 2025-11-25, or to the one named), or the stateless
+    /// Supported revisions: both, those with sessions (up to 2025-11-25, or up to the named one), or the stateless
     /// ones (from 2026-07-28)
     #[arg(long, default_value = "both")]
     eras: Eras,
-    /// Count the runs of `count_runs` in this file, which other servers may share
+    /// Count the runs of `count_runs` in this file, which several servers may share
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
 }

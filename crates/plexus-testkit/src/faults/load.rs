@@ -1,7 +1,7 @@
-//! Writers that write all at once, and the comparison of what they sent with what is there.
+//! Concurrent writers, and the comparison of the sent writes with the stored ones.
 //!
-//! Each write carries a marker that no other has and the idempotency key it would be retried with;
-//! each writer remembers which ones were answered.
+//! Each write has a unique marker and the idempotency key for its retries; each writer records which writes were
+//! acknowledged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-/// For a writer to notice that nobody answers any more, or to be answered again.
+/// Time limit for a writer to notice an outage, or to get answers again.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two attempts at the same write.
+/// Delay between two attempts at the same write.
 const BACKOFF: Duration = Duration::from_millis(50);
 
-/// What a writer does when no answer comes.
+/// A writer's reaction to a missing answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnSilence {
-    /// Leaves it at that, so that what became of the write can be looked at.
+    /// Stops, so that the fate of the write can be examined.
     Stop,
-    /// Sends the same write with the same key until it is answered.
+    /// Repeats the same write with the same key until it is answered.
     Retry,
-    /// Leaves it at that, and goes on with the next.
+    /// Continues with the next write.
     GoOn,
 }
 
-/// How much is written.
+/// The amount of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Writes of one writer in one round, at most.
+    /// Maximum number of writes per writer and round.
     pub most: usize,
     pub on_silence: OnSilence,
 }
 
-/// One write, before it is sent.
+/// A write to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// Number among the writes of its writer.
     pub number: usize,
-    /// Text that no other write has, and that is no part of another's.
+    /// Unique text, which is not part of another write's text.
     pub marker: String,
     pub key: String,
 }
@@ -50,31 +50,31 @@ impl Write {
         Self { number, key: format!("key-{marker}"), marker }
     }
 
-    /// The markers in a text, whoever wrote it.
+    /// The markers in a text.
     pub fn markers(text: &str) -> impl Iterator<Item = &str> {
         text.split_whitespace().filter(|word| word.starts_with('w') && word.ends_with(';'))
     }
 }
 
-/// Sends writes to whatever is under test.
+/// Sends writes to the system under test.
 pub trait Writer: Send + 'static {
-    /// What an acknowledgement says.
+    /// The content of an acknowledgement.
     type Ack: Send + 'static;
 
-    /// Sends a write; none when no answer came. An answer that says no is a failure of the test.
+    /// Sends a write; `None` if no answer arrived. Panics if the answer is a refusal.
     fn write(&mut self, write: &Write) -> impl Future<Output = Option<Self::Ack>> + Send;
 }
 
-/// A write that was sent, and the acknowledgement if one came.
+/// A write that was sent, and its acknowledgement if there was one.
 #[derive(Debug)]
 pub struct Attempt<A> {
     pub write: Write,
     pub ack: Option<A>,
-    /// How often it was sent again.
+    /// Number of repetitions.
     pub retries: usize,
 }
 
-/// A writer and what it sent, in order.
+/// A writer and its attempts, in order.
 #[derive(Debug)]
 pub struct Sent<W: Writer> {
     pub writer: W,
@@ -91,7 +91,7 @@ impl<W: Writer> Sent<W> {
     }
 }
 
-/// Lets all writers write at once until the faults have struck.
+/// Lets all writers write concurrently until the faults have occurred.
 pub(super) async fn under_load<W: Writer>(
     writers: Vec<W>,
     round: u64,
@@ -131,14 +131,14 @@ async fn attempt<W: Writer>(writer: &mut W, write: Write, on_silence: OnSilence)
         if ack.is_some() || on_silence != OnSilence::Retry {
             return Attempt { write, ack, retries };
         }
-        assert!(Instant::now() < until, "{write:?} did not get through");
+        assert!(Instant::now() < until, "{write:?} was not answered in time");
         retries += 1;
         tokio::time::sleep(BACKOFF).await;
     }
 }
 
-/// Compares what a writer sent with the markers that were found where it wrote: what was
-/// acknowledged is there once, what was not is there at most once, and nothing else is there.
+/// Compares a writer's attempts with the markers found at its target: acknowledged writes exist exactly once, other
+/// writes at most once, and nothing else exists.
 pub fn exactly_once<W: Writer>(sent: &Sent<W>, found: &[String]) -> Result<(), String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for marker in found {

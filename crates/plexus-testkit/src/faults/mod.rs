@@ -1,11 +1,11 @@
-//! Faults under load, and what must hold afterwards.
+//! Faults under load, and the invariants afterwards.
 //!
-//! A [`Scene`] is something under test: it says who writes to it, which faults may strike, how each
-//! one is done, and what must hold when a round is over. [`rounds`] plays it: writers write all at
-//! once, the faults of the round's [`Schedule`] strike amid them, then the scene checks. All of it is
-//! drawn from one [`Seed`]; a round that fails prints its schedule and what repeats it.
+//! A [`Scene`] is a system under test: it defines the writers, the possible faults, how each one is injected, and
+//! what must hold after a round. [`rounds`] plays it: writers write concurrently, the faults of the round's
+//! [`Schedule`] are injected, then the scene checks the result. Everything is drawn from one [`Seed`]; a failed
+//! round prints its schedule and how to repeat it.
 //!
-//! Nothing here knows what is written to: a hub today, a node, an outbox or an upstream tomorrow.
+//! The module is independent of the system under test: a hub, a node, an outbox or an upstream.
 
 mod load;
 mod schedule;
@@ -24,27 +24,26 @@ pub use load::{Attempt, Load, OnSilence, Sent, Write, Writer, exactly_once};
 pub use schedule::{Schedule, Strike};
 pub use seed::Seed;
 
-/// Something that is written to while faults strike.
+/// A system that is written to while faults occur.
 pub trait Scene: Send {
     type Writer: Writer;
     type Fault: fmt::Debug + Send;
 
-    /// The faults of a round. Everything about them is drawn here, before the round begins, so that
-    /// the same seed gives the same schedule.
+    /// The faults of a round. All random choices are made here, before the round starts, so that the same seed
+    /// gives the same schedule.
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Self::Fault>;
 
-    /// Who writes in this round.
+    /// The writers of this round.
     fn writers(&mut self, round: u64) -> impl Future<Output = Vec<Self::Writer>> + Send;
 
-    /// Does what a fault is, and makes whole again what can be: when this returns, the scene can be
-    /// written to.
+    /// Injects a fault and recovers from it: when this returns, the scene accepts writes again.
     fn strike(&mut self, fault: Self::Fault) -> impl Future<Output = ()> + Send;
 
-    /// Compares what was sent with what is there; panics where they differ.
+    /// Compares the sent writes with the stored ones; panics if they differ.
     fn check(&mut self, sent: Vec<Sent<Self::Writer>>) -> impl Future<Output = ()> + Send;
 }
 
-/// What the rounds came to, for a person who asks whether they tested anything.
+/// Summary of the rounds, which shows whether they tested anything.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     pub rounds: u64,
@@ -64,8 +63,8 @@ impl Tally {
     }
 }
 
-/// Plays a scene so many times, one round after the other on what the last one left behind; only one of
-/// them where the environment asks for it.
+/// Plays a scene for a number of rounds, each on the state left by the previous one; or for a single round, if the
+/// environment selects one.
 pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
     let (seed, began) = (Seed::choose(), Instant::now());
     let mut tally = Tally::default();
@@ -84,7 +83,7 @@ pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
     tally
 }
 
-/// Says at a failure, after all else, what the round was and how to have it again.
+/// Prints the round and how to repeat it if the test fails, after all other output.
 struct Told {
     seed: Seed,
     round: u64,
@@ -104,6 +103,6 @@ impl Drop for Told {
 }
 
 fn say(line: &str) {
-    // Where nobody listens there is nobody to tell.
+    // Ignore a closed standard error.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,11 +1,11 @@
-//! Which faults strike in a round, and when.
+//! The faults of a round and their times.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Scene;
 
-/// One fault, so long after the one before it (or after the writers began).
+/// One fault, with the delay after the previous one (or after the start of the writers).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strike<F> {
     pub after: Duration,
@@ -27,7 +27,7 @@ impl<F> Schedule<F> {
 
     pub(super) async fn play<S: Scene<Fault = F>>(self, scene: &mut S) {
         for strike in self.0 {
-            // Not for something to become true: this is the moment that the seed chose.
+            // This sleep is not a synchronisation: the seed chose this moment.
             tokio::time::sleep(strike.after).await;
             scene.strike(strike.fault).await;
         }

@@ -1,4 +1,4 @@
-//! Where all randomness of a run comes from, so that a run can be repeated.
+//! The source of all randomness of a run, so that a run can be repeated.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -6,32 +6,32 @@ use std::hash::{BuildHasher, RandomState};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-/// Variable that repeats a run: the seed that the failed one printed.
+/// Variable that repeats a run: the seed printed by the failed run.
 const SEED: &str = "PLEXUS_TEST_SEED";
-/// Variable that repeats one round of it.
+/// Variable that repeats a single round.
 const ROUND: &str = "PLEXUS_TEST_ROUND";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed that the environment asks for, else a fresh one.
+    /// The seed from the environment, or a fresh one.
     pub fn choose() -> Self {
-        // Keyed differently in every process.
+        // `RandomState` has different keys in every process.
         Self(number(SEED).unwrap_or_else(|| RandomState::new().hash_one(0) >> 32))
     }
 
-    /// The randomness of one round, the same whatever happened in the rounds before it.
+    /// The random generator of one round, independent of the previous rounds.
     pub fn round(self, round: u64) -> StdRng {
         StdRng::seed_from_u64(self.0.wrapping_mul(1_000_003).wrapping_add(round))
     }
 
-    /// The rounds to run: all of them, or the one that the environment asks for.
+    /// The rounds to run: all, or the one selected by the environment.
     pub(super) fn rounds(count: u64) -> std::ops::Range<u64> {
         number(ROUND).map_or(0..count, |round| round..round + 1)
     }
 
-    /// What repeats a single round.
+    /// The variables that repeat a single round.
     pub(super) fn repeat(self, round: u64) -> String {
         format!("{self} {ROUND}={round}")
     }

@@ -1,4 +1,4 @@
-//! The harness itself: a checker that lets everything pass would be green for ever.
+//! Tests of the harness itself: a checker that accepts everything would never fail.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Writer for Nobody {
     }
 }
 
-/// What a writer sent: each marker with whether it was acknowledged.
+/// A writer's attempts: each marker with whether it was acknowledged.
 fn sent(writes: &[(&str, bool)]) -> Sent<Nobody> {
     let attempt = |(number, (marker, acknowledged)): (usize, &(&str, bool))| Attempt {
         write: Write { number, marker: (*marker).to_owned(), key: String::new() },
@@ -27,7 +27,7 @@ fn sent(writes: &[(&str, bool)]) -> Sent<Nobody> {
 }
 
 #[test]
-fn what_is_lost_doubled_or_foreign_is_told_apart_from_what_may_be_missing() {
+fn lost_duplicate_and_foreign_writes_are_reported() {
     let sent = sent(&[("a;", true), ("b;", false)]);
     let verdict = |found: &[&str]| {
         let found: Vec<String> = found.iter().map(|marker| (*marker).to_owned()).collect();
@@ -42,7 +42,7 @@ fn what_is_lost_doubled_or_foreign_is_told_apart_from_what_may_be_missing() {
 }
 
 #[test]
-fn a_round_draws_the_same_whatever_came_before_it() {
+fn random_choices_of_a_round_are_independent_of_earlier_rounds() {
     let seed = Seed::choose();
     let schedule = |round: u64| -> Schedule<u8> {
         let mut rng = seed.round(round);

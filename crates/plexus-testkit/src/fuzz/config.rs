@@ -1,8 +1,8 @@
-//! The configuration: any file and any variables.
+//! The configuration: arbitrary files and variables.
 //!
-//! An input is the text of a file; after a line `%%` come variables, `NAME=value` each. Either it is
-//! refused, and everything that is wrong has a place, or it is taken, and what it came to can be written
-//! down and read again.
+//! An input is the text of a file, optionally followed by a line `%%` and variables, one `NAME=value` per line.
+//! Either it is rejected and every problem has a location, or it is accepted and the effective configuration can be
+//! written and read again.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ impl Target for ConfigTarget {
     }
 
     fn run(&mut self, input: &[u8]) {
-        // A secret may name a file, and not every file has an end.
+        // A secret may refer to a file, and some files never end.
         if input.windows(5).any(|part| part.eq_ignore_ascii_case(b"file:")) {
             return;
         }
@@ -36,7 +36,7 @@ impl Target for ConfigTarget {
         let environment: Environment = variables
             .lines()
             .filter_map(|line| line.split_once('='))
-            // Where the file is and who the user is are not for the input to say.
+            // The input must not change the file's location or the user.
             .filter(|(name, _)| !["PLEXUS_CONFIG", "PLEXUS_DATA_DIR", "XDG_DATA_HOME", "HOME"].contains(name))
             .chain([("HOME", "/home/fuzz")])
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -59,11 +59,11 @@ impl ConfigTarget {
         Config::load(Some(&self.path()), environment, RawConfig::default())
     }
 
-    /// What a configuration came to gives the same configuration.
+    /// Writing and reading the effective configuration must give the same configuration.
     fn check_taken(&self, config: &Config) {
         let mut text = String::new();
         for effective in config.settings.iter() {
-            // Of a secret only a part can be read.
+            // Only a part of a secret can be read.
             if effective.setting.kind == Kind::Secret {
                 continue;
             }
@@ -81,7 +81,7 @@ impl ConfigTarget {
         assert_eq!(report.as_array().map(Vec::len), Some(config.settings.iter().count()));
     }
 
-    /// Everything that is wrong says where it is.
+    /// Every problem must have a location.
     fn check_refused(&self, error: &ConfigError, text: &[u8]) {
         assert!(!error.problems.is_empty(), "refused for nothing");
         let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();

@@ -1,8 +1,7 @@
-//! Where a reader is: cursors of lists, numbers of events, `Last-Event-ID`, and what a stream is narrowed
-//! to.
+//! Reader positions: cursors of lists, event numbers, `Last-Event-ID`, and the filters of streams.
 //!
-//! A cursor that the hub gave leads to what comes next, one that it could have given is taken for what it
-//! says, and anything else is refused.
+//! A cursor issued by the hub leads to the next page, one that the hub could have issued is accepted with its
+//! meaning, and any other is refused.
 
 use arbitrary::{Arbitrary, Unstructured};
 use base64::Engine as _;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use super::Target;
 use super::wire::{Reply, Wire};
 
-/// Events of the session that is read.
+/// Number of events in the session that is read.
 const EVENTS: i64 = 12;
 
 pub struct CursorTarget {
@@ -60,11 +59,11 @@ enum List {
 enum Place<'a> {
     None,
     Text(&'a str),
-    /// Of this list, made as the hub makes them.
+    /// Of this list, in the hub's format.
     Of(List, &'a str),
-    /// After an event of this number.
+    /// After the event with this number.
     Event(i64),
-    /// As a cursor of MCP is made.
+    /// In the format of an MCP cursor.
     Tool(&'a str),
 }
 
@@ -239,7 +238,7 @@ impl CursorTarget {
         }
     }
 
-    /// The list of tools over MCP, whose cursors name a tool.
+    /// The tool list over MCP, whose cursors name a tool.
     fn tools(&mut self, place: &Place<'_>) {
         let cursor = place.cursor();
         let mut body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
@@ -328,7 +327,7 @@ fn decoded(cursor: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
 }
 
-/// Without what no header can carry.
+/// Removes characters that a header cannot contain.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

@@ -1,8 +1,8 @@
-//! Headers and how they go with the body: who is let in, and whether both say the same.
+//! Headers and their consistency with the body: who is admitted, and whether headers and body agree.
 //!
-//! An input reads like a request: `POST /mcp`, lines of headers, an empty line, the body. In it `$TOKEN`
-//! and `$SESSION` stand for real ones. Framing is left out, so that every request has an answer. What is
-//! let in is compared with the rules, written down here once more.
+//! An input looks like a request: `POST /mcp`, header lines, an empty line, the body. In it, `$TOKEN` and
+//! `$SESSION` are replaced by real values. Framing headers are removed, so that every request is answered. Admitted
+//! requests are checked against an independent implementation of the rules.
 
 use std::net::IpAddr;
 
@@ -23,15 +23,15 @@ const PATHS: [&str; 8] = [
     "/ws/events",
     "/healthz",
 ];
-/// Paths that answer whoever asks.
+/// Paths without authentication.
 const OPEN: [&str; 1] = ["/healthz"];
-/// Headers that say where a request ends or what becomes of the connection.
+/// Headers that define the end of a request or the fate of the connection.
 const FRAMING: [&str; 7] =
     ["content-length", "transfer-encoding", "connection", "expect", "upgrade", "te", "trailer"];
-/// hyper takes at most 100.
+/// hyper accepts at most 100.
 const MAX_HEADERS: usize = 60;
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Inputs before the hub is replaced by a fresh one.
+/// Number of inputs before the hub is replaced by a new one.
 const RENEW: u32 = 20_000;
 
 pub struct HeadersTarget {
@@ -76,7 +76,7 @@ impl Target for HeadersTarget {
         if reply.status < 400 {
             self.check(&request, &reply);
         }
-        // The session that later inputs speak of.
+        // Open a new session for later inputs.
         if reply.status == 204 && request.method == "DELETE" {
             let (hub, token) = (self.wire.hub(), &self.token);
             let (client, _) = self.wire.wait(async { hub.mcp(token).initialize("2025-11-25").await });
@@ -92,7 +92,7 @@ impl std::fmt::Debug for HeadersTarget {
 }
 
 impl HeadersTarget {
-    /// The request of an input; what HTTP itself would refuse is left out of it.
+    /// The request of an input, without the parts that the HTTP layer would refuse.
     fn request<'a>(&self, input: &'a [u8]) -> Request<'a> {
         let end = input.windows(2).position(|two| two == b"\n\n");
         let (head, body) = end.map_or((input, &b""[..]), |end| (&input[..end], &input[end + 2..]));
@@ -134,7 +134,7 @@ impl HeadersTarget {
         Some((name, value))
     }
 
-    /// Of a request that was let in.
+    /// Checks a request that was admitted.
     fn check(&self, request: &Request<'_>, reply: &Reply) {
         let told = || {
             let headers = request
@@ -164,7 +164,7 @@ impl HeadersTarget {
         if OPEN.contains(&request.path) || request.method == "OPTIONS" {
             return;
         }
-        // The header, or for a WebSocket one of the protocols, which these inputs never get to.
+        // The header, or for a WebSocket a subprotocol, which these inputs never reach.
         let bearer = request.only("authorization").unwrap_or_else(|| panic!("not one token: {}", told()));
         let token = bearer
             .get(..7)
@@ -186,7 +186,7 @@ impl Request<'_> {
         self.headers.iter().filter(|(known, _)| known == name).count()
     }
 
-    /// The value of a header that is there once and is plain text.
+    /// The value of a header that appears once and is plain text.
     fn only(&self, name: &str) -> Option<String> {
         let mut values = self.headers.iter().filter(|(known, _)| known == name);
         let (value, more) = (values.next()?, values.next());
@@ -194,7 +194,7 @@ impl Request<'_> {
         more.is_none().then(|| text.trim_matches([' ', '\t']).to_owned())
     }
 
-    /// A request of 2026-07-28 that has a result says in its headers what it says in its body.
+    /// Checks that the headers of a successful 2026-07-28 request match its body.
     fn check_stateless(&self, reply: &Reply, told: &impl Fn() -> String) {
         let body: Value = serde_json::from_slice(self.body).unwrap_or_default();
         let version = body["params"]["_meta"][META_VERSION].as_str();

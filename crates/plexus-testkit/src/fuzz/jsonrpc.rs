@@ -1,7 +1,7 @@
-//! The MCP endpoint: any body, from a client that is let in and sends the right headers for it.
+//! The MCP endpoint: arbitrary bodies from an authorized client with matching headers.
 //!
-//! The first line of an input says by which revision the client speaks, the rest is the body. Whatever
-//! it is, the answer is of JSON-RPC, goes by the id that was given, and is no fault of the hub.
+//! The first line of an input selects the client's revision, the rest is the body. Every answer must be JSON-RPC,
+//! have the request's id, and not be an internal error.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 use super::Target;
 use super::wire::{Reply, Wire};
 
-/// Inputs before the hub is replaced by a fresh one: what they stored should not fill the disk.
+/// Number of inputs before the hub is replaced by a new one, so that stored data does not fill the disk.
 const RENEW: u32 = 20_000;
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 pub struct JsonRpcTarget {
     wire: Wire,
-    /// All lines of the head but those that depend on the revision.
+    /// All lines of the head except those that depend on the revision.
     head: String,
     sessions: Vec<(&'static str, String)>,
     left: u32,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for JsonRpcTarget {
     }
 }
 
-/// What 2026-07-28 wants repeated in the headers, as far as the body has it.
+/// The headers required by 2026-07-28, as far as the body has the values.
 fn stateless_headers(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let params = &body["params"];
@@ -118,13 +118,13 @@ fn check(body: &[u8], reply: &Reply) {
     }
 }
 
-/// The id in a body, also where other members are not text to everybody.
+/// The id in a body, even if other members are not valid text for every parser.
 fn id(body: &[u8]) -> Option<Value> {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).ok()?;
     serde_json::from_str(members.get("id")?.get()).ok()
 }
 
-/// A notification, or an answer with either a result or an error.
+/// Accepts a notification, or an answer with either a result or an error.
 fn check_message(message: &Value, may_notify: bool, told: &impl Fn() -> String) {
     assert_eq!(message["jsonrpc"], "2.0", "{}", told());
     let (result, error) = (message.get("result"), message.get("error"));

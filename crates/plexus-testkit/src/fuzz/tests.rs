@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::{ConfigTarget, CursorTarget, HeadersTarget, JsonRpcTarget, Target, TokenTarget, UpstreamTarget};
 
-/// Gives a target every input that is committed for it, in order of their names.
+/// Runs a target with all its committed inputs, in the order of their names.
 fn replay<T: Target>() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(T::NAME);
     let entries = std::fs::read_dir(&folder).expect("a folder of inputs");
@@ -14,36 +14,36 @@ fn replay<T: Target>() {
     for path in paths {
         let input = std::fs::read(&path).expect("an input");
         let ran = catch_unwind(AssertUnwindSafe(|| target.run(&input)));
-        assert!(ran.is_ok(), "{} breaks it; what did is above", path.display());
+        assert!(ran.is_ok(), "{} fails; the reason is above", path.display());
     }
 }
 
 #[test]
-fn the_corpus_of_jsonrpc_holds() {
+fn corpus_of_jsonrpc_passes() {
     replay::<JsonRpcTarget>();
 }
 
 #[test]
-fn the_corpus_of_headers_holds() {
+fn corpus_of_headers_passes() {
     replay::<HeadersTarget>();
 }
 
 #[test]
-fn the_corpus_of_token_holds() {
+fn corpus_of_token_passes() {
     replay::<TokenTarget>();
 }
 
 #[test]
-fn the_corpus_of_config_holds() {
+fn corpus_of_config_passes() {
     replay::<ConfigTarget>();
 }
 
 #[test]
-fn the_corpus_of_cursor_holds() {
+fn corpus_of_cursor_passes() {
     replay::<CursorTarget>();
 }
 
 #[test]
-fn the_corpus_of_upstream_holds() {
+fn corpus_of_upstream_passes() {
     replay::<UpstreamTarget>();
 }

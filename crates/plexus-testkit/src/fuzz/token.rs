@@ -1,7 +1,7 @@
-//! Tokens: made from real ones, changed in ways that keep them close to good.
+//! Tokens: derived from real ones by changes that keep them almost valid.
 //!
-//! Only a text that the hub minted and did not revoke is let in, byte for byte. Random bytes would never
-//! get past the first dot, so an input is a list of changes to a real token and a way to sign the result.
+//! Only the exact text of a minted and unrevoked token is accepted. Random bytes would never get past the first
+//! dot, so an input is a list of changes to a real token and a way to sign the result.
 
 use arbitrary::{Arbitrary, Unstructured};
 use aws_lc_rs::hmac;
@@ -13,15 +13,15 @@ use serde_json::{Map, Value, json};
 use super::Target;
 use super::wire::Wire;
 
-/// Changes to one token; more say nothing new.
+/// Maximum number of changes to one token; more find nothing new.
 const MAX_CHANGES: usize = 8;
 
 pub struct TokenTarget {
     wire: Wire,
     minted: [Minted; 3],
-    /// The public half of the hub's key, which anybody may have.
+    /// The public half of the hub's key, which is not secret.
     public_key: Vec<u8>,
-    /// A key of the forger's own.
+    /// The forger's own key.
     own_key: Ed25519KeyPair,
 }
 
@@ -30,7 +30,7 @@ struct Minted {
     revoked: bool,
 }
 
-/// Which real token, what is changed, who signs.
+/// The original token, the changes, and the signature.
 #[derive(Debug, Arbitrary)]
 struct Forgery<'a> {
     from: Source,
@@ -50,7 +50,7 @@ enum Source {
 enum Change<'a> {
     Header(HeaderField, Scalar<'a>),
     Claim(ClaimField, Scalar<'a>),
-    /// A member that is there twice, the second one as text.
+    /// A duplicate member, the second one as text.
     Twice(ClaimField, Scalar<'a>),
     Graft(Part, Source),
     Flip {
@@ -115,7 +115,7 @@ enum Signature<'a> {
     Kept,
     Empty,
     OwnKey,
-    /// As if the public key were a shared secret.
+    /// Uses the public key as a shared secret.
     PublicKeyAsSecret,
     Bytes(&'a [u8]),
 }
@@ -163,7 +163,7 @@ impl Target for TokenTarget {
         let head =
             format!("GET /api/v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: {scheme}{text}\r\n");
         let reply = self.wire.ask(head.as_bytes(), b"");
-        // After the scheme comes whatever is not a space.
+        // The value after the scheme starts at the first character that is not a space.
         let presented =
             head.lines().last().and_then(|line| line.strip_prefix("Authorization:")).unwrap_or_default();
         let (given, token) = presented.trim().split_once(' ').unwrap_or_default();
@@ -190,7 +190,7 @@ impl TokenTarget {
         &self.minted[place].token
     }
 
-    /// The text of a token, without what no header can carry.
+    /// The text of a token, without characters that a header cannot contain.
     fn forge(&self, forgery: &Forgery<'_>) -> String {
         let mut parts: Vec<String> = self.minted(forgery.from).split('.').map(str::to_owned).collect();
         let (edits, structure): (Vec<_>, Vec<_>) =

@@ -1,7 +1,7 @@
-//! The files of MCP servers: any text, as JSON, as TOML and as a file of another program.
+//! Configuration files of MCP servers: arbitrary text, as JSON, as TOML and as a file of another program.
 //!
-//! Either it is refused, and everything that is wrong has a place and a remedy, or it is taken, and can be switched off
-//! and on again. Nothing that is said repeats what a reference stands for.
+//! Either it is rejected and every problem has a location and a remedy, or it is accepted and can be disabled and
+//! enabled again. No message repeats the value of a reference.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::Target;
 
-/// What `${env:SECRET}` stands for.
+/// The value of `${env:SECRET}`.
 const SECRET: &str = "vAlUe-0f-tHe-sEcReT";
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Target for UpstreamTarget {
     }
 
     fn run(&mut self, input: &[u8]) {
-        // What is in the files of this machine is not for the input to ask.
+        // The input must not read files of this machine.
         if input.windows(5).any(|part| part.eq_ignore_ascii_case(b"file:")) {
             return;
         }
@@ -62,7 +62,7 @@ impl UpstreamTarget {
                 let again = self.folder.read();
                 let again = again[0].server.as_ref();
                 let again = again.map(|again| (again.enabled, again.fingerprint));
-                // What is missing is only excused while a server is off.
+                // Missing values are excused only while a server is disabled.
                 if server.enabled || again.is_ok() {
                     assert_eq!(again, Ok((!server.enabled, server.fingerprint)), "switched");
                 }
@@ -99,7 +99,7 @@ impl UpstreamTarget {
     }
 }
 
-/// What the input has in it itself may be the name of a key.
+/// The input itself may contain the name of a key.
 fn assert_secret(said: &str, input: &[u8]) {
     let written = input.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
     assert!(written || !said.contains(SECRET), "{said}");

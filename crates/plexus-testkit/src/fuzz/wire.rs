@@ -1,7 +1,6 @@
-//! A hub and one connection to it that is used as long as it lasts.
+//! A hub and one connection to it that is reused as long as possible.
 //!
-//! Requests go over a real socket, in the same thread as the hub: whatever a target does to the hub is
-//! seen by the very next request.
+//! Requests use a real socket in the same thread as the hub: the effect of a request is visible to the next one.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::TestHub;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For the first event of a stream that may have nothing to say.
+/// Time limit for the first event of a stream, which may be idle.
 const FIRST_EVENT: Duration = Duration::from_millis(5);
 
 pub(super) struct Wire {
@@ -23,7 +22,7 @@ pub(super) struct Wire {
     connection: Option<TcpStream>,
 }
 
-/// An answer; of a stream as much as came at first.
+/// An answer; for a stream, its first events.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -35,8 +34,8 @@ impl Wire {
     pub(super) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let hub = runtime.block_on(async {
-            // A program whose `main` is not Rust's, as that of a fuzzer, dies of a write to a connection that
-            // the other side has closed, unless somebody listens for the signal.
+            // In a program without Rust's `main`, such as a fuzzer, SIGPIPE ends the process when it writes to a
+            // closed connection, unless the signal is handled.
             let _heard = signal(SignalKind::pipe()).expect("a signal that can be caught");
             TestHub::start().await
         });
@@ -47,13 +46,13 @@ impl Wire {
         &self.hub
     }
 
-    /// Waits for something that the hub is asked by other means.
+    /// Runs a future on the hub's runtime.
     pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// Sends a request, of which `head` has all lines but that of the length, and checks of the answer
-    /// what holds for each.
+    /// Sends a request, with `head` containing all lines except the length, and checks the rules that apply to
+    /// every answer.
     pub(super) fn ask(&mut self, head: &[u8], body: &[u8]) -> Reply {
         let mut request = head.to_vec();
         request.extend(format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes());
@@ -61,7 +60,7 @@ impl Wire {
         let address = self.hub.address();
         let kept = self.connection.take();
         let (reply, connection) = self.runtime.block_on(async {
-            // The hub may have closed a connection that was idle; a fresh one must be answered.
+            // The hub may have closed an idle connection; a new one must be answered.
             if let Some(kept) = kept
                 && let Some(answered) = exchange(kept, &request).await
             {
@@ -77,7 +76,7 @@ impl Wire {
     }
 }
 
-/// The answer, and the connection if it can be used again; none where it was closed before an answer.
+/// The answer, and the connection if it can be reused; `None` if it was closed before an answer.
 async fn exchange(mut connection: TcpStream, request: &[u8]) -> Option<(Reply, Option<TcpStream>)> {
     let is_get = request.starts_with(b"GET ");
     let exchange = async {
@@ -106,7 +105,7 @@ async fn exchange(mut connection: TcpStream, request: &[u8]) -> Option<(Reply, O
     answered.unwrap_or_else(|_| panic!("no answer in time to {:?}", text(request)))
 }
 
-/// What has come so far, and whether that is all.
+/// The data so far, and whether the answer is complete.
 fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, bool)> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).expect("a head in ASCII");
@@ -152,14 +151,14 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
     }
 
-    /// What the events of a stream carry, as far as they are whole.
+    /// The data of a stream's complete events.
     pub(super) fn events(&self) -> impl Iterator<Item = Value> {
         let whole = self.body.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
         let data = whole.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap_or_else(|e| panic!("not JSON ({e}): {data}")))
     }
 
-    /// Every answer has an id and is no fault of the hub, and every refusal says why.
+    /// Every answer has a request id and is not an internal error, and every refusal has a reason.
     fn check(&self, request: &[u8]) {
         let refused = |why: &str| panic!("{why}: {self:?} to {:?}", text(request));
         if !(200..500).contains(&self.status) {
@@ -168,12 +167,12 @@ impl Reply {
         if self.header("x-request-id").is_none() {
             refused("no request id");
         }
-        // The record of a call that ended by a fault of the hub says so too.
+        // The record of a call also shows an internal error.
         if self.body.contains("\"plexus/error\":{\"code\":\"internal\"") {
             refused("a fault in a call");
         }
         let is_head = request.starts_with(b"HEAD ");
-        // Of the revision without streams and sessions, whose other methods are refused with this alone.
+        // The stateless revision refuses the methods of sessions with a status only.
         let only_allow = self.status == 405 && self.header("allow").is_some() && self.body.is_empty();
         if self.status < 400 || only_allow || is_head {
             return;
@@ -183,7 +182,7 @@ impl Reply {
         let error = body["jsonrpc"] == "2.0" && body["error"]["code"].is_i64();
         let says = body["message"].is_string() || body["error"]["message"].is_string();
         if !(says && (envelope || error)) {
-            refused("a refusal in no form of ours");
+            refused("an error in an unknown format");
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::Link;
 
-/// A server that repeats what it is told, and says what it heard.
+/// A server that echoes what it receives, and records it.
 struct Echo {
     address: SocketAddr,
     heard: mpsc::Receiver<Vec<u8>>,
@@ -47,7 +47,7 @@ async fn ask(stream: &mut TcpStream, word: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_cut_link_resets_what_is_open_and_carries_what_comes_after() {
+async fn cut_link_resets_open_connections_and_forwards_new_ones() {
     let (echo, other) = (Echo::start().await, Echo::start().await);
     let link = Link::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_cut_link_resets_what_is_open_and_carries_what_comes_after() {
     let mut byte = [0];
     assert_eq!(stream.read(&mut byte).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
 
-    // The same address, and something else behind it.
+    // The same address with another target.
     drop(echo);
     link.point_at(other.address);
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_cut_link_resets_what_is_open_and_carries_what_comes_after() {
 }
 
 #[tokio::test]
-async fn a_link_that_loses_answers_has_delivered_what_was_asked() {
+async fn link_that_loses_answers_delivers_requests() {
     let mut echo = Echo::start().await;
     let link = Link::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_link_that_loses_answers_has_delivered_what_was_asked() {
 }
 
 #[tokio::test]
-async fn a_link_that_tears_answers_has_delivered_what_was_asked_and_some_of_the_answer() {
+async fn link_that_tears_answers_delivers_requests_and_partial_answers() {
     let mut echo = Echo::start().await;
     let link = Link::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_link_that_tears_answers_has_delivered_what_was_asked_and_some_of_the_
 }
 
 #[tokio::test]
-async fn a_frozen_link_carries_nothing_until_it_thaws_and_then_all_of_it() {
+async fn frozen_link_forwards_everything_after_healing() {
     let mut echo = Echo::start().await;
     let link = Link::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();

@@ -11,7 +11,7 @@ pub(super) struct Messages;
 impl WireFormat for Messages {
     fn parse(&self, body: &Value) -> Result<Asked, String> {
         let mut tools = Vec::new();
-        // Tools that Anthropic runs itself have a type and no schema: nothing a script calls.
+        // Tools that Anthropic runs itself have a type and no schema; scripts do not call them.
         for tool in list_of(body, "tools")?.iter().filter(|tool| !tool["input_schema"].is_null()) {
             tools.push(OfferedTool {
                 namespace: None,
@@ -124,7 +124,7 @@ fn message(message: &Value) -> Result<Message, String> {
     Ok(read)
 }
 
-/// The message before anything of it is said.
+/// The message before any of its content.
 fn head(reply: &Reply) -> Value {
     json!({
         "id": format!("msg_{}", reply.serial),

@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use super::request::{Asked, OfferedTool};
 use super::script::Usage;
 
-/// Characters in one piece of a stream: few, so that clients must put pieces together.
+/// Characters per piece of a stream: few, so that clients must join pieces.
 const PIECE: usize = 12;
 
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
-    /// Unlike that of any other reply of this model.
+    /// Unique among the replies of this model.
     pub(super) serial: usize,
     pub(super) model: String,
     pub(super) text: Option<String>,
@@ -30,13 +30,13 @@ pub(super) struct ReplyCall {
 /// One event of a stream.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Chat Completions does not name its events.
+    /// `None` in Chat Completions, whose events have no names.
     pub(super) event: Option<&'static str>,
     pub(super) data: String,
 }
 
 impl Frame {
-    /// An event that carries its own name as `type`.
+    /// An event that contains its own name as `type`.
     pub(super) fn typed(event: &'static str, mut data: Value) -> Self {
         data["type"] = event.into();
         Self { event: Some(event), data: data.to_string() }
@@ -80,25 +80,25 @@ impl Refusal {
     }
 }
 
-/// How one provider reads requests and writes answers.
+/// Reads requests and writes answers in the format of one provider.
 pub(super) trait WireFormat: Sync {
-    /// What a body says of model, tools and messages; else what is wrong with it.
+    /// Parses model, tools and messages of a body, or returns the error.
     fn parse(&self, body: &Value) -> Result<Asked, String>;
-    /// The answer in one piece.
+    /// The answer as a single object.
     fn whole(&self, reply: &Reply) -> Value;
-    /// The same answer as a stream, as the settings of the request want it.
+    /// The answer as a stream, according to the settings of the request.
     fn stream(&self, reply: &Reply, settings: &Map<String, Value>) -> Vec<Frame>;
     /// Status and body of an error.
     fn error(&self, refusal: &Refusal) -> (u16, Value);
 }
 
-/// A text in pieces that give it again when put together.
+/// Splits a text into pieces.
 pub(super) fn pieces(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(PIECE).map(|piece| piece.iter().collect()).collect()
 }
 
-/// Status and body of an error of OpenAI, whose two formats have it alike.
+/// Status and body of an OpenAI error, which is the same in both of its formats.
 pub(super) fn openai_error(refusal: &Refusal) -> (u16, Value) {
     let (status, kind) = match refusal {
         Refusal::Invalid(_) => (400, "invalid_request_error"),

@@ -1,16 +1,16 @@
-//! What a client asked, in one shape for all wire formats.
+//! A client's request, in one form for all wire formats.
 
 use serde_json::{Map, Value};
 
-/// Headers whose values are not kept.
+/// Headers whose values are not recorded.
 const SECRET: [&str; 4] = ["authorization", "x-api-key", "cookie", "proxy-authorization"];
-/// What stands in their place.
+/// Replaces these values.
 const REMOVED: &str = "(removed)";
 
-/// Members of a body that become tools and messages.
+/// Members of a body that are parsed as tools and messages.
 const READ: [&str; 5] = ["tools", "messages", "input", "system", "instructions"];
 
-/// The language of a request.
+/// The wire format of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wire {
     /// OpenAI Responses, `/v1/responses`.
@@ -21,11 +21,11 @@ pub enum Wire {
     Messages,
 }
 
-/// A request as it was received, and what was made of it.
+/// A request as received, and how it was answered.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
     pub wire: Wire,
-    /// In the order received; the values of credentials are left out.
+    /// In the order received; credentials are removed.
     pub headers: Vec<(String, String)>,
     pub asked: Asked,
     pub played: Played,
@@ -36,12 +36,12 @@ impl ModelRequest {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Full names of the tools that were offered.
+    /// Full names of the offered tools.
     pub fn tools(&self) -> Vec<String> {
         self.asked.tools.iter().map(OfferedTool::full_name).collect()
     }
 
-    /// Every result of a tool that the conversation has so far.
+    /// All tool results in the conversation so far.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.asked.messages.iter().flat_map(|message| &message.results)
     }
@@ -54,27 +54,27 @@ pub enum Played {
     Turn(usize),
     /// With a fault in place of that turn.
     Fault(usize),
-    /// With a harmless word, since it is no part of the script.
+    /// With a neutral answer, because it is not part of the script.
     Aside,
-    /// With an error, since the script does not fit.
+    /// With an error, because it does not match the script.
     Misfit(String),
 }
 
-/// What the body says.
+/// The parsed body.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
     pub model: String,
     pub stream: bool,
     pub tools: Vec<OfferedTool>,
     pub messages: Vec<Message>,
-    /// Every other member, as it came: `max_tokens`, `tool_choice`, `reasoning` …
+    /// All other members, unchanged: `max_tokens`, `tool_choice`, `reasoning` …
     pub settings: Map<String, Value>,
 }
 
 /// A tool the model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedTool {
-    /// Codex offers the tools of an MCP server as a group with a name of its own.
+    /// Codex offers the tools of an MCP server as a group with its own name.
     pub namespace: Option<String>,
     pub name: String,
     pub description: String,
@@ -83,7 +83,7 @@ pub struct OfferedTool {
 }
 
 impl OfferedTool {
-    /// With its namespace, in the way Claude Code writes it: `mcp__plexus__todo`.
+    /// With its namespace, as Claude Code writes it: `mcp__plexus__todo`.
     pub fn full_name(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{}__{}", namespace.trim_end_matches('_'), self.name),
@@ -92,18 +92,18 @@ impl OfferedTool {
     }
 }
 
-/// One entry of the conversation. Where a wire format has a call or a result as an item of its own, it is
-/// a message of its own.
+/// One entry of the conversation. In wire formats where a call or a result is a separate item, it is a separate
+/// message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Message {
-    /// As the client wrote it: `system`, `user`, `assistant`, `tool` …
+    /// As written by the client: `system`, `user`, `assistant`, `tool` …
     pub role: String,
     pub text: String,
     pub calls: Vec<MadeCall>,
     pub results: Vec<ToolResult>,
 }
 
-/// A call of a tool that the model made before.
+/// An earlier tool call of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MadeCall {
     pub id: String,
@@ -111,23 +111,23 @@ pub struct MadeCall {
     pub arguments: Value,
 }
 
-/// What a tool answered.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     pub call_id: String,
     pub text: String,
-    /// Only Anthropic's format says so.
+    /// Reported only in Anthropic's format.
     pub is_error: bool,
 }
 
-/// The members of a body that are not read elsewhere.
+/// The members of a body that are not parsed elsewhere.
 pub(super) fn settings(body: Value) -> Map<String, Value> {
     let Value::Object(mut members) = body else { return Map::new() };
     members.retain(|member, _| !READ.contains(&member.as_str()));
     members
 }
 
-/// The headers of a request without the values of credentials.
+/// The headers of a request without credentials.
 pub(super) fn headers(headers: &hyper::HeaderMap) -> Vec<(String, String)> {
     let kept = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
         let secret = SECRET.contains(&name.as_str());
@@ -137,12 +137,12 @@ pub(super) fn headers(headers: &hyper::HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(kept).collect()
 }
 
-/// A member that must be there and be a text.
+/// A required string member.
 pub(super) fn text_of<'a>(value: &'a Value, member: &str, of: &str) -> Result<&'a str, String> {
     value[member].as_str().ok_or_else(|| format!("{of}: `{member}` must be a text, not {}", value[member]))
 }
 
-/// A list that may be left out.
+/// An optional list.
 pub(super) fn list_of<'a>(value: &'a Value, member: &str) -> Result<&'a [Value], String> {
     match &value[member] {
         Value::Null => Ok(&[]),
@@ -151,7 +151,7 @@ pub(super) fn list_of<'a>(value: &'a Value, member: &str) -> Result<&'a [Value],
     }
 }
 
-/// A flag that may be left out.
+/// An optional flag.
 pub(super) fn flag_of(value: &Value, member: &str) -> Result<bool, String> {
     match &value[member] {
         Value::Null => Ok(false),
@@ -160,7 +160,7 @@ pub(super) fn flag_of(value: &Value, member: &str) -> Result<bool, String> {
     }
 }
 
-/// Text that is written as such, or as a list of parts with a `text` each.
+/// Content that is a string, or a list of parts with a `text` each.
 pub(super) fn text_in(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -20,7 +20,7 @@ impl WireFormat for Responses {
                         tools.push(function(inner, Some(namespace.to_owned()))?);
                     }
                 }
-                // Tools that OpenAI runs itself, and free-form ones: nothing a script calls.
+                // Tools that OpenAI runs itself, and free-form tools; scripts do not call them.
                 _ => {}
             }
         }
@@ -100,9 +100,9 @@ fn function(tool: &Value, namespace: Option<String>) -> Result<OfferedTool, Stri
     })
 }
 
-/// An item of the conversation; none for those a script does not look at, such as reasoning.
+/// An item of the conversation; `None` for items that scripts ignore, such as reasoning.
 fn message(item: &Value) -> Result<Option<Message>, String> {
-    // A message may leave its type out.
+    // The type of a message is optional.
     Ok(match item["type"].as_str().unwrap_or("message") {
         "message" => Some(said(text_of(item, "role", "a message")?, text_in(&item["content"]))),
         "function_call" => {

@@ -1,4 +1,4 @@
-//! What a scripted model says: turns, one for each time the client asks.
+//! The script of a model: turns, one for each request of the client.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::request::OfferedTool;
 
 /// The answers of a model, in order.
 ///
-/// Where a conversation stands is read from the conversation itself: the turn after the last one whose
-/// text or calls it carries. So a client may ask again after an error, and several conversations may play
-/// the same script side by side. A request that does not offer every tool the script calls (a title, a
-/// probe, a summary) is no part of the script and gets a harmless answer.
+/// The position in a conversation is derived from the conversation itself: the turn after the last one whose text
+/// or calls it contains. So a client may retry after an error, and several conversations may play the same script
+/// concurrently. A request that does not offer every tool of the script (for a title, a probe, a summary) is not
+/// part of the script and gets a neutral answer.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     pub(super) turns: Vec<Turn>,
@@ -37,13 +37,13 @@ impl Script {
         self.turns.is_empty()
     }
 
-    /// Every tool that some turn calls.
+    /// All tools called by the turns.
     pub(super) fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.turns.iter().flat_map(|turn| turn.calls.iter().map(|(tool, _)| tool))
     }
 }
 
-/// One answer: text, calls of tools, or both.
+/// One answer: text, tool calls, or both.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     pub(super) text: Option<String>,
@@ -54,7 +54,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The model says something; with nothing else, the client's turn is over.
+    /// The model sends a text; without calls, it ends the client's turn.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
     }
@@ -64,21 +64,21 @@ impl Turn {
         Self::default().and_call(tool, arguments)
     }
 
-    /// One more call in the same turn.
+    /// Adds another call to the turn.
     #[must_use]
     pub fn and_call(mut self, tool: Tool, arguments: Value) -> Self {
         self.calls.push((tool, arguments));
         self
     }
 
-    /// Holds the answer back until the test releases the point of this name.
+    /// Delays the answer until the test releases the point with this name.
     #[must_use]
     pub fn paused_at(mut self, point: impl Into<String>) -> Self {
         self.pause = Some(point.into());
         self
     }
 
-    /// The next attempt at this turn ends so; each fault is for one attempt, in the order given.
+    /// Makes the next attempt at this turn fail; each fault applies to one attempt, in the given order.
     #[must_use]
     pub fn failing(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
@@ -92,12 +92,12 @@ impl Turn {
     }
 }
 
-/// Which of the offered tools is meant. Clients put prefixes before the names of MCP tools.
+/// Selects one of the offered tools. Clients prefix the names of MCP tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tool {
-    /// The tool of exactly this name.
+    /// The tool with exactly this name.
     Named(String),
-    /// The tool whose name is this word, or ends with it after something that is no letter or digit.
+    /// The tool whose name is this word, or ends with it after a character that is not alphanumeric.
     Ending(String),
 }
 
@@ -124,7 +124,7 @@ impl Tool {
         tools.iter().any(|tool| self.matches(tool))
     }
 
-    /// The one tool that is meant; else why there is none.
+    /// The one matching tool, or the reason why there is none.
     pub(super) fn among<'a>(&self, tools: &'a [OfferedTool]) -> Result<&'a OfferedTool, String> {
         let found: Vec<&OfferedTool> = tools.iter().filter(|tool| self.matches(tool)).collect();
         match found.as_slice() {
@@ -138,7 +138,7 @@ impl Tool {
     }
 }
 
-/// What goes wrong with an answer.
+/// A fault of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// 429, with the seconds to wait.
@@ -151,7 +151,7 @@ pub enum Fault {
     CutOff,
 }
 
-/// Tokens that an answer says it took.
+/// Token usage reported by an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     pub input: u64,

@@ -1,4 +1,4 @@
-//! HTTP of the scripted model: paths, limits, bodies in one piece or as a stream.
+//! The HTTP server of the scripted model: paths, limits, complete and streamed bodies.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,9 +24,9 @@ use super::request::{Asked, Wire, headers, settings};
 use super::responses::Responses;
 use super::stage::{Answer, Stage};
 
-/// Far beyond the first request of an agent with all its tools.
+/// Far larger than the first request of an agent with all its tools.
 const BODY: usize = 16 * 1024 * 1024;
-/// For a body to arrive.
+/// Time limit for receiving a body.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PATHS: &str =
     "POST /v1/responses, /v1/chat/completions, /v1/messages, /v1/messages/count_tokens and GET /v1/models";
@@ -66,14 +66,14 @@ async fn answer(request: Request<Incoming>, stage: &Stage) -> Response<Body> {
         (&Method::POST, "/v1/chat/completions") => generate(Wire::Chat, request, stage).await,
         (&Method::POST, "/v1/messages") => generate(Wire::Messages, request, stage).await,
         (&Method::POST, "/v1/messages/count_tokens") => match json_body(request).await {
-            // Four letters to a token, as a rule of thumb.
+            // Four characters per token, as a rule of thumb.
             Ok(body) => whole(StatusCode::OK, &json!({ "input_tokens": body.to_string().len() / 4 })),
             Err(refusal) => refused(Wire::Messages, &refusal, stage),
         },
         _ => {
             let wire = if path.starts_with("/v1/messages") { Wire::Messages } else { Wire::Responses };
             let why = format!("there is no {method} {path}; the scripted model has {PATHS}");
-            // Probes are no fault of the script.
+            // Probes are not errors of the script.
             error(wire, &Refusal::NoSuchPath(why))
         }
     }
@@ -125,7 +125,7 @@ async fn json_body(request: Request<Incoming>) -> Result<Value, Refusal> {
     }
 }
 
-/// A request that cannot be read: its sender is told, and so is the test.
+/// Refuses an unreadable request, and records it for the test.
 fn refused(wire: Wire, refusal: &Refusal, stage: &Stage) -> Response<Body> {
     stage.record.send_modify(|record| record.malformed.push(format!("{wire:?}: {}", refusal.message())));
     error(wire, refusal)
@@ -146,12 +146,12 @@ fn whole(status: StatusCode, body: &Value) -> Response<Body> {
     response(status, "application/json", BodyExt::boxed(bytes.map_err(|never| match never {})))
 }
 
-/// A body in pieces, each sent on its own; `cut` loses the connection after them.
+/// A body in pieces, each sent separately; `cut` closes the connection after them.
 fn pieces(kind: &'static str, pieces: Vec<String>, cut: bool) -> Response<Body> {
     let end = cut.then(|| Err(io::Error::other("cut off, as the script says")));
     let items = pieces.into_iter().map(|piece| Ok(Chunk::data(Bytes::from(piece)))).chain(end);
     let stream = futures_util::stream::iter(items).then(|item| async move {
-        // The connection sends what it has whenever the body is not ready.
+        // The connection flushes whenever the body is not ready.
         tokio::task::yield_now().await;
         item
     });
@@ -165,7 +165,7 @@ fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body
     response
 }
 
-/// One list that the clients of both providers can read.
+/// One list that the clients of both providers can parse.
 fn models() -> Value {
     let model = json!({
         "id": "scripted",

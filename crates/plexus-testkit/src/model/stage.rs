@@ -1,7 +1,6 @@
-//! Where the script stands, and what the clients have asked so far.
+//! The state of a script, and the requests so far.
 //!
-//! All of it is one value in a watch channel: changed in one place at a time, and whoever waits for
-//! something waits for the value to say so.
+//! All of it is one value in a watch channel: it is changed in one place at a time, and waiting tasks watch it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,17 +11,17 @@ use super::reply::{Refusal, Reply, ReplyCall};
 use super::request::{Asked, Message, ModelRequest, Played, Wire};
 use super::script::{Fault, Script, Turn, Usage};
 
-/// A test that gets near this has a client that runs in circles.
+/// Only a client in an endless loop gets near this.
 const REQUESTS: usize = 500;
-/// For a test to release a point at which a client waits.
+/// Time limit for a test to release a point at which a client waits.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a request hears that is no part of the script: short, and valid as a title or a yes.
+/// The answer to requests that are not part of the script: short, and valid as a title or a yes.
 const ASIDE: &str = "ok";
 
 #[derive(Debug)]
 pub(super) struct Stage {
     script: Script,
-    /// In the id of every call, so that those of another model are not taken for ours.
+    /// Part of every call id, so that the calls of another model are not confused with this one's.
     tag: String,
     pub(super) record: watch::Sender<Record>,
 }
@@ -30,21 +29,21 @@ pub(super) struct Stage {
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) requests: Vec<ModelRequest>,
-    /// What was wrong with requests that could not be read.
+    /// Errors of unreadable requests.
     pub(super) malformed: Vec<String>,
-    /// Points at which a client waits, or waited.
+    /// Points at which a client waits or waited.
     pub(super) reached: BTreeSet<String>,
     pub(super) released: BTreeSet<String>,
-    /// By turn: how often it was asked for.
+    /// Number of attempts, by turn.
     attempts: Vec<usize>,
     replies: usize,
 }
 
-/// What a client gets.
+/// The answer to a client.
 #[derive(Debug)]
 pub(super) enum Answer {
     Whole(Reply),
-    /// Only the first half of it.
+    /// Only the first half of the reply.
     Half(Reply),
     Refused(Refusal),
 }
@@ -60,7 +59,7 @@ impl Stage {
         &self.script
     }
 
-    /// Takes a request down and answers it, once the test lets it.
+    /// Records a request and answers it once the test allows it.
     pub(super) async fn answer(&self, wire: Wire, headers: Vec<(String, String)>, asked: Asked) -> Answer {
         let mut decided = None;
         self.record.send_modify(|record| decided = Some(self.decide(record, wire, headers, asked)));
@@ -79,7 +78,7 @@ impl Stage {
         answer
     }
 
-    /// The answer, and the point to wait at before it is given.
+    /// The answer, and the point to wait at before sending it.
     fn decide(
         &self,
         record: &mut Record,
@@ -113,7 +112,7 @@ impl Stage {
         (answer, pause)
     }
 
-    /// The turn that a conversation is at; none if it is no part of the script.
+    /// The turn of a conversation; `None` if it is not part of the script.
     fn turn_for(&self, asked: &Asked) -> Result<Option<usize>, String> {
         if self.script.is_empty() || !self.script.tools().all(|tool| tool.is_offered(&asked.tools)) {
             return Ok(None);
@@ -125,7 +124,7 @@ impl Stage {
         }
     }
 
-    /// The turn after the last one that the conversation shows.
+    /// The turn after the last one in the conversation.
     fn next_after(&self, messages: &[Message]) -> usize {
         let mut next = 0;
         for message in messages.iter().filter(|message| message.role == "assistant") {
@@ -144,7 +143,7 @@ impl Stage {
         format!("call_{}_{turn}_{place}_{serial}", self.tag)
     }
 
-    /// The turn that a call was made in, if this model made it.
+    /// The turn of a call, if this model made it.
     fn turn_of(&self, call_id: &str) -> Option<usize> {
         let rest = call_id.strip_prefix("call_")?.strip_prefix(&self.tag)?.strip_prefix('_')?;
         rest.split('_').next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! An authorization server as its authors publish it: oidc-provider, in a process of its own.
+//! A third-party authorization server: oidc-provider, in its own process.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::pinned::{Pinned, Script};
 
-/// It ends with its value.
+/// Stopped when it is dropped.
 #[derive(Debug)]
 pub struct Authority {
-    /// Where it listens.
+    /// Its listening address.
     url: String,
     issuer: String,
     http: reqwest::Client,
@@ -18,13 +18,13 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Whose tokens last an hour; none where this machine has no npm.
+    /// A server whose tokens last an hour; `None` on a machine without npm.
     pub async fn start() -> Option<Self> {
         Self::start_with(None, 3600).await
     }
 
-    /// One that is known by another address than its own, such as that of a wire that can be cut, and whose tokens last
-    /// so many seconds.
+    /// A server with another issuer than its own address, such as that of a link that can be cut, and with tokens
+    /// that last this many seconds.
     pub async fn start_with(issuer: Option<&str>, ttl: u64) -> Option<Self> {
         let npm = Pinned::npm("oidc-provider").await?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/authority.mjs");
@@ -43,7 +43,7 @@ impl Authority {
         self.url.trim_start_matches("http://").parse().expect("an address")
     }
 
-    /// Where a door asks whether a token is good.
+    /// The URL at which a resource server validates tokens.
     pub fn check_url(&self) -> String {
         format!("{}/test/check", self.url)
     }
@@ -53,22 +53,23 @@ impl Authority {
         answer.json().await.expect("JSON")
     }
 
-    /// How often it has given access in this way (`refresh_token`, …), refused it (`refused`), or `registered` a client.
+    /// Number of grants of this kind (`refresh_token`, …), of refusals (`refused`), or of registered clients
+    /// (`registered`).
     pub async fn count(&self, what: &str) -> u64 {
         self.test("counts").await[what].as_u64().expect("a number")
     }
 
-    /// No access token that it gave is good any more; refresh tokens are.
+    /// Invalidates all access tokens, but no refresh tokens.
     pub async fn expire_access(&self) {
         self.test("expire").await;
     }
 
-    /// No refresh token that it gave is good any more.
+    /// Invalidates all refresh tokens.
     pub async fn revoke_refresh(&self) {
         self.test("revoke").await;
     }
 
-    /// Answers nothing but 503 until it is `up` again.
+    /// Answers all requests with 503 until [`Self::come_up`].
     pub async fn go_down(&self) {
         self.test("down").await;
     }

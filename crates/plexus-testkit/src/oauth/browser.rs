@@ -1,4 +1,4 @@
-//! What a person does in a browser: opens an address, fills in the forms, and ends up somewhere.
+//! A person with a browser: opens a URL, fills in the forms, and follows redirects.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use reqwest::{Client, Response, Url, redirect};
 /// More pages than any login has.
 const MAX_PAGES: usize = 20;
 
-/// Keeps cookies, and runs no scripts.
+/// Stores cookies, and runs no scripts.
 #[derive(Debug)]
 pub struct Browser {
     http: Client,
@@ -22,7 +22,7 @@ impl Browser {
         Self { http: http.expect("an HTTP client"), cookies: BTreeMap::new() }
     }
 
-    /// Logs in and agrees to everything; the address that it is sent back to, which is not opened.
+    /// Logs in and agrees to everything; returns the final redirect without opening it.
     pub async fn decide(&mut self, address: &str) -> Url {
         let start = Url::parse(address).expect("an address");
         let back = start.query_pairs().find(|(name, _)| name == "redirect_uri").expect("a way back").1;
@@ -39,10 +39,10 @@ impl Browser {
                 None => fill_in(&url, &answer.text().await.expect("a page")),
             };
         }
-        panic!("the login goes on and on");
+        panic!("the login does not end");
     }
 
-    /// The same, and opens the address that it is sent back to; what is shown there.
+    /// The same, and opens the final redirect; returns its page.
     pub async fn log_in(&mut self, address: &str) -> String {
         let back = self.decide(address).await;
         let shown = self.http.get(back).send().await.expect("a page at the end");
@@ -73,7 +73,7 @@ impl Browser {
     }
 }
 
-/// Where the form of a page goes, and with what.
+/// The target and the fields of a page's form.
 fn fill_in(page: &Url, html: &str) -> (Url, Option<Vec<(String, String)>>) {
     let form = html.split_once("<form").unwrap_or_else(|| panic!("no form at {page}: {html}")).1;
     let form = form.split("</form>").next().unwrap_or(form);

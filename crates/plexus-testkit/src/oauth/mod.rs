@@ -1,11 +1,11 @@
-//! Servers that want a login, and those who give it.
+//! Authorization servers and protected servers.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `authority` | an authorization server of others, with its own login form |
-//! | `scripted` | one that does what no good one does, and what must not be waited for |
-//! | `protected` | the fixture server behind a door that wants a token |
-//! | `browser` | what a person does in a browser |
+//! | `authority` | a third-party authorization server with a login form |
+//! | `scripted` | an authorization server with scripted faults and delays |
+//! | `protected` | the fixture server behind token authentication |
+//! | `browser` | a person's browser |
 
 mod authority;
 mod browser;

@@ -1,4 +1,4 @@
-//! The fixture server behind a door that lets in who shows a token for it.
+//! The fixture server behind token authentication.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 
 use crate::fixture::{Eras, Fixture, HttpFixture};
 
-/// Who says whether a token is good.
+/// How tokens are validated.
 #[derive(Debug, Clone)]
 pub enum Door {
-    /// An address that answers with `active` and `aud`.
+    /// By a URL that answers with `active` and `aud`.
     Asks(String),
-    /// These are.
+    /// By this set of valid tokens.
     Knows(Arc<Mutex<HashSet<String>>>),
 }
 
@@ -38,14 +38,14 @@ pub struct Protected {
 struct Inside {
     address: SocketAddr,
     issuers: Vec<String>,
-    /// What it says that it is called, where that is not its address.
+    /// The resource identifier that it reports, if it differs from its address.
     called: Option<String>,
     door: Door,
     fixture: HttpFixture,
     http: reqwest::Client,
     turned_away: AtomicU64,
     shown: Mutex<Vec<String>>,
-    /// The texts of all calls that were let in.
+    /// The texts of all calls with a valid token.
     called_with: Mutex<Vec<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Protected {
         Self::start_as(issuer, door, None, Eras::Both).await
     }
 
-    /// One that says that it is called something else, or that is of one era only.
+    /// A server that reports another identifier, or supports only one era.
     pub async fn start_as(issuer: &str, door: Door, called: Option<&str>, eras: Eras) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
@@ -84,17 +84,17 @@ impl Protected {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Requests without a token that is good.
+    /// Number of requests without a valid token.
     pub fn turned_away(&self) -> u64 {
         self.inside.turned_away.load(Ordering::SeqCst)
     }
 
-    /// Every `Authorization` that it was shown.
+    /// Every token received in `Authorization`.
     pub fn shown(&self) -> Vec<String> {
         self.inside.shown.lock().expect("no panic").clone()
     }
 
-    /// How often a call with this text was let in.
+    /// Number of authorized calls with this text.
     pub fn calls_with(&self, text: &str) -> usize {
         let all = self.inside.called_with.lock().expect("no panic");
         all.iter().filter(|called| *called == text).count()

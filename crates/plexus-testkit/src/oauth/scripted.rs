@@ -1,7 +1,7 @@
-//! An authorization server that does as it is told: what no good one does, and what happens too rarely to wait for.
+//! An authorization server with scripted faults, and with events that are too rare to wait for.
 //!
-//! It asks nobody: whoever opens its page has decided. A refresh token is good for once, and what comes of one that is
-//! used a second time is `invalid_grant` for good, as the good ones do it.
+//! It asks for no consent: opening its page is the decision. A refresh token is valid once; a second use revokes
+//! the grant with `invalid_grant`, as good servers do.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -24,38 +24,38 @@ use super::Door;
 
 type Fields = HashMap<String, String>;
 
-/// One thing that it does wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wrong {
     #[default]
     Nothing,
-    /// Its document says that it is somebody else.
+    /// Its metadata names another issuer.
     IssuerOfDocument,
-    /// Its answers say that they are of somebody else.
+    /// Its responses name another issuer.
     IssuerOfAnswer,
-    /// Its answers do not say whose they are, although its document says that they do.
+    /// Its responses name no issuer, although its metadata promises it.
     NoIssuerOfAnswer,
-    /// Its answers are to another login.
+    /// Its responses have the state of another login.
     State,
-    /// It does not say that it protects codes.
+    /// Its metadata lacks PKCE.
     NoPkce,
-    /// It lets nobody register.
+    /// It does not support registration.
     NoRegistration,
-    /// It gives out tokens at an address that everybody can read along with.
+    /// Its token endpoint is not encrypted.
     OpenTokenEndpoint,
 }
 
-/// What becomes of the next requests to renew access.
+/// How the next refresh requests are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Renewals {
     Answered,
-    /// Answered with this status and nothing that can be read.
+    /// Answered with this status and an unreadable body.
     Failing(u16),
-    /// Refused with all that they have in them.
+    /// Refused with an error that echoes the request.
     Echoing,
-    /// Held before anything is done about them.
+    /// Delayed before they are processed.
     HeldBefore,
-    /// Carried out, and the answer held.
+    /// Processed, with the response delayed.
     HeldAfter,
 }
 
@@ -72,20 +72,20 @@ struct Inside {
     wrong: Wrong,
     state: Mutex<Book>,
     good: Arc<Mutex<HashSet<String>>>,
-    /// A request to renew access is held; how often all that were may go on.
+    /// Signals that a refresh request is delayed; `released` counts how often the delayed ones were released.
     held: Notify,
     released: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Book {
-    /// By code: what was asked for.
+    /// The authorization requests by code.
     codes: HashMap<String, Fields>,
     refresh: HashSet<String>,
     renewals: Renewals,
-    /// Codes are held before they are redeemed.
+    /// Whether code exchanges are delayed.
     codes_held: bool,
-    /// So many tokens are given that no door knows.
+    /// Number of tokens to issue that no resource server accepts.
     stale: u64,
     asked: Vec<Fields>,
     revoked: Vec<String>,
@@ -135,12 +135,12 @@ impl ScriptedAuthority {
         self.inside.url("")
     }
 
-    /// A door that knows its tokens.
+    /// Token validation that accepts its tokens.
     pub fn door(&self) -> Door {
         Door::Knows(self.inside.good.clone())
     }
 
-    /// The forms of all requests for access of this kind.
+    /// The forms of all token requests with this grant type.
     pub fn asked(&self, grant: &str) -> Vec<HashMap<String, String>> {
         let book = self.inside.book();
         book.asked
@@ -150,42 +150,42 @@ impl ScriptedAuthority {
             .collect()
     }
 
-    /// No access token that it gave is good any more.
+    /// Invalidates all access tokens.
     pub fn expire_access(&self) {
         self.inside.good.lock().expect("no panic").clear();
     }
 
-    /// Every request to renew access is answered with this status.
+    /// Answers every refresh request with this status.
     pub fn fail_renewals(&self, status: u16) {
         self.inside.book().renewals = Renewals::Failing(status);
     }
 
-    /// Every request to renew access is refused with what it has in it.
+    /// Refuses every refresh request with an error that echoes it.
     pub fn echo_renewals(&self) {
         self.inside.book().renewals = Renewals::Echoing;
     }
 
-    /// The next so many tokens are ones that no door knows.
+    /// Makes the next tokens ones that no resource server accepts.
     pub fn give_stale(&self, tokens: u64) {
         self.inside.book().stale = tokens;
     }
 
-    /// The tokens that it was told to end.
+    /// The revoked tokens.
     pub fn revoked(&self) -> Vec<String> {
         self.inside.book().revoked.clone()
     }
 
-    /// Codes are held before they are redeemed.
+    /// Delays code exchanges.
     pub fn hold_codes(&self) {
         self.inside.book().codes_held = true;
     }
 
-    /// Requests to renew access are held: before anything is done about them, or when all is done but the answer.
+    /// Delays refresh requests: before they are processed, or before the response.
     pub fn hold_renewals(&self, done: bool) {
         self.inside.book().renewals = if done { Renewals::HeldAfter } else { Renewals::HeldBefore };
     }
 
-    /// And from now on they are answered, those that are held too; and so are codes.
+    /// Answers refresh requests and code exchanges from now on, including the delayed ones.
     pub fn answer_renewals(&self) {
         {
             let mut book = self.inside.book();
@@ -194,7 +194,7 @@ impl ScriptedAuthority {
         self.inside.released.send_modify(|times| *times += 1);
     }
 
-    /// Returns when a request to renew access, or with a code, is held.
+    /// Returns when a refresh request or a code exchange is delayed.
     pub async fn renewal_is_held(&self) {
         self.inside.held.notified().await;
     }
@@ -209,7 +209,7 @@ impl Inside {
         self.state.lock().expect("no panic")
     }
 
-    /// New tokens.
+    /// Issues new tokens.
     fn give(&self, book: &mut Book) -> Value {
         book.given += 1;
         let (access, refresh) = (format!("access-{}", book.given), format!("refresh-{}", book.given));
@@ -237,7 +237,7 @@ impl Inside {
         let mut book = self.book();
         let known = form.get("refresh_token").is_some_and(|token| book.refresh.remove(token));
         if !known {
-            // Somebody else has it: nothing that came of it is good any more.
+            // The token was used before: revoke everything derived from it.
             book.refresh.clear();
             self.good.lock().expect("no panic").clear();
             return None;

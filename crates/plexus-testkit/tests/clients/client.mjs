@@ -1,4 +1,4 @@
-// Connects to the fixture server with the TypeScript SDK, 1.x or 2.x, whichever is installed, and says what
+// Connects to the fixture server with the TypeScript SDK, 1.x or 2.x, whichever is installed, and prints what
 // it sees, one JSON object per connection.
 //
 // Argument: a JSON list of connections, each a mode ("2026-07-28", "auto" or "legacy") and either the URL of
@@ -29,7 +29,7 @@ async function load1() {
     client: (capabilities) => new Client(info, { capabilities }),
     onElicit: (client, answer) => client.setRequestHandler(ElicitRequestSchema, answer),
     call: (client, call, options) => client.callTool(call, undefined, options),
-    // It tells nobody but its transport.
+    // The SDK reports the negotiated version only to its transport.
     version: (client) => client.transport.protocolVersion,
     StdioClientTransport: class extends StdioClientTransport {
       setProtocolVersion(version) {
@@ -53,7 +53,7 @@ for (const [mode, server] of JSON.parse(process.argv[2])) {
   const { tools } = await client.listTools();
   const echo = await client.callTool({ name: "echo", arguments: { text: "hello" } });
   const user = await client.callTool({ name: "test_elicitation", arguments: { message: "Who are you?" } });
-  // A call that ends only because it is cancelled: these SDKs pass over progress that comes with the answer.
+  // A call that ends only because it is cancelled: these SDKs ignore progress that comes with the answer.
   const cancel = new AbortController();
   const untilProgress = { signal: cancel.signal, onprogress: () => cancel.abort("heard enough") };
   const slow = sdk.call(client, { name: "slow", arguments: {} }, untilProgress);

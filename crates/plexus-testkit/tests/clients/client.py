@@ -1,4 +1,4 @@
-"""Connects to the fixture server with the Python SDK 2.x and says what it sees, one JSON object each time.
+"""Connects to the fixture server with the Python SDK 2.x and prints what it sees, one JSON object each time.
 
 Argument: a JSON list of connections, each a mode ("2026-07-28", "auto" or "legacy") and either the URL of a
 server or the command line of one.

@@ -1,4 +1,4 @@
-//! `plexus-bench` as it is run, for moments instead of minutes. What it measures is not looked at: only that it does.
+//! `plexus-bench`, run for moments instead of minutes. The tests check that it works, not the measurements.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -8,10 +8,10 @@ use plexus_testkit::{Signal, send};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
-/// Far beyond what a run takes here.
+/// Far longer than a run takes here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Contenders that need no network, and calls for a moment.
+/// Contenders that need no network, with short measurements.
 const BRIEF: [&str; 11] = [
     "--rounds",
     "1",
@@ -36,19 +36,19 @@ async fn finished(mut command: Command) -> Output {
     tokio::time::timeout(PATIENCE, command.output()).await.expect("an end in time").expect("the program runs")
 }
 
-/// The hub that was built with the workspace; none where this crate was built alone, except in CI.
+/// The hub built with the workspace; `None` if only this crate was built, except in CI.
 fn hub() -> Option<PathBuf> {
     let hub = Path::new(env!("CARGO_BIN_EXE_plexus-bench")).with_file_name("plexus");
     if hub.exists() {
         return Some(hub);
     }
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must build {}", hub.display());
-    println!("left out, the benchmark of the hub: there is none at {}", hub.display());
+    println!("skipped the benchmark of the hub: {} does not exist", hub.display());
     None
 }
 
 #[tokio::test]
-async fn the_benchmark_gives_every_row_and_every_call_succeeds() {
+async fn benchmark_reports_every_row_without_failed_calls() {
     if hub().is_none() {
         return;
     }
@@ -105,7 +105,7 @@ async fn the_benchmark_gives_every_row_and_every_call_succeeds() {
 }
 
 #[tokio::test]
-async fn the_benchmark_of_the_proxy_gives_every_table() {
+async fn benchmark_of_the_proxy_reports_every_table() {
     if hub().is_none() {
         return;
     }
@@ -131,33 +131,33 @@ async fn the_benchmark_of_the_proxy_gives_every_table() {
 }
 
 #[tokio::test]
-async fn an_interrupted_benchmark_ends_what_it_has_started() {
+async fn interrupted_benchmark_ends_its_processes() {
     if hub().is_none() {
         return;
     }
     let mut run = bench(&["--seconds", "60", "--only", "floor"]).spawn().expect("the program runs");
-    // The pass-through and the echo server behind it.
+    // The pass-through, and the echo server behind it.
     let children = loop_until(|| Some(children(&run)).filter(|children| children.len() == 2)).await;
     send(&run, Signal::INT);
     let status = tokio::time::timeout(PATIENCE, run.wait()).await.expect("an end in time").unwrap();
     assert_eq!(status.code(), Some(130));
     for child in children {
-        assert!(!Path::new("/proc").join(&child).exists(), "{child} goes on");
+        assert!(!Path::new("/proc").join(&child).exists(), "{child} still runs");
     }
 }
 
 #[tokio::test]
-async fn an_unknown_contender_is_refused_with_the_known_ones() {
+async fn unknown_contender_is_refused_with_the_known_ones() {
     if hub().is_none() {
         return;
     }
     let output = finished(bench(&["--only", "nobody"])).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no contender `nobody`") && said.contains("direct, floor, plexus"), "{said}");
+    assert!(said.contains("unknown contender `nobody`") && said.contains("direct, floor, plexus"), "{said}");
 }
 
-/// The process ids of what a process has started.
+/// Process ids of a process's children.
 fn children(of: &Child) -> Vec<String> {
     let id = of.id().expect("a running process");
     let ids = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();

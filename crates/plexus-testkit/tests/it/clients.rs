@@ -1,4 +1,4 @@
-//! The SDKs of others as clients of the fixture server, over both transports and in both eras.
+//! Third-party SDKs as clients of the fixture server, over both transports and in both eras.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use plexus_testkit::Pinned;
 use plexus_testkit::fixture::{Eras, Fixture, program};
 use serde_json::{Value, json};
 
-/// How a script connects, and the revision that must come of it.
+/// How a script connects, and the expected revision.
 type Connection = (&'static str, Value, &'static str);
 
 fn over_stdio(mode: &'static str, eras: Eras, version: &'static str) -> Connection {
     (mode, json!([program(), "--stdio", "--eras", eras.name()]), version)
 }
 
-/// One run of a script for all connections: most of its time goes into starting the interpreter.
+/// One run of a script for all connections, because starting the interpreter takes most of the time.
 async fn assert_served(sdk: Option<Pinned>, script: &str, connections: &[Connection]) {
     let Some(sdk) = sdk else { return };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
@@ -28,7 +28,7 @@ async fn assert_served(sdk: Option<Pinned>, script: &str, connections: &[Connect
         assert_eq!(report["echo"], "hello", "{context}");
         let user = report["user"].as_str().unwrap();
         assert!(user.contains("action=accept") && user.contains("ada@example.com"), "{context}");
-        // On the first progress it heard of.
+        // Cancelled at the first progress notification.
         assert_eq!(report["cancelled"], true, "{context}");
         assert_eq!(report["resource"], "7", "{context}");
         assert_eq!(report["prompt"], "Prompt with arguments: arg1='a', arg2='b'", "{context}");
@@ -36,7 +36,7 @@ async fn assert_served(sdk: Option<Pinned>, script: &str, connections: &[Connect
     script.end().await;
 }
 
-/// What an SDK that knows both eras must find, whatever the server speaks.
+/// The expected revisions of an SDK that supports both eras, for every kind of server.
 async fn of_both_eras(sdk: Option<Pinned>, script: &str) {
     let (both, old) = (Fixture::new().start().await, Fixture::new().only(Eras::Sessions).start().await);
     let new = Fixture::new().only(Eras::Stateless).start().await;

@@ -1,11 +1,11 @@
 //! The official conformance suite against the fixture server: every scenario of every revision.
 //!
-//! Those of extensions belong to no revision, and the server has no extension.
+//! Scenarios of extensions belong to no revision, and the server has no extensions.
 
 use plexus_testkit::conformance::{self, Suite};
 use plexus_testkit::fixture::Fixture;
 
-/// Runs all scenarios of a revision. Their number is given, so that a run that leaves some out is noticed.
+/// Runs all scenarios of a revision. Their number is given, so that missing ones are noticed.
 async fn assert_conforms(suite: Suite, revision: &str, scenarios: usize) {
     let server = Fixture::new().start().await;
     let Some(report) = conformance::run(suite, &server.url(), revision).await else {
@@ -16,7 +16,7 @@ async fn assert_conforms(suite: Suite, revision: &str, scenarios: usize) {
     for (scenario, checks) in &report.scenarios {
         assert!(
             checks.iter().any(|check| check.status == "SUCCESS"),
-            "{scenario} looked at nothing: {checks:#?}"
+            "{scenario} checked nothing: {checks:#?}"
         );
     }
     assert_eq!(report.scenarios.len(), scenarios, "{:?}", report.scenarios.keys());

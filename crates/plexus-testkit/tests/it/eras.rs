@@ -1,4 +1,4 @@
-//! A server of one era answers the other as a server does that has never heard of it.
+//! A server of one era answers requests of the other like a server that does not know it.
 
 use plexus_testkit::McpClient;
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
@@ -24,7 +24,7 @@ fn initialize(version: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
 
-/// A client in a session of this revision.
+/// A client with a session of this revision.
 pub(crate) async fn session(client: &McpClient, version: &str) -> McpClient {
     let opened = client.post_stream(&initialize(version)).await;
     let id = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
@@ -45,7 +45,7 @@ pub(crate) async fn call(client: &McpClient, tool: &str, arguments: Value) -> Va
 }
 
 #[tokio::test]
-async fn a_server_of_sessions_speaks_every_revision_that_has_them_and_no_other() {
+async fn session_server_supports_exactly_the_session_revisions() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let client = client(&server);
     for version in WITH_SESSIONS {
@@ -56,13 +56,13 @@ async fn a_server_of_sessions_speaks_every_revision_that_has_them_and_no_other()
     for method in ["server/discover", "tools/list"] {
         let refused = client.modern(method, json!({})).await;
         assert_eq!(refused.status, 400, "{refused:?}");
-        // Nothing in it says that there is a newer era, so a client of both falls back.
+        // The answer does not reveal a newer era, so a client of both eras falls back.
         assert!(serde_json::from_str::<Value>(&refused.body).is_err(), "{refused:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_of_one_revision_agrees_on_that_one_and_on_none_later() {
+async fn server_of_one_revision_negotiates_no_later_one() {
     let server = Fixture::new().only(Eras::Revision("2025-06-18")).start().await;
     let client = client(&server);
     let opened = client.post_stream(&initialize("2025-11-25")).await.to_end().await;
@@ -74,7 +74,7 @@ async fn a_server_of_one_revision_agrees_on_that_one_and_on_none_later() {
 }
 
 #[tokio::test]
-async fn a_stateless_server_opens_no_session() {
+async fn stateless_server_opens_no_session() {
     let server = Fixture::new().only(Eras::Stateless).start().await;
     let client = client(&server);
     assert_eq!(client.tool("echo", json!({ "text": "a" })).await["content"][0]["text"], "a");
@@ -91,7 +91,7 @@ async fn a_stateless_server_opens_no_session() {
 }
 
 #[tokio::test]
-async fn a_server_of_both_eras_tells_them_apart_by_the_request() {
+async fn server_of_both_eras_selects_the_era_by_request() {
     let server = Fixture::new().start().await;
     let client = client(&server);
     let discovered = client.modern("server/discover", json!({})).await.result();

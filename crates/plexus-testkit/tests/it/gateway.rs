@@ -1,4 +1,4 @@
-//! The tools that the tests of a gateway use.
+//! The tools for gateway tests.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 const WATCHED: &str = "test://watched-resource";
 
-/// Waits until the server has seen so many calls cancelled.
+/// Waits until the server has counted this many cancelled calls.
 async fn cancelled(client: &McpClient, calls: u64) {
     let seen = async {
         while client.tool("describe_call", json!({})).await["structuredContent"]["cancelledCalls"] != calls {
@@ -22,7 +22,7 @@ async fn cancelled(client: &McpClient, calls: u64) {
     tokio::time::timeout(PATIENCE, seen).await.expect("the server sees the cancellation in time");
 }
 
-/// A call that reports progress, when it has done so for the first time.
+/// Begins a call, and returns after its first progress notification.
 async fn slow(client: &McpClient, body: &Value) -> SseStream {
     let mut stream = client.post_stream(body).await;
     let first = stream.message().await.unwrap();
@@ -37,7 +37,7 @@ fn slow_params(ms: Option<u64>) -> Value {
 }
 
 #[tokio::test]
-async fn slow_reports_progress_and_ends_when_its_time_is_over() {
+async fn slow_reports_progress_and_ends_after_its_time() {
     let server = Fixture::new().start().await;
     let (client, body) = client(&server).modern_request(1, "tools/call", slow_params(Some(100)));
     let rest = slow(&client, &body).await.to_end().await;
@@ -66,7 +66,7 @@ async fn slow_is_cancelled_by_a_closed_connection_and_by_a_notification() {
 }
 
 #[tokio::test]
-async fn a_changed_list_and_a_touched_resource_are_heard_of_in_both_eras() {
+async fn list_and_resource_changes_are_notified_in_both_eras() {
     let server = Fixture::new().start().await;
     let client = client(&server);
     let wanted = json!({ "toolsListChanged": true, "resourceSubscriptions": [WATCHED] });
@@ -99,7 +99,7 @@ async fn a_changed_list_and_a_touched_resource_are_heard_of_in_both_eras() {
 }
 
 #[tokio::test]
-async fn a_call_is_described_with_its_headers_and_its_meta() {
+async fn described_call_has_headers_and_meta() {
     let server = Fixture::new().start().await;
     let client = client(&server).header("x-trace", "seen");
     let params = json!({ "name": "describe_call", "_meta": { "threadId": "t-1" } });
@@ -112,14 +112,14 @@ async fn a_call_is_described_with_its_headers_and_its_meta() {
 }
 
 #[tokio::test]
-async fn a_text_has_the_length_that_was_asked_for() {
+async fn big_text_has_the_requested_length() {
     let server = Fixture::new().start().await;
     let big = client(&server).tool("big", json!({ "bytes": 3_000_000 })).await;
     assert_eq!(big["content"][0]["text"].as_str().unwrap().len(), 3_000_000);
 }
 
 #[tokio::test]
-async fn a_dropped_server_ends_its_streams_and_listens_no_more() {
+async fn dropped_server_ends_its_streams_and_stops_listening() {
     let server = Fixture::new().start().await;
     let (address, client) = (server.address(), client(&server));
     let (listen, body) = client.modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
@@ -132,7 +132,7 @@ async fn a_dropped_server_ends_its_streams_and_listens_no_more() {
 }
 
 #[tokio::test]
-async fn only_a_process_of_its_own_crashes() {
+async fn crash_works_only_in_a_separate_process() {
     let server = Fixture::new().start().await;
     assert_eq!(client(&server).tool("crash", json!({})).await["isError"], true);
 
@@ -151,7 +151,7 @@ async fn only_a_process_of_its_own_crashes() {
 }
 
 #[tokio::test]
-async fn runs_are_counted_where_the_end_of_a_server_does_not_lose_them() {
+async fn run_counts_survive_the_end_of_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let fixture = Fixture::new().with_ledger(Some(folder.path().join("ledger")));
     let server = fixture.start().await;
@@ -178,7 +178,7 @@ async fn runs_are_counted_where_the_end_of_a_server_does_not_lose_them() {
 }
 
 #[tokio::test]
-async fn a_tool_becomes_a_task_for_those_who_can_follow_one() {
+async fn tool_becomes_a_task_for_clients_with_task_support() {
     let server = Fixture::new().start().await;
     let client = client(&server);
     let plain = client.tool("own_task", json!({ "ms": 1 })).await;

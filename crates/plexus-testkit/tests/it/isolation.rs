@@ -1,4 +1,4 @@
-//! What keeps third-party programs in: the network they run in, and the end of what they started.
+//! Isolation of third-party programs: their network, and the end of their child processes.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
-/// An address that belongs to nobody, by RFC 5737.
+/// An address reserved for documentation (RFC 5737).
 const ELSEWHERE: &str = "192.0.2.1:80";
 
 #[test]
@@ -17,7 +17,7 @@ fn on_loopback_only_loopback_can_be_reached() {
     on_loopback(async || {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        // Where no namespace can be made this is the network of the machine, and proves nothing.
+        // Without a namespace this is the machine's network, which proves nothing.
         if std::env::var_os("PLEXUS_TEST_ON_LOOPBACK").is_some() {
             let refused = TcpStream::connect(ELSEWHERE).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::NetworkUnreachable, "{refused}");
@@ -25,7 +25,7 @@ fn on_loopback_only_loopback_can_be_reached() {
     });
 }
 
-/// Whether the process runs; one that has ended may wait for whoever is to take note of it.
+/// Whether the process runs; an ended one may remain as a zombie.
 fn runs(process: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(process).join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -40,9 +40,9 @@ async fn until(what: &str, done: impl Fn() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} in time"));
 }
 
-/// As npm installs Codex: a script that starts the program proper and waits for it.
+/// Codex as installed by npm: a script that starts the real program and waits for it.
 #[tokio::test]
-async fn what_a_program_like_codex_started_ends_with_it() {
+async fn children_of_a_program_like_codex_end_with_it() {
     let Some(home) = AgentHome::of("node").await else { return };
     let script = "const child = require('child_process').spawn('sleep', ['600']);\
                   require('fs').writeFileSync('new', String(child.pid));\
@@ -57,7 +57,7 @@ async fn what_a_program_like_codex_started_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_program_like_codex_finds_nothing_of_the_environment() {
+async fn program_like_codex_does_not_inherit_the_environment() {
     let Some(home) = AgentHome::of("node").await else { return };
     let home = home.with("GIVEN", "by the test");
     let ran = home.run("node", &["-p", "Object.keys(process.env).sort().join()"]).await;

@@ -1,4 +1,4 @@
-//! What the testkit offers, tried by itself: a tool that lies makes every test worthless.
+//! Tests of the test utilities: a faulty utility makes every test worthless.
 
 #![allow(
     clippy::unwrap_used,

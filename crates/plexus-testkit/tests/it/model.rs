@@ -1,4 +1,4 @@
-//! The scripted model, asked by a plain HTTP client.
+//! The scripted model, queried by a plain HTTP client.
 
 mod chat;
 mod messages;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A model and someone to ask it.
+/// A model and its client.
 struct Asker {
     model: ScriptedModel,
     http: reqwest::Client,
@@ -29,12 +29,12 @@ impl Asker {
         self.http.post(format!("{}{path}", self.model.url()))
     }
 
-    /// Status and body of the answer.
+    /// Returns status and body of the answer.
     async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         read(self.request(path).json(body)).await
     }
 
-    /// The data of every event of the answer.
+    /// Returns the data of every event of the answer.
     async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
         let response = self.request(path).json(body).send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -49,21 +49,21 @@ async fn read(request: reqwest::RequestBuilder) -> (u16, Value) {
     (status, serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {status} {text}")))
 }
 
-/// Says something while it calls a tool, then is done.
+/// A script with a text and a tool call, followed by a final text.
 fn errand() -> Script {
     let buy = json!({ "action": "add", "text": "milk, bread and a very long shopping list" });
     let turn = Turn::text("I write it down.").and_call(Tool::ending("todo"), buy).usage(1_200, 34);
     Script::new().turn(turn).turn(Turn::text("All done, nothing left to do."))
 }
 
-/// The types of events, each run of the same one shortened to one.
+/// The types of events; consecutive duplicates are merged.
 fn types(events: &[Value]) -> Vec<&str> {
     let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     types.dedup();
     types
 }
 
-/// Pieces put together: the given member of every event of this type.
+/// The given member of all events of this type, joined.
 fn joined(events: &[Value], kind: &str, pointer: &str) -> String {
     let pieces = events.iter().filter(|event| event["type"] == kind);
     pieces.filter_map(|event| event.pointer(pointer)?.as_str()).collect()

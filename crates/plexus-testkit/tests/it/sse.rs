@@ -35,7 +35,7 @@ impl Events {
 }
 
 #[tokio::test]
-async fn a_session_of_2024_is_a_stream_and_posts() {
+async fn session_of_2024_uses_a_stream_and_posts() {
     let server = Fixture::new().listen_sse(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let open = async || {
@@ -49,7 +49,7 @@ async fn a_session_of_2024_is_a_stream_and_posts() {
     let post = async |to: &str, message: &Value| {
         http.post(to).body(format!("{message:#}")).send().await.unwrap().status().as_u16()
     };
-    // Two sessions, so that an answer on the wrong stream would be seen.
+    // Two sessions, so that an answer on the wrong stream would be noticed.
     let mut sessions = [open().await, open().await];
     for (number, (events, to)) in sessions.iter_mut().enumerate() {
         let client = json!({ "name": "testkit", "version": "1" });
@@ -69,7 +69,7 @@ async fn a_session_of_2024_is_a_stream_and_posts() {
     }
     let [_, (events, to)] = sessions;
     drop(events.response.bytes_stream().next());
-    // The server sees the end of the stream in its own time.
+    // The server notices the end of the stream asynchronously.
     let gone = async {
         while post(&to, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await != 404 {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The fixture server as a child that is spoken to over its standard input and output, line by line.
+//! The fixture server as a child process over standard input and output, line by line.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Server {
 }
 
 impl Server {
-    /// With nothing in its environment but what a test gives it.
+    /// Starts it with only the environment that the test provides.
     fn start(eras: Eras, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(program());
         command.args(["--stdio", "--eras", eras.name()]).env_clear().kill_on_drop(true);
@@ -33,7 +33,7 @@ impl Server {
         self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    /// The next line; none at the end.
+    /// The next line; `None` at the end.
     async fn line(&mut self) -> Option<Value> {
         let line =
             tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").unwrap()?;
@@ -45,7 +45,7 @@ impl Server {
         self.line().await.expect("an answer")
     }
 
-    /// Begins a session of this revision.
+    /// Opens a session of this revision.
     async fn open(&mut self, version: &str) {
         let client = json!({ "name": "testkit", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
@@ -54,7 +54,7 @@ impl Server {
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
     }
 
-    /// A call of 2026-07-28.
+    /// Makes a call in 2026-07-28.
     async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments, "_meta": modern_meta() }))
             .await
@@ -68,7 +68,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn a_child_sees_its_own_environment_and_folder_only() {
+async fn child_sees_only_its_own_environment_and_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(Eras::Both, |command| {
         command.env("ONLY_THIS", "x").current_dir(folder.path());
@@ -85,7 +85,7 @@ async fn a_child_sees_its_own_environment_and_folder_only() {
 }
 
 #[tokio::test]
-async fn a_child_ends_with_its_input_whatever_it_is_waiting_for() {
+async fn child_ends_with_its_input_even_while_waiting() {
     let mut server = Server::start(Eras::Both, |_| ());
     let params = json!({ "name": "slow", "_meta": { "progressToken": 1 } });
     server.open("2025-06-18").await;
@@ -95,7 +95,7 @@ async fn a_child_ends_with_its_input_whatever_it_is_waiting_for() {
 }
 
 #[tokio::test]
-async fn a_child_of_the_session_era_does_not_know_discover() {
+async fn child_of_the_session_era_refuses_discover() {
     let mut server = Server::start(Eras::Sessions, |_| ());
     let discovered = server.request("server/discover", json!({ "_meta": modern_meta() })).await;
     assert_eq!(discovered["error"]["code"], -32601, "{discovered}");
@@ -103,12 +103,12 @@ async fn a_child_of_the_session_era_does_not_know_discover() {
 }
 
 #[tokio::test]
-async fn a_child_floods_its_standard_error() {
+async fn child_floods_its_standard_error() {
     let mut server = Server::start(Eras::Both, |command| {
         command.stderr(Stdio::piped());
     });
     let mut stderr = server.child.stderr.take().unwrap();
-    // More than any pipe holds, so it must be read for the call to end.
+    // More than any pipe can hold, so it must be read for the call to end.
     let read = async {
         let mut read = vec![0; 1 << 20];
         stderr.read_exact(&mut read).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_child_floods_its_standard_error() {
 }
 
 #[tokio::test]
-async fn a_child_crashes_without_an_answer() {
+async fn child_crashes_without_an_answer() {
     let mut server = Server::start(Eras::Both, |_| ());
     let params = json!({ "name": "crash", "_meta": modern_meta() });
     server.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;

@@ -1,6 +1,7 @@
 //! One link of a machine, from its first frame to its end.
 //!
-//! Reading, writing and timing are parts of one task: none blocks another, and a frame wakes no other task on its way.
+//! Reading, writing and timing are parts of one task: none blocks another, and a frame wakes no other task on its
+//! way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,7 +50,8 @@ enum End {
 }
 
 impl Gateway {
-    /// Serves a link until it ends. `credential` completes when the credential that opened the link is no longer valid.
+    /// Serves a link until it ends. `credential` completes when the credential that opened the link is no longer
+    /// valid.
     pub(crate) async fn serve(
         &self,
         node: NodeId,
@@ -109,7 +111,8 @@ impl Gateway {
             tracing::info!(%node, dial = ?hello.dial, "ignored a delayed hello: the node already has a newer link");
             return Err(End::Cut(Cut::Fenced));
         }
-        // Do this before the new store is recorded for the machine: after a crash of the hub it must be detected again.
+        // Do this before the new store is recorded for the machine: after a crash of the hub it must be detected
+        // again.
         for call in unit.lost(&hello.calls, hello.store_id) {
             self.conclude(&unit, call, interrupted("its node was set up again")).await;
         }

@@ -28,8 +28,8 @@ use super::metrics::NodeMetrics;
 use super::options::NodeOptions;
 use super::unit::{NodeReport, NodeSettings, Presence, Unit};
 
-/// Maximum number of concurrent links of one machine, including those that have not sent hello; a newer link replaces an
-/// older one.
+/// Maximum number of concurrent links of one machine, including those that have not sent hello; a newer link
+/// replaces an older one.
 const LINKS: usize = 8;
 
 /// Cheap to clone; all clones share one gateway.
@@ -101,8 +101,8 @@ impl Gateway {
                 unit.adopt(call.call_id, store.filter(|_| sent));
             }
         }
-        // Machines that were linked to the previous hub process are reconnecting. The hub's own machine is awaited without a limit
-        // by the task that starts it.
+        // Machines that were linked to the previous hub process are reconnecting. The hub's own machine is awaited
+        // without a limit by the task that starts it.
         let dialling =
             |record: &&NodeRecord| record.enrolled_by != Enrolment::Local && record.last_seen_at.is_some();
         for record in records.iter().filter(dialling) {
@@ -147,8 +147,9 @@ impl Gateway {
 
     /// Runs a call on a machine and waits for its outcome, across lost links.
     ///
-    /// A persistent call already has its row. When `cancel` is cancelled, or this future is dropped, the machine is told to stop.
-    /// The end of a persistent call must be [settled](Nodes::settled), unless the hub is stopping and the call continues.
+    /// A persistent call already has its row. When `cancel` is cancelled, or this future is dropped, the machine is
+    /// told to stop. The end of a persistent call must be [settled](Nodes::settled), unless the hub is stopping and
+    /// the call continues.
     pub(crate) async fn call(
         &self,
         node: NodeId,

@@ -1,7 +1,7 @@
 //! A link over HTTP requests, for networks that block WebSockets.
 //!
-//! Frames are numbered in each direction. The hub retains the frames that it sends until the machine acknowledges them, and
-//! accepts each of the machine's frames once, however often it arrives.
+//! Frames are numbered in each direction. The hub retains the frames that it sends until the machine acknowledges
+//! them, and accepts each of the machine's frames once, however often it arrives.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

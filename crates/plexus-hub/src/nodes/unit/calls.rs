@@ -39,8 +39,8 @@ pub(super) struct Calls {
 
 #[derive(Debug)]
 struct Entry {
-    /// The call to send (again); `None` once the machine has accepted a persistent call, and for a call of an earlier hub process,
-    /// which is in the database.
+    /// The call to send (again); `None` once the machine has accepted a persistent call, and for a call of an
+    /// earlier hub process, which is in the database.
     call: Option<Box<OutgoingCall>>,
     keep: bool,
     queue: bool,

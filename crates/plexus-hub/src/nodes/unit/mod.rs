@@ -1,7 +1,7 @@
 //! One machine: its settings, its link while it has one, and its calls.
 //!
-//! All state is behind one lock that is held only briefly. A link identifies itself by its epoch, so requests of a replaced
-//! link have no effect.
+//! All state is behind one lock that is held only briefly. A link identifies itself by its epoch, so requests of a
+//! replaced link have no effect.
 
 mod calls;
 #[cfg(test)]
@@ -339,7 +339,8 @@ impl Unit {
         Some((link.epoch, state.report.store?, state.calls.unsent().1))
     }
 
-    /// The database has recorded that this call is sent over this link. `read`: the stored call, if it has no waiting caller.
+    /// The database has recorded that this call is sent over this link. `read`: the stored call, if it has no
+    /// waiting caller.
     pub(super) fn mark_recorded(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
         let Some(mut state) = self.of_link(epoch) else { return };
         let Some(store) = state.report.store else { return };
@@ -420,8 +421,8 @@ impl State {
         self.settings.draining || self.report.draining
     }
 
-    /// Only true while the machine is linked or expected: a store restored from a backup continues with an older counter, and must
-    /// be admitted once no link with a higher counter exists.
+    /// Only true while the machine is linked or expected: a store restored from a backup continues with an older
+    /// counter, and must be admitted once no link with a higher counter exists.
     fn is_overtaken(&self, hello: &Hello) -> bool {
         let same = self.report.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
         same && hello.dial.zip(self.report.dial).is_some_and(|(this, newest)| this <= newest)
@@ -451,7 +452,8 @@ impl State {
         }
     }
 
-    /// Passes a frame to the link. A link whose queue is full is cut: missing frames are reconciled when the machine reconnects.
+    /// Passes a frame to the link. A link whose queue is full is cut: missing frames are reconciled when the
+    /// machine reconnects.
     fn send(&mut self, frame: Frame) {
         if let Some(link) = &self.link
             && let Err(mpsc::error::TrySendError::Full(_)) = link.frames.try_send(frame)
@@ -474,8 +476,8 @@ impl State {
         }
     }
 
-    /// Refuses calls that waited for an expected machine and would not be sent to it now. Calls that may be queued without limit
-    /// remain.
+    /// Refuses calls that waited for an expected machine and would not be sent to it now. Calls that may be queued
+    /// without limit remain.
     fn refuse_if_draining(&mut self) {
         if self.is_draining() {
             self.calls.refuse_unsent(&Undelivered::Draining, false);

@@ -11,8 +11,8 @@ use crate::routes::{refusals, tag};
 
 /// Change a node
 ///
-/// Changes its name, its labels, and whether it accepts new calls; absent fields are left unchanged. Its credential stays
-/// valid after a rename. Needs the scope `manage:nodes`.
+/// Changes its name, its labels, and whether it accepts new calls; absent fields are left unchanged. Its credential
+/// stays valid after a rename. Needs the scope `manage:nodes`.
 #[utoipa::path(
     patch,
     path = "/nodes/{node}",
@@ -51,8 +51,8 @@ pub(in crate::routes) async fn change(
 
 /// Remove a node
 ///
-/// Closes its link, invalidates its credential immediately and permanently, and ends its calls as interrupted. For a node
-/// that was invited but has not joined, withdraws the invitation. Needs the scope `manage:nodes`.
+/// Closes its link, invalidates its credential immediately and permanently, and ends its calls as interrupted. For
+/// a node that was invited but has not joined, withdraws the invitation. Needs the scope `manage:nodes`.
 #[utoipa::path(
     delete,
     path = "/nodes/{node}",

@@ -113,9 +113,9 @@ fn pending(invite: Invitation) -> PendingInvite {
 
 /// Become a node
 ///
-/// Exchanges the code of an invitation, once, or the key of the hub's setting `nodes.key`, for a credential that is valid
-/// for the link of this node only. A machine with a certificate signed by the authority of `nodes.client_ca` sends
-/// neither, and learns which node it is. Takes no token.
+/// Exchanges the code of an invitation, once, or the key of the hub's setting `nodes.key`, for a credential that is
+/// valid for the link of this node only. A machine with a certificate signed by the authority of `nodes.client_ca`
+/// sends neither, and learns which node it is. Takes no token.
 #[utoipa::path(
     post,
     path = "/nodes/join",

@@ -1,7 +1,7 @@
 //! `/api/v1/nodes`: the machines that tools run on.
 //!
-//! The database has the list of nodes, and the gateway knows their current state. A change is committed first and then
-//! passed to the gateway; both steps run to completion even if the client disconnects.
+//! The database has the list of nodes, and the gateway knows their current state. A change is committed first and
+//! then passed to the gateway; both steps run to completion even if the client disconnects.
 
 mod change;
 mod enrol;

@@ -28,9 +28,9 @@ const RELOAD: &str = "upstream_reload";
 
 /// Add a server
 ///
-/// Writes its file, starts it, and waits for it up to a limit; see its state in the answer. Needs the scope `admin`. A
-/// server that is a process is accepted only over loopback, without a proxy, and with a command listed in
-/// `upstreams.commands`. A server in the hub's own network is accepted over loopback too, or if
+/// Writes its file, starts it, and waits for it up to a limit; see its state in the answer. Needs the scope
+/// `admin`. A server that is a process is accepted only over loopback, without a proxy, and with a command listed
+/// in `upstreams.commands`. A server in the hub's own network is accepted over loopback too, or if
 /// `upstreams.private_networks` is on.
 #[utoipa::path(
     post,
@@ -87,7 +87,8 @@ pub(in crate::routes) async fn add(
 
 /// Remove a server
 ///
-/// Stops it and removes its tools. Its file is kept as a backup, and its approvals are deleted. Needs the scope `admin`.
+/// Stops it and removes its tools. Its file is kept as a backup, and its approvals are deleted. Needs the scope
+/// `admin`.
 #[utoipa::path(
     delete,
     path = "/upstreams/{server}",

@@ -25,9 +25,9 @@ const LOGOUT: &str = "upstream_logout";
 
 /// Begin a login to a server
 ///
-/// Discovers the server's authorization server and returns the URL that a person must open in a browser. The browser is
-/// then redirected to `redirect_uri`; its parameters must be sent to the login's own URL. A login expires after 10
-/// minutes. Needs the scope `admin`.
+/// Discovers the server's authorization server and returns the URL that a person must open in a browser. The
+/// browser is then redirected to `redirect_uri`; its parameters must be sent to the login's own URL. A login
+/// expires after 10 minutes. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/login",
@@ -58,8 +58,8 @@ pub(in crate::routes) async fn begin(
 
 /// Finish a login to a server
 ///
-/// Accepts the parameters of the browser's redirect, stores the access obtained with them, and starts the server with it.
-/// Needs the scope `admin`.
+/// Accepts the parameters of the browser's redirect, stores the access obtained with them, and starts the server
+/// with it. Needs the scope `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/login/{login}",
@@ -97,7 +97,8 @@ pub(in crate::routes) async fn finish(
 
 /// Log out of a server
 ///
-/// Forgets the access to it and, where its authorization server can be told, has that ended too. Needs the scope `admin`.
+/// Deletes the stored access and, if the authorization server supports it, revokes it there too. Needs the scope
+/// `admin`.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/logout",

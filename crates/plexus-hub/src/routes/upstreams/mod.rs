@@ -1,8 +1,8 @@
 //! `/api/v1/upstreams`: the MCP servers behind the hub.
 //!
-//! Reading them depends on scopes and profiles: non-admins see only servers whose tools they can see (`view`). `gate`
-//! decides who may change them, and every change and refused change is recorded in the audit log (`record`). In paths,
-//! `-` in place of a name means all servers: no server can have that name.
+//! Reading them depends on scopes and profiles: non-admins see only servers whose tools they can see (`view`).
+//! `gate` decides who may change them, and every change and refused change is recorded in the audit log (`record`).
+//! In paths, `-` in place of a name means all servers: no server can have that name.
 
 mod approve;
 mod change;
@@ -62,8 +62,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 
 /// List servers
 ///
-/// Sorted by name, each with its state. Needs the scope `read:upstreams`. Non-admins see only servers whose tools they
-/// can see, and only those tools.
+/// Sorted by name, each with its state. Needs the scope `read:upstreams`. Non-admins see only servers whose tools
+/// they can see, and only those tools.
 #[utoipa::path(
     get,
     path = "/upstreams",
@@ -100,8 +100,8 @@ pub(super) async fn list(
 
 /// Show a server
 ///
-/// Its state. Needs the scope `read:upstreams`. Non-admins must be able to see one of its tools; admins also get its file
-/// with secrets masked, and the standard error of its last failure.
+/// Its state. Needs the scope `read:upstreams`. Non-admins must be able to see one of its tools; admins also get
+/// its file with secrets masked, and the standard error of its last failure.
 #[utoipa::path(
     get,
     path = "/upstreams/{server}",

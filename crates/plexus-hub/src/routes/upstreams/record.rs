@@ -14,9 +14,10 @@ use crate::services::Services;
 
 /// Performs a change for an admin, runs it to completion and records it.
 ///
-/// Changes to files cannot share a transaction with their record: one entry is committed before the change and one after
-/// it, and a crash in between shows as an operation that never finished. The work returns the detail for the record and its
-/// result. Non-admins are refused here, before anything is looked up, and the refusal is recorded too.
+/// Changes to files cannot share a transaction with their record: one entry is committed before the change and one
+/// after it, and a crash in between shows as an operation that never finished. The work returns the detail for the
+/// record and its result. Non-admins are refused here, before anything is looked up, and the refusal is recorded
+/// too.
 pub(in crate::routes) async fn recorded<T, F>(
     caller: Caller,
     what: &'static str,

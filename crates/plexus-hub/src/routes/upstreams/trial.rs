@@ -20,9 +20,9 @@ const TEST: &str = "upstream_test";
 
 /// Test a server
 ///
-/// Connects to it once, lists its tools and disconnects; nothing is stored. Tests the `server` in the body if there is
-/// one, and otherwise the existing server with that name. Needs the scope `admin` and, for a server that is a process, the
-/// same conditions as adding it.
+/// Connects to it once, lists its tools and disconnects; nothing is stored. Tests the `server` in the body if there
+/// is one, and otherwise the existing server with that name. Needs the scope `admin` and, for a server that is a
+/// process, the same conditions as adding it.
 #[utoipa::path(
     post,
     path = "/upstreams/{server}/test",

@@ -27,8 +27,8 @@ impl View {
         Self::Seen(seen)
     }
 
-    /// The visible part of a server; `None` if the caller must not see it. Invalid messages of the server, its standard error
-    /// and the warnings about its file are for admins only, who can act on them.
+    /// The visible part of a server; `None` if the caller must not see it. Invalid messages of the server, its
+    /// standard error and the warnings about its file are for admins only, who can act on them.
     pub(super) fn show(&self, mut upstream: Upstream) -> Option<Upstream> {
         if let Self::Seen(seen) = self {
             upstream.tools = seen.get(&upstream.slug)?.clone();

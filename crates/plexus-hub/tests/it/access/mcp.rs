@@ -1,4 +1,4 @@
-//! The methods of MCP, in both eras.
+//! MCP methods, in both eras.
 
 use plexus_testkit::{TestHub, modern_meta};
 use reqwest::Method;
@@ -20,7 +20,7 @@ fn row(
     Row { method, path: path.to_owned(), body, headers, needs }
 }
 
-/// A request of 2026-07-28.
+/// A request of revision 2026-07-28.
 fn modern(path: &str, method: &str, mut params: Value, needs: Needs) -> Row {
     params["_meta"] = modern_meta();
     let named = ["name", "uri", "taskId"].iter().find_map(|member| params[*member].as_str());
@@ -40,7 +40,7 @@ fn initialize(path: &str, version: &str, needs: Needs) -> Row {
 }
 
 #[tokio::test]
-async fn every_stateless_method_answers_each_token_as_stated() {
+async fn stateless_methods_answer_each_token_as_stated() {
     let hub = TestHub::start().await;
     let tokens = Tokens::of(&hub).await;
     let call = json!({ "name": "todo", "arguments": { "action": "list" } });
@@ -63,7 +63,7 @@ async fn every_stateless_method_answers_each_token_as_stated() {
         modern("/mcp", "prompts/get", json!({ "name": "none" }), Needs::Token(200)),
         modern("/mcp", "resources/read", json!({ "uri": "none://" }), Needs::Token(200)),
         modern("/mcp", "tasks/get", json!({ "taskId": "none" }), Needs::Token(400)),
-        // A method that there is not is none for strangers either.
+        // An unknown method is unknown to unauthenticated callers too.
         modern("/mcp", "prompts/none", json!({}), Needs::Token(404)),
         initialize("/mcp", "2025-11-25", Needs::Token(200)),
         initialize("/mcp", "2024-11-05", Needs::Token(200)),
@@ -73,9 +73,9 @@ async fn every_stateless_method_answers_each_token_as_stated() {
     }
 }
 
-/// A session belongs to who opened it: for a good token of somebody else there is none.
+/// A session belongs to the subject that opened it: for another subject's valid token it does not exist.
 #[tokio::test]
-async fn every_request_in_a_session_answers_each_token_as_stated() {
+async fn session_requests_answer_each_token_as_stated() {
     let hub = TestHub::start().await;
     let tokens = Tokens::of(&hub).await;
     let owner = hub.token("owner", &["call:todo"]).await.token;
@@ -113,9 +113,9 @@ async fn every_request_in_a_session_answers_each_token_as_stated() {
     }
 }
 
-/// In every era a tool that a token may not use is told of in the words for one that does not exist.
+/// In every era, a tool that a token may not use is reported in the same words as a tool that does not exist.
 #[tokio::test]
-async fn a_tool_without_its_scope_is_one_that_does_not_exist() {
+async fn forbidden_tool_looks_like_an_unknown_tool() {
     let hub = TestHub::start().await;
     let tokens = Tokens::of(&hub).await;
     let token = tokens.all_but("call:todo").await;

@@ -1,4 +1,4 @@
-//! The routes of HTTP.
+//! HTTP routes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{Needs, Row};
 /// An MCP server behind the hub.
 const SERVER: &str = "other";
 
-/// Things of somebody else that a request can name.
+/// Resources of another subject that a request can name.
 struct Others {
     session: String,
     call: String,
@@ -28,12 +28,15 @@ impl Others {
         let call = call.json(&json!({ "arguments": { "action": "list" } })).send().await.unwrap();
         let call: Value = call.json().await.unwrap();
         let keys = hub.api("/api/v1/keys").await;
-        // One row removes it, so it may or may not be there already.
+        // One row removes the server, so it may already exist or be gone.
         let server =
             json!({ "name": SERVER, "server": { "url": "http://127.0.0.1:9/mcp", "enabled": false } });
         let server =
             hub.http().post(hub.url("/api/v1/upstreams")).bearer_auth(hub.admin_token()).json(&server);
-        assert!([201, 409].contains(&server.send().await.unwrap().status().as_u16()), "no server");
+        assert!(
+            [201, 409].contains(&server.send().await.unwrap().status().as_u16()),
+            "cannot add the server"
+        );
         let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("not text: {value}")).to_owned();
         Self {
             session: text(&call["session_id"]),
@@ -44,7 +47,7 @@ impl Others {
     }
 }
 
-/// Routes that are described in OpenAPI: method, path, body, needs.
+/// Routes described in OpenAPI: method, path, body, requirement.
 fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
     use Needs::{Nothing, Scope, Token};
     let none = || None;
@@ -61,7 +64,7 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             Method::PATCH,
             "/api/v1/external-agents/{id}",
             some(json!({ "paused": true })),
-            // None is connected to this hub.
+            // No agent is connected to this hub.
             Scope("admin", 403, 404),
         ),
         (Method::DELETE, "/api/v1/external-agents/{id}", none(), Scope("admin", 403, 404)),
@@ -75,7 +78,7 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::POST, "/api/v1/sessions", some(json!({})), Token(201)),
         (Method::GET, "/api/v1/sessions/stats", none(), Token(200)),
         (Method::GET, "/api/v1/sessions/{id}/stats", none(), Scope("read:sessions", 404, 200)),
-        // What is another's does not exist for who may not see it.
+        // Another subject's sessions do not exist for callers without the scope.
         (Method::GET, "/api/v1/sessions/{id}", none(), Scope("read:sessions", 404, 200)),
         (Method::GET, "/api/v1/sessions/{id}/events", none(), Scope("read:sessions", 404, 200)),
         (Method::GET, "/api/v1/sessions/{id}/events/stream", none(), Scope("read:sessions", 404, 200)),
@@ -103,16 +106,16 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             Scope("call:todo", 404, 200),
         ),
         (Method::GET, "/api/v1/tools/-/defined", none(), Scope("admin", 403, 200)),
-        // None of the user's has this name.
+        // No user-defined tool has this name.
         (Method::POST, "/api/v1/tools/{name}/enable", none(), Scope("admin", 403, 404)),
         (Method::POST, "/api/v1/tools/{name}/disable", none(), Scope("admin", 403, 404)),
         (Method::POST, "/api/v1/tools/{name}/test", some(json!({})), Scope("admin", 403, 404)),
         (Method::GET, "/api/v1/upstreams", none(), Scope("read:upstreams", 403, 200)),
-        // A server none of whose tools one sees is not there for who is no admin.
+        // Non-admins see only servers whose tools they can see.
         (Method::GET, "/api/v1/upstreams/{server}", none(), Scope("read:upstreams", 403, 404)),
         (Method::GET, "/api/v1/upstreams/{server}/logs", none(), Scope("admin", 403, 200)),
         (Method::GET, "/api/v1/upstreams/{server}/pending", none(), Scope("admin", 403, 200)),
-        // Nothing of a server that is off waits; who may not approve does not get to hear that.
+        // A disabled server has no pending tools; callers who may not approve do not learn that.
         (
             Method::POST,
             "/api/v1/upstreams/{server}/approve",
@@ -133,7 +136,7 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         ),
         (Method::POST, "/api/v1/upstreams/-/reload", none(), Scope("admin", 403, 200)),
         (Method::POST, "/api/v1/upstreams/{server}/test", some(json!({})), Scope("admin", 403, 200)),
-        // Nobody is there who could say who gives access.
+        // The server has no authorization server.
         (
             Method::POST,
             "/api/v1/upstreams/{server}/login",
@@ -154,9 +157,9 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
             some(json!({ "name": "new" })),
             Scope("manage:nodes", 403, 201),
         ),
-        // Nobody of this name is invited.
+        // There is no invitation for this name.
         (Method::DELETE, "/api/v1/nodes/invites/{name}", none(), Scope("manage:nodes", 403, 404)),
-        // What is shown there is no token.
+        // The route expects a code, not a token.
         (Method::POST, "/api/v1/nodes/join", some(json!({ "code": "none" })), Nothing(401)),
         (Method::POST, "/api/v1/nodes/{id}/credential", none(), Needs::Node(201)),
         (Method::GET, "/api/v1/nodes/{node}", none(), Scope("read:nodes", 403, 200)),
@@ -180,14 +183,14 @@ fn described() -> Vec<(Method, &'static str, Option<Value>, Needs)> {
         (Method::POST, "/api/v1/tokens/{jti}/rotate", some(json!({})), Scope("admin", 404, 201)),
         (Method::DELETE, "/api/v1/tokens/{jti}", none(), Scope("token:revoke", 404, 200)),
         (Method::GET, "/api/v1/keys", none(), Scope("admin", 403, 200)),
-        // The current key cannot be retired; who may not retire keys does not get to hear that.
+        // The current key cannot be retired; callers who may not retire keys do not learn that.
         (Method::POST, "/api/v1/keys/{kid}/retire", none(), Scope("admin", 403, 409)),
         (Method::POST, "/api/v1/keys/rotate", some(json!({})), Scope("admin", 403, 200)),
     ]
 }
 
 #[tokio::test]
-async fn every_described_route_answers_each_token_as_stated() {
+async fn described_routes_answer_each_token_as_stated() {
     let hub = TestHub::start().await;
     let document: Value = hub.api("/api/v1/openapi.json").await;
     let operations = |path: &str, item: &Value| -> Vec<String> {
@@ -204,7 +207,7 @@ async fn every_described_route_answers_each_token_as_stated() {
     assert_eq!(stated, expected, "the table and the API differ");
 
     for (method, path, body, needs) in described() {
-        // Fresh ones for each row: some rows end what they are about.
+        // Use fresh tokens and resources for each row, because some rows delete theirs.
         let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
         let path = path
             .replace("/profiles/{id}", "/profiles/discuss")
@@ -222,7 +225,7 @@ async fn every_described_route_answers_each_token_as_stated() {
 }
 
 #[tokio::test]
-async fn every_other_route_answers_each_token_as_stated() {
+async fn undescribed_routes_answer_each_token_as_stated() {
     use Needs::{Nothing, Scope, Token};
     let hub = TestHub::start().await;
     let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
@@ -231,7 +234,7 @@ async fn every_other_route_answers_each_token_as_stated() {
             .map(|header| header.split_once(": ").unwrap())
             .map(|(name, value)| (name, value.to_owned()))
             .into_iter()
-            // Sixteen bytes, whichever.
+            // Any sixteen bytes.
             .chain([("sec-websocket-key", "MDEyMzQ1Njc4OWFiY2RlZg==".to_owned())])
             .collect::<Vec<_>>()
     };
@@ -246,7 +249,7 @@ async fn every_other_route_answers_each_token_as_stated() {
         ("/metrics", vec![], Scope("read:metrics", 403, 200)),
         ("/ws/events", websocket(), Token(101)),
         ("/ws/sessions/{id}", websocket(), Scope("read:sessions", 404, 101)),
-        // Before its first frame there is no link to fetch from.
+        // A link does not exist before its first frame.
         ("/api/v1/nodes/{id}/frames?epoch=1&after=0", vec![], Needs::Node(410)),
         ("/ws/nodes/{id}", websocket(), Needs::Node(101)),
     ];

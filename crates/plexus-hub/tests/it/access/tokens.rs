@@ -1,10 +1,10 @@
-//! The columns of the table: tokens of every kind that a request may come with.
+//! The columns of the table: every kind of token that a request may carry.
 
 use plexus_proto::api::{CreateTokenParams, CreatedToken, NodeCredential, NodeInvite, TokenKind};
 use plexus_testkit::{TestHub, forge};
 use serde_json::json;
 
-/// Every scope there is, so that a token can have all but one.
+/// All scopes, so that a token can have all but one.
 const SCOPES: [&str; 17] = [
     "call:scratchpad",
     "call:todo",
@@ -25,7 +25,7 @@ const SCOPES: [&str; 17] = [
     "write:sessions",
 ];
 
-/// A token that is not good, and the words for it.
+/// An invalid token, and the expected error message.
 pub(super) struct Sent(Option<String>, &'static str);
 
 impl Sent {
@@ -59,10 +59,10 @@ impl<'h> Tokens<'h> {
         let claims = |name: &str, value: serde_json::Value| {
             forge(hub.data_dir(), &good, |claims| claims[name] = value)
         };
-        // The forger itself is not what is refused.
+        // The forging itself must not be the reason for a refusal.
         let forged = claims("scopes", json!(["read:status"]));
         let status = hub.http().get(hub.url("/api/v1/status")).bearer_auth(&forged).send().await.unwrap();
-        assert_eq!(status.status(), 200, "a forged token must be good but for what was changed");
+        assert_eq!(status.status(), 200, "a forged token must be valid except for the change");
         let other = TestHub::start().await;
         Self {
             hub,
@@ -76,7 +76,7 @@ impl<'h> Tokens<'h> {
         }
     }
 
-    /// All that is refused whatever is asked for.
+    /// Tokens that are refused by every route.
     pub(super) fn bad(&self) -> Vec<(&'static str, Sent)> {
         let some = |token: &str, message| Sent(Some(token.to_owned()), message);
         vec![
@@ -91,11 +91,11 @@ impl<'h> Tokens<'h> {
         ]
     }
 
-    /// A token with these scopes and no other.
+    /// A token with only these scopes.
     pub(super) async fn only(&self, scopes: &[&str]) -> String {
         match scopes {
             ["admin"] => self.hub.admin_token(),
-            // One that nothing asks for.
+            // A scope that no route requires.
             [] => mint(self.hub, TokenKind::Agent, "bare", &["node:nowhere"]).await.token,
             _ => mint(self.hub, TokenKind::Agent, "only", scopes).await.token,
         }
@@ -106,19 +106,19 @@ impl<'h> Tokens<'h> {
         self.node.token.as_deref().unwrap()
     }
 
-    /// That of another one.
+    /// The credential of another node.
     pub(super) async fn other_node(&self) -> String {
         node(self.hub).await.token.unwrap()
     }
 
-    /// A token with every other scope.
+    /// A token with every scope except this one.
     pub(super) async fn all_but(&self, scope: &str) -> String {
         let others: Vec<&str> = SCOPES.iter().copied().filter(|one| *one != scope).collect();
         mint(self.hub, TokenKind::User, "most", &others).await.token
     }
 }
 
-/// A machine that has just joined.
+/// A node that has just joined.
 async fn node(hub: &TestHub) -> NodeCredential {
     let name = format!("n{}", plexus_proto::CallId::new());
     let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());

@@ -1,4 +1,4 @@
-//! Calls to nodes through lost links, restarts of the hub, and what other nodes say of them.
+//! Calls to nodes across lost links, hub restarts and reports of other nodes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::end::{BOTH, End, Enrolled, How};
 use super::{until, until_state};
 
-/// A hub with a node that is online.
+/// A hub with an online node.
 async fn linked(how: How) -> (TestHub, Enrolled, End) {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
@@ -21,7 +21,7 @@ async fn linked(how: How) -> (TestHub, Enrolled, End) {
     (hub, node, end)
 }
 
-/// Has a command run on the node `nas`; status and body of the answer.
+/// Runs a command on the node `nas`; returns status and body of the answer.
 fn run(hub: &TestHub, key: &str) -> JoinSet<(u16, Value)> {
     run_as(hub, &hub.admin_token(), key, false)
 }
@@ -49,7 +49,7 @@ fn id(call: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_call_goes_to_its_node_and_its_result_is_confirmed() {
+async fn result_of_a_node_call_is_acknowledged() {
     for how in BOTH {
         let (hub, _node, mut end) = linked(how).await;
         let call = run(&hub, "k1");
@@ -68,7 +68,7 @@ async fn a_call_goes_to_its_node_and_its_result_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_call_outlives_its_link_and_whoever_waits_does_not_notice() {
+async fn call_survives_a_lost_link() {
     for how in BOTH {
         let (hub, node, mut end) = linked(how).await;
         let call = run(&hub, "k1");
@@ -85,7 +85,7 @@ async fn a_call_outlives_its_link_and_whoever_waits_does_not_notice() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_node_never_took_is_sent_again_and_one_that_it_lost_is_interrupted() {
+async fn unaccepted_call_is_resent_and_lost_call_is_interrupted() {
     let (hub, mut node, mut end) = linked(How::WebSocket).await;
     let call = run(&hub, "k1");
     let frame = end.next_of("call").await;
@@ -94,7 +94,7 @@ async fn a_call_that_the_node_never_took_is_sent_again_and_one_that_it_lost_is_i
     let again = end.next_of("call").await;
     assert_eq!(id(&again), id(&frame), "the same call");
     drop(end);
-    // The machine was set up anew: nobody knows what became of the call there.
+    // The machine was set up again: the fate of the call there is unknown.
     node.store = uuid::Uuid::now_v7();
     let (_end, _) = node.link(&hub, How::WebSocket).await;
     let (_, body) = answered(call).await;
@@ -102,7 +102,7 @@ async fn a_call_that_the_node_never_took_is_sent_again_and_one_that_it_lost_is_i
 }
 
 #[tokio::test]
-async fn a_call_that_ends_while_the_hub_is_away_is_recorded_when_it_is_back() {
+async fn result_during_hub_downtime_is_recorded_after_restart() {
     for how in BOTH {
         let (hub, node, mut end) = linked(how).await;
         let call = run(&hub, "k1");
@@ -115,10 +115,10 @@ async fn a_call_that_ends_while_the_hub_is_away_is_recorded_when_it_is_back() {
         let (mut end, welcome) = node.link_with(&hub, how, held).await;
         assert_eq!(welcome["calls"], json!([{ "call_id": frame["call_id"], "order": "keep" }]));
         end.answer(&frame, "1").await;
-        assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"], "it is stored");
+        assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"], "the result is stored");
         let (_, body) = answered(run(&hub, "k1")).await;
         assert_eq!((&body["text"], &body["replayed"]), (&json!("1"), &json!(true)), "{body}");
-        // Now it is nobody's any more.
+        // The call is settled now.
         drop(end);
         let held = node.hello_with(&[(id(&frame), "finished")]);
         let (_end, welcome) = node.link_with(&hub, how, held).await;
@@ -127,7 +127,7 @@ async fn a_call_that_ends_while_the_hub_is_away_is_recorded_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_call_of_before_a_restart_is_sent_again_to_the_same_store_and_to_no_other() {
+async fn call_is_resent_after_restart_only_to_the_same_store() {
     for same in [true, false] {
         let (hub, mut node, mut end) = linked(How::WebSocket).await;
         let call = run(&hub, "k1");
@@ -152,7 +152,7 @@ async fn a_call_of_before_a_restart_is_sent_again_to_the_same_store_and_to_no_ot
     }
 }
 
-/// Changes the hub's database as somebody else.
+/// Changes the hub's database from outside.
 async fn sql(hub: &TestHub, statement: &'static str) {
     let file =
         SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db")).busy_timeout(super::PATIENCE);
@@ -161,7 +161,7 @@ async fn sql(hub: &TestHub, statement: &'static str) {
 }
 
 #[tokio::test]
-async fn an_end_that_cannot_be_recorded_is_recorded_as_soon_as_it_can_be() {
+async fn failed_recording_of_a_result_is_retried() {
     let (hub, _node, mut end) = linked(How::WebSocket).await;
     let call = run(&hub, "k1");
     let frame = end.next_of("call").await;
@@ -172,20 +172,20 @@ async fn an_end_that_cannot_be_recorded_is_recorded_as_soon_as_it_can_be() {
     let (status, body) = answered(call).await;
     assert!(status >= 500, "{status} {body}");
     sql(&hub, "DROP TRIGGER no_room").await;
-    // On the link that it came over, without anybody asking for it.
+    // On the same link, without another trigger.
     assert_eq!(end.next_of("ack").await["call_id"], frame["call_id"]);
     let (_, again) = answered(run(&hub, "k1")).await;
     assert_eq!((&again["text"], &again["replayed"]), (&json!("1"), &json!(true)), "{again}");
 }
 
 #[tokio::test]
-async fn a_call_whose_time_to_wait_is_over_is_not_sent_after_a_start_of_the_hub() {
+async fn overdue_queued_call_is_not_sent_after_restart() {
     let (hub, node, mut end) = linked(How::WebSocket).await;
     end.send(json!({ "type": "bye", "reason": "switched off" })).await;
     until_state(&hub, &node, "offline").await;
     let waiting = run_as(&hub, &hub.admin_token(), "k1", true);
     until(&hub, &node, "waiting", |node| node["in_flight"] == 1).await;
-    // When the hub starts it may wait for another hour, as it was told to by default; when the node is back, no longer.
+    // At the hub's restart the call may still wait; when the node returns, its waiting time has passed.
     let hub = hub.restart_later(Duration::from_secs(1)).await;
     answered(waiting).await;
     hub.clock().advance(Duration::from_secs(3_600));
@@ -194,7 +194,7 @@ async fn a_call_whose_time_to_wait_is_over_is_not_sent_after_a_start_of_the_hub(
     until(&hub, &node, "rid of the call", |node| node["in_flight"] == 0).await;
     let audit = hub.api("/api/v1/audit?tool=terminal").await;
     assert_eq!(audit["items"][0]["outcome"], "deadline_exceeded", "{audit}");
-    // What it is asked for next is what is asked for now.
+    // The next call that the node receives is the new one.
     let call = run(&hub, "k2");
     let sent = end.next_of("call").await;
     assert_eq!(sent["idempotency_key"], "k2", "{sent}");
@@ -203,15 +203,15 @@ async fn a_call_whose_time_to_wait_is_over_is_not_sent_after_a_start_of_the_hub(
 }
 
 #[tokio::test]
-async fn the_result_of_another_node_is_not_taken() {
+async fn result_from_another_node_is_ignored() {
     let (hub, _nas, mut end) = linked(How::WebSocket).await;
     let attic = Enrolled::new(&hub, "attic").await;
     let (mut other, _) = attic.link(&hub, How::WebSocket).await;
     let call = run(&hub, "k1");
     let frame = end.next_of("call").await;
     other.answer(&frame, "forged").await;
-    assert_eq!(other.next_of("ack").await["call_id"], frame["call_id"], "it is to forget it");
-    // Nor does it help to say that it holds the call.
+    assert_eq!(other.next_of("ack").await["call_id"], frame["call_id"], "it must forget the call");
+    // Claiming to hold the call does not help either.
     drop(other);
     let held = attic.hello_with(&[(id(&frame), "finished")]);
     let (_other, welcome) = attic.link_with(&hub, How::WebSocket, held).await;
@@ -221,7 +221,7 @@ async fn the_result_of_another_node_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_a_call_tells_is_in_the_log_of_its_session() {
+async fn call_events_are_in_the_session_log() {
     let (hub, _node, mut end) = linked(How::WebSocket).await;
     let call = run(&hub, "k1");
     let frame = end.next_of("call").await;
@@ -240,12 +240,12 @@ async fn what_a_call_tells_is_in_the_log_of_its_session() {
             );
             return;
         }
-        assert_ne!(event.kind.as_str(), "tool_call", "it comes before the end");
+        assert_ne!(event.kind.as_str(), "tool_call", "it precedes the end of the call");
     }
 }
 
 #[tokio::test]
-async fn a_node_that_is_away_drained_or_removed_is_said_to_be() {
+async fn unavailable_nodes_are_reported_to_callers() {
     let (hub, node, mut end) = linked(How::WebSocket).await;
     let call = run(&hub, "k1");
     let frame = end.next_of("call").await;
@@ -253,7 +253,7 @@ async fn a_node_that_is_away_drained_or_removed_is_said_to_be() {
     assert_eq!(patch.json(&json!({ "draining": true })).send().await.unwrap().status(), 200);
     let (_, body) = answered(run(&hub, "k2")).await;
     assert_eq!(body["code"], "unavailable", "{body}");
-    // What it has, it ends.
+    // Its running call still finishes.
     end.answer(&frame, "1").await;
     assert_eq!(answered(call).await.1["text"], "1");
     let patch = hub.http().patch(hub.url("/api/v1/nodes/nas")).bearer_auth(hub.admin_token());
@@ -271,7 +271,7 @@ async fn a_node_that_is_away_drained_or_removed_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn a_call_that_waited_is_not_run_for_a_token_that_was_revoked_meanwhile() {
+async fn queued_call_of_a_revoked_token_is_not_run() {
     for restarted in [false, true] {
         let (mut hub, node, mut end) = linked(How::WebSocket).await;
         end.send(json!({ "type": "bye", "reason": "switched off" })).await;
@@ -296,7 +296,7 @@ async fn a_call_that_waited_is_not_run_for_a_token_that_was_revoked_meanwhile() 
         until(&hub, &node, "rid of the call", |node| node["in_flight"] == 0).await;
         let audit = hub.api("/api/v1/audit?tool=terminal").await;
         assert_eq!(audit["items"][0]["outcome"], "forbidden", "{audit}");
-        // The next that it is asked for is another's.
+        // The next call that the node receives is another one.
         let call = run(&hub, "k2");
         let frame = end.next_of("call").await;
         assert!(frame["caller"]["subject"].as_str().unwrap().starts_with("admin:"), "{frame}");

@@ -1,4 +1,4 @@
-//! What a token sees, followed by who waits for it to change.
+//! The context of a token, and waiting for its changes.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ async fn context(hub: &TestHub, token: &str) -> Value {
     let answer = get(hub, token, "", None).await;
     let tag = answer.headers()["etag"].to_str().unwrap().to_owned();
     let context: Value = answer.json().await.unwrap();
-    assert_eq!(tag, format!("{}", context["version"]), "its tag is its version: {context}");
+    assert_eq!(tag, format!("{}", context["version"]), "the entity tag is the version: {context}");
     context
 }
 
-/// Waits for another version than this one; the answer when it came.
+/// Waits for a version other than this one; returns the answer.
 fn waits(hub: &TestHub, token: &str, version: &Value) -> JoinSet<(u16, Value)> {
     let request = hub.http().get(hub.url("/api/v1/context?wait=60")).bearer_auth(token);
     let request = request.header("if-none-match", version.to_string());
@@ -58,13 +58,13 @@ fn node(context: &Value, name: &str) -> Option<bool> {
 }
 
 #[tokio::test]
-async fn whoever_waits_hears_of_nodes_that_come_and_go_if_it_may_use_them() {
+async fn context_wait_reports_changes_of_usable_nodes() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let token = hub.token("agent", &["call:*", "node:nas"]).await.token;
         let nowhere = hub.token("nowhere", &["call:todo"]).await.token;
         let (alone, blind) = (context(&hub, &token).await, context(&hub, &nowhere).await);
-        assert_eq!((&alone["nodes"], &blind["nodes"]), (&json!([]), &json!([])), "none that it may use");
+        assert_eq!((&alone["nodes"], &blind["nodes"]), (&json!([]), &json!([])), "no usable nodes");
 
         let nas = Enrolled::new(&hub, "nas").await;
         let joined = changed(waits(&hub, &token, &alone["version"]), &alone).await;
@@ -75,7 +75,7 @@ async fn whoever_waits_hears_of_nodes_that_come_and_go_if_it_may_use_them() {
         assert_eq!(node(&linked, "nas"), Some(true), "{linked}");
         assert_eq!(context(&hub, &nowhere).await, blind, "nothing that it may see has changed");
 
-        // A restart in itself is no change to anybody: a machine that was linked is on its way.
+        // A restart alone is not a change: a machine that was linked is expected to reconnect.
         let hub = hub.restart().await;
         assert_eq!(context(&hub, &token).await, linked);
         let waiting = waits(&hub, &token, &linked["version"]);
@@ -87,7 +87,7 @@ async fn whoever_waits_hears_of_nodes_that_come_and_go_if_it_may_use_them() {
 }
 
 #[tokio::test]
-async fn whoever_waits_hears_of_tools_of_its_profile_and_nothing_else() {
+async fn context_wait_reports_changes_of_the_profiles_tools_only() {
     let hub = TestHub::start().await;
     let profile = |tools: Value| {
         let folder = hub.data_dir().join("profiles").join("narrow");
@@ -112,7 +112,7 @@ async fn whoever_waits_hears_of_tools_of_its_profile_and_nothing_else() {
     let wider = changed(waiting, &before).await;
     assert_ne!(wider["tools"], before["tools"]);
 
-    // The next token of the same holder sees the same tools, and is another one.
+    // A renewed token sees the same tools, but has another context.
     let renew = hub.http().post(hub.url("/api/v1/tokens/renew")).bearer_auth(token).send().await.unwrap();
     let renewed: Value = renew.json().await.unwrap();
     let next = context(&hub, renewed["token"].as_str().unwrap()).await;
@@ -121,7 +121,7 @@ async fn whoever_waits_hears_of_tools_of_its_profile_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_with_its_time_its_token_and_the_hub() {
+async fn context_wait_ends_at_timeout_token_end_or_shutdown() {
     let hub = TestHub::start().await;
     let made = hub.token("agent", &["call:*"]).await;
     let now = context(&hub, &made.token).await;
@@ -130,7 +130,7 @@ async fn a_wait_ends_with_its_time_its_token_and_the_hub() {
     assert_eq!((same.status().as_u16(), same.text().await.unwrap().as_str()), (304, ""));
     let begun = tokio::time::Instant::now();
     assert_eq!(get(&hub, &made.token, "?wait=1", Some(version)).await.status(), 304);
-    assert!(begun.elapsed() >= Duration::from_secs(1), "it waited");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "it waited for the full time");
     assert_eq!(get(&hub, &made.token, "?wait=60", Some("another")).await.status(), 200, "at once");
     assert_eq!(get(&hub, &made.token, "?wait=61", None).await.status(), 400);
 
@@ -143,13 +143,13 @@ async fn a_wait_ends_with_its_time_its_token_and_the_hub() {
     let mut waiting = waits(&hub, &other, &now["version"]);
     let begun = tokio::time::Instant::now();
     let _dir = hub.stop().await;
-    // 0: the hub was gone before the request came.
+    // 0: the hub was gone before the request arrived.
     assert!([304, 503, 0].contains(&answered(&mut waiting).await.0));
-    assert!(begun.elapsed() < Duration::from_secs(20), "it does not hold the hub up");
+    assert!(begun.elapsed() < Duration::from_secs(20), "it does not delay the shutdown");
 }
 
 #[tokio::test]
-async fn so_many_waits_and_no_more() {
+async fn context_waits_are_limited() {
     let hub = TestHub::start().await;
     let token = hub.token("agent", &["call:*"]).await.token;
     let now = context(&hub, &token).await;
@@ -158,7 +158,7 @@ async fn so_many_waits_and_no_more() {
     for _ in 0..65 {
         waiting.push(waits(&hub, &token, &now["version"]));
     }
-    // All of them arrive; one has no place, and nobody says which.
+    // All requests arrive, and one of them is refused; which one is not determined.
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while refused.is_none() && tokio::time::Instant::now() < deadline {
         refused = waiting.iter_mut().find_map(JoinSet::try_join_next).map(Result::unwrap);
@@ -166,5 +166,5 @@ async fn so_many_waits_and_no_more() {
     }
     let (status, body) = refused.expect("one of them is refused");
     assert_eq!((status, &body["code"]), (429, &json!("overloaded")), "{body}");
-    assert_eq!(get(&hub, &token, "", None).await.status(), 200, "whoever does not wait takes no place");
+    assert_eq!(get(&hub, &token, "", None).await.status(), 200, "a request without waiting needs no slot");
 }

@@ -1,4 +1,4 @@
-//! The end of a link that a node has, and that says what the test tells it to.
+//! The node's end of a link, scripted by the test.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Enrolled {
     pub(super) id: NodeId,
     pub(super) token: String,
-    /// The store that it says to have.
+    /// The store id that it reports.
     pub(super) store: uuid::Uuid,
 }
 
@@ -41,7 +41,7 @@ impl Enrolled {
         }
     }
 
-    /// What it says first.
+    /// Its first frame.
     pub(super) fn hello(&self) -> Value {
         json!({
             "type": "hello", "versions": [1], "node_id": self.id, "store_id": self.store, "version": "0.1.0",
@@ -50,7 +50,7 @@ impl Enrolled {
         })
     }
 
-    /// The same with calls that it holds.
+    /// The same with held calls.
     pub(super) fn hello_with(&self, calls: &[(&str, &str)]) -> Value {
         let calls: Vec<_> =
             calls.iter().map(|(id, state)| json!({ "call_id": id, "state": state })).collect();
@@ -75,7 +75,7 @@ impl Enrolled {
         }
     }
 
-    /// The WebSocket, or the status of the refusal.
+    /// Opens the WebSocket, or returns the status of the refusal.
     pub(super) async fn ws(&self, hub: &TestHub) -> Result<End, u16> {
         self.ws_as(hub, self.id, &self.token).await
     }
@@ -95,7 +95,7 @@ impl Enrolled {
         }
     }
 
-    /// Dials, says hello, and is let in; what the hub said.
+    /// Dials, says hello and is admitted; also returns the hub's welcome.
     pub(super) async fn link(&self, hub: &TestHub, how: How) -> (End, Value) {
         self.link_with(hub, how, self.hello()).await
     }
@@ -109,7 +109,7 @@ impl Enrolled {
     }
 }
 
-/// What carries a link.
+/// Transport of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     WebSocket,
@@ -118,7 +118,7 @@ pub(super) enum How {
 
 pub(super) const BOTH: [How; 2] = [How::WebSocket, How::Requests];
 
-/// How a link ended: the code of the close frame, or the status of a request; 0 where nothing was said.
+/// How a link ended: the code of the close frame, or the status of a request; 0 if there was neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended(pub(super) u16);
 
@@ -139,7 +139,7 @@ pub(super) struct Poll {
 }
 
 impl End {
-    /// Says something; where the link has ended meanwhile it is not heard.
+    /// Sends a frame; it is lost if the link has ended.
     pub(super) async fn send(&mut self, frame: Value) {
         match self {
             Self::Ws(_) => self.send_text(frame.to_string()).await,
@@ -151,13 +151,13 @@ impl End {
         }
     }
 
-    /// Something that may be no frame at all.
+    /// Sends text that may not be a valid frame.
     pub(super) async fn send_text(&mut self, text: String) {
         let Self::Ws(socket) = self else { panic!("only over a WebSocket") };
         let _ = socket.send(Message::text(text)).await;
     }
 
-    /// The next frame; pings are answered.
+    /// The next frame; answers pings.
     pub(super) async fn next(&mut self) -> Result<Value, Ended> {
         loop {
             let frame = self.next_of_all().await?;
@@ -169,7 +169,7 @@ impl End {
         }
     }
 
-    /// The next frame of a kind; the hub's test calls are answered, and what else comes is passed over.
+    /// The next frame of a kind. Answers the hub's test calls and ignores other frames.
     pub(super) async fn next_of(&mut self, kind: &str) -> Value {
         loop {
             let frame = self.next().await.unwrap_or_else(|ended| panic!("no {kind} but {ended:?}"));
@@ -181,7 +181,7 @@ impl End {
         }
     }
 
-    /// How the link ends; what comes before is passed over, and no ping is answered.
+    /// How the link ends. Ignores preceding frames and answers no pings.
     pub(super) async fn end(&mut self) -> Ended {
         loop {
             if let Err(ended) = self.next_of_all().await {
@@ -190,7 +190,7 @@ impl End {
         }
     }
 
-    /// The next frame, whatever it is.
+    /// The next frame of any kind.
     pub(super) async fn next_of_all(&mut self) -> Result<Value, Ended> {
         match self {
             Self::Ws(socket) => loop {
@@ -208,13 +208,13 @@ impl End {
         }
     }
 
-    /// The result of a call.
+    /// Sends the result of a call.
     pub(super) async fn answer(&mut self, call: &Value, text: &str) {
         let outcome = json!({ "output": { "text": text } });
         self.send(json!({ "type": "result", "call_id": call["call_id"], "outcome": outcome })).await;
     }
 
-    /// Answers the hub's test call, so that the node is well.
+    /// Answers the hub's test call, so that the node is healthy.
     pub(super) async fn pass_the_test(&mut self) {
         let call = loop {
             let frame = self.next().await.expect("the test call");
@@ -266,7 +266,7 @@ impl Poll {
         }
     }
 
-    /// Makes a request as if its answer had been lost: the frame that was sent last once more.
+    /// Repeats a request as if its answer had been lost: sends the last frame once more.
     pub(super) async fn again(&mut self, frame: Value) {
         let frames = json!([{ "n": self.sent, "frame": frame }]);
         self.post(frames).await;

@@ -1,4 +1,4 @@
-//! Nodes that do not keep to the rules. Each is cut off alone, and told why; the hub and the other nodes go on.
+//! Nodes that violate the protocol. Each is disconnected with a reason; the hub and the other nodes are not affected.
 
 use plexus_proto::NodeId;
 use plexus_testkit::TestHub;
@@ -9,7 +9,7 @@ use super::{quick_hub, until_state};
 
 const POLICY: Ended = Ended(1008);
 
-/// Says something as the first word of a link, and returns why it was cut off.
+/// Sends a first frame, and returns the reason for the disconnect.
 async fn first_word(hub: &TestHub, node: &Enrolled, text: String) -> String {
     let mut end = node.ws(hub).await.unwrap();
     end.send_text(text).await;
@@ -20,7 +20,7 @@ async fn first_word(hub: &TestHub, node: &Enrolled, text: String) -> String {
 }
 
 #[tokio::test]
-async fn a_link_begins_with_a_hello_of_its_own_node() {
+async fn link_must_begin_with_its_nodes_hello() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let mut other = node.hello();
@@ -57,7 +57,7 @@ async fn a_link_begins_with_a_hello_of_its_own_node() {
 }
 
 #[tokio::test]
-async fn a_link_that_says_no_hello_is_not_held_open() {
+async fn link_without_hello_is_closed() {
     let hub = quick_hub().await;
     let node = Enrolled::new(&hub, "nas").await;
     let mut end = node.ws(&hub).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_link_that_says_no_hello_is_not_held_open() {
 }
 
 #[tokio::test]
-async fn nobody_else_has_the_link_of_a_node() {
+async fn link_requires_the_nodes_own_credential() {
     let hub = TestHub::start().await;
     let (nas, attic) = (Enrolled::new(&hub, "nas").await, Enrolled::new(&hub, "attic").await);
     let agent = hub.token("codex", &["call:*"]).await.token;
@@ -83,7 +83,7 @@ async fn nobody_else_has_the_link_of_a_node() {
 }
 
 #[tokio::test]
-async fn frames_that_are_no_frames_end_the_link_and_nothing_else() {
+async fn invalid_frame_ends_only_its_own_link() {
     let hub = TestHub::start().await;
     let (nas, attic) = (Enrolled::new(&hub, "nas").await, Enrolled::new(&hub, "attic").await);
     let (mut well, _) = attic.link(&hub, How::WebSocket).await;
@@ -105,7 +105,7 @@ async fn frames_that_are_no_frames_end_the_link_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn frames_of_tomorrow_are_passed_over() {
+async fn unknown_frame_types_are_ignored() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let node = Enrolled::new(&hub, "nas").await;
@@ -117,7 +117,7 @@ async fn frames_of_tomorrow_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_result_that_nobody_waits_for_is_confirmed_and_dropped() {
+async fn unexpected_result_is_acknowledged_and_dropped() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let node = Enrolled::new(&hub, "nas").await;
@@ -129,7 +129,7 @@ async fn a_result_that_nobody_waits_for_is_confirmed_and_dropped() {
 }
 
 #[tokio::test]
-async fn a_node_that_floods_is_cut_off() {
+async fn flooding_node_is_disconnected() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
@@ -140,7 +140,7 @@ async fn a_node_that_floods_is_cut_off() {
 }
 
 #[tokio::test]
-async fn links_of_one_node_are_bounded() {
+async fn links_per_node_are_limited() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let mut open = Vec::new();
@@ -156,7 +156,7 @@ async fn links_of_one_node_are_bounded() {
 }
 
 #[tokio::test]
-async fn requests_that_do_not_follow_each_other_are_refused() {
+async fn polls_with_missing_frames_are_refused() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let url = hub.url(&format!("/api/v1/nodes/{}/frames", node.id));

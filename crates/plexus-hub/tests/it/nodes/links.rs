@@ -1,4 +1,4 @@
-//! How links begin, go on and end.
+//! How links start, continue and end.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn events_until(hub: &TestHub, kind: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_node_is_online_when_its_test_call_comes_back_and_offline_when_it_says_goodbye() {
+async fn node_is_online_after_its_test_call_and_offline_after_bye() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let node = Enrolled::new(&hub, "nas").await;
@@ -51,7 +51,7 @@ async fn a_node_is_online_when_its_test_call_comes_back_and_offline_when_it_says
 }
 
 #[tokio::test]
-async fn a_node_whose_test_call_fails_is_unwell_until_it_comes_back() {
+async fn node_is_unwell_while_its_test_call_fails() {
     let hub = quick_hub().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
@@ -64,13 +64,13 @@ async fn a_node_whose_test_call_fails_is_unwell_until_it_comes_back() {
 }
 
 #[tokio::test]
-async fn the_round_trip_of_heartbeats_is_measured() {
+async fn heartbeat_round_trip_is_measured() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let node = Enrolled::new(&hub, "nas").await;
         let (mut end, _) = node.link(&hub, how).await;
         let shown = tokio::select! {
-            // Answers whatever comes.
+            // Answers all frames.
             frame = end.next_of("nothing") => panic!("{frame}"),
             shown = until(&hub, &node, "measured", |node| node["rtt_ms"].is_number()) => shown,
         };
@@ -79,21 +79,21 @@ async fn the_round_trip_of_heartbeats_is_measured() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_heard_is_cut_off_and_offline() {
+async fn silent_node_is_disconnected_and_offline() {
     for how in BOTH {
         let hub = quick_hub().await;
         let node = Enrolled::new(&hub, "nas").await;
         let (mut end, _) = node.link(&hub, how).await;
         end.pass_the_test().await;
         until_state(&hub, &node, "online").await;
-        // As a half-open connection: it is there, and nothing comes.
+        // Like a half-open connection: it is open, and nothing arrives.
         end.end().await;
         until_state(&hub, &node, "offline").await;
     }
 }
 
 #[tokio::test]
-async fn a_node_whose_link_broke_is_offline_when_it_does_not_come_back() {
+async fn node_that_does_not_reconnect_is_offline() {
     let hub = quick_hub().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
@@ -108,7 +108,7 @@ async fn a_node_whose_link_broke_is_offline_when_it_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_hello_that_was_held_up_does_not_fence_the_newer_link() {
+async fn delayed_hello_does_not_fence_a_newer_link() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let node = Enrolled::new(&hub, "nas").await;
@@ -117,7 +117,7 @@ async fn a_hello_that_was_held_up_does_not_fence_the_newer_link() {
             hello["dial"] = json!({ "start": 1, "n": n });
             hello
         };
-        // The first dial is open, and its hello is somewhere on the way.
+        // The first dial is open, and its hello is delayed.
         let mut first = node.dial(&hub, how).await;
         let (mut second, welcome) = node.link_with(&hub, how, said(2)).await;
         first.send(said(1)).await;
@@ -125,22 +125,22 @@ async fn a_hello_that_was_held_up_does_not_fence_the_newer_link() {
         assert_eq!(first.end().await, Ended(fenced));
         second.pass_the_test().await;
         until_state(&hub, &node, "online").await;
-        // What is dialled next is the newest.
+        // The next dial is the newest.
         let (_third, next) = node.link_with(&hub, how, said(3)).await;
         assert_eq!(
             next["epoch"].as_u64(),
             welcome["epoch"].as_u64().map(|epoch| epoch + 1),
-            "one was let in since"
+            "one link was admitted in between"
         );
     }
 }
 
 #[tokio::test]
-async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
+async fn key_cannot_take_over_an_expected_node() {
     const KEY: &str = "a key of thirty-two characters..";
     let hub = TestHub::start_with(|config| {
         config.nodes.key = Some(KEY.into());
-        // It is waited for until the test has ended.
+        // The node is expected to reconnect until the test has ended.
         config.nodes.heartbeat = Duration::from_secs(60);
         config.nodes.missed = 10;
     })
@@ -155,7 +155,7 @@ async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
     let node =
         Enrolled { id, token: joined["token"].as_str().unwrap().to_owned(), store: uuid::Uuid::now_v7() };
     let (end, _) = node.link(&hub, How::WebSocket).await;
-    assert_eq!(join(&hub).await.0, 409, "it is linked");
+    assert_eq!(join(&hub).await.0, 409, "the node is linked");
     drop(end);
     until(&hub, &node, "expected", |node| node["problem"] == "it is expected to connect").await;
     assert_eq!(join(&hub).await.0, 409, "its link has just broken");
@@ -174,7 +174,7 @@ async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
 }
 
 #[tokio::test]
-async fn a_newer_link_cuts_the_older_one_off_whatever_carries_them() {
+async fn newer_link_replaces_the_older_on_any_transport() {
     for (older, newer) in [
         (How::WebSocket, How::WebSocket),
         (How::WebSocket, How::Requests),
@@ -189,14 +189,14 @@ async fn a_newer_link_cuts_the_older_one_off_whatever_carries_them() {
         second.pass_the_test().await;
         let code = if older == How::WebSocket { 4001 } else { 409 };
         assert_eq!(first.end().await, Ended(code), "{older:?} by {newer:?}");
-        // What it says now is not heard: a goodbye would take the node off.
+        // Later frames of the old link are ignored: a goodbye would take the node offline.
         first.send(json!({ "type": "bye", "reason": "late" })).await;
         until_state(&hub, &node, "online").await;
     }
 }
 
 #[tokio::test]
-async fn a_node_says_anew_what_it_can_do() {
+async fn node_updates_its_capabilities() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
@@ -207,7 +207,7 @@ async fn a_node_says_anew_what_it_can_do() {
     end.send(hello).await;
     let shown = until(&hub, &node, "changed", |node| node["labels"]["role"] == "nas").await;
     assert_eq!(shown["tools"], json!(["system_info"]));
-    // It is known while the node is away, and after a restart of the hub.
+    // The report is retained while the node is offline, and across a restart of the hub.
     drop(end);
     let hub = hub.restart().await;
     let shown = until(&hub, &node, "known", |node| node["labels"]["role"] == "nas").await;
@@ -221,7 +221,7 @@ async fn change(hub: &TestHub, node: &Enrolled, change: Value) {
 }
 
 #[tokio::test]
-async fn a_node_is_renamed_and_drained_while_it_is_linked() {
+async fn linked_node_can_be_renamed_and_drained() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
@@ -235,7 +235,7 @@ async fn a_node_is_renamed_and_drained_while_it_is_linked() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_removed_is_cut_off_and_does_not_come_back() {
+async fn removed_node_is_disconnected_permanently() {
     for how in BOTH {
         let hub = TestHub::start().await;
         let node = Enrolled::new(&hub, "nas").await;
@@ -250,7 +250,7 @@ async fn a_node_that_is_removed_is_cut_off_and_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_hub_that_stops_says_goodbye_and_knows_its_nodes_when_it_is_back() {
+async fn stopping_hub_sends_bye_and_remembers_its_nodes() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
@@ -261,11 +261,11 @@ async fn a_hub_that_stops_says_goodbye_and_knows_its_nodes_when_it_is_back() {
         assert_eq!(end.end().await, Ended(1001));
     });
     let (_end, welcome) = node.link(&hub, How::WebSocket).await;
-    assert_eq!(welcome["epoch"], 2, "it counts on");
+    assert_eq!(welcome["epoch"], 2, "the epoch continues");
 }
 
 #[tokio::test]
-async fn a_request_whose_answer_was_lost_can_be_made_again() {
+async fn poll_with_lost_answer_can_be_repeated() {
     let hub = TestHub::start().await;
     let node = Enrolled::new(&hub, "nas").await;
     let (mut end, _) = node.link(&hub, How::Requests).await;
@@ -280,7 +280,7 @@ async fn a_request_whose_answer_was_lost_can_be_made_again() {
     let End::Poll(poll) = &mut end else { panic!() };
     poll.again(result).await;
     until_state(&hub, &node, "online").await;
-    // Nothing was taken twice: the next frame still follows the last.
+    // No frame was accepted twice: the next frame still has the expected number.
     end.send(json!({ "type": "ping", "n": 7 })).await;
     assert_eq!(end.next_of("pong").await["n"], 7);
 }

@@ -1,4 +1,4 @@
-//! What a proxy shows of the tools of machines while those come and go.
+//! The machine tools that a proxy lists while machines connect and disconnect.
 
 use plexus_testkit::{SseEvent, TestProxy};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{quick_hub, until};
 const CHANGED: &str = "notifications/tools/list_changed";
 
 #[tokio::test]
-async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told_once() {
+async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
     let hub = quick_hub().await;
     let made = hub.token("agent", &["call:*", "node:*"]).await;
     let proxy = TestProxy::start(&hub.url(""), &made.token).await;
@@ -28,7 +28,7 @@ async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told
     let wanted = json!({ "notifications": { "toolsListChanged": true } });
     let id = modern.begin_modern("subscriptions/listen", wanted).await;
     modern.told("notifications/subscriptions/acknowledged").await;
-    // Without a machine: what the hub lists, without what runs on one.
+    // Without a machine: the hub's list without the tools that run on machines.
     let all = of_hub().await;
     let narrow: Vec<Value> =
         all.as_array().unwrap().iter().filter(|tool| !is_of_node(tool)).cloned().collect();
@@ -38,9 +38,9 @@ async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told
             tokio::time::sleep(super::POLL).await;
         }
     };
-    tokio::time::timeout(super::PATIENCE, settled).await.expect("the circumstances are known");
+    tokio::time::timeout(super::PATIENCE, settled).await.expect("the proxy knows the context");
     for told in stream.until_quiet().await {
-        assert_eq!(told["method"], CHANGED, "of the first list");
+        assert_eq!(told["method"], CHANGED, "for the first list");
     }
     piped.request("ping", json!({})).await;
     piped.heard();
@@ -58,7 +58,7 @@ async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told
             "{round}"
         );
         assert_eq!(of_proxy().await, all, "{round}");
-        // Another machine changes nothing that is visible.
+        // Another machine changes nothing visible.
         let (mut other, _) = laptop.link(&hub, How::WebSocket).await;
         other.pass_the_test().await;
         until(&hub, &laptop, "there", |node| node["state"] == "online").await;
@@ -69,7 +69,7 @@ async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told
         assert_eq!(stream.message().await.unwrap()["method"], CHANGED, "{round}");
         assert_eq!(of_proxy().await, json!(narrow), "{round}");
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{round}");
-        // The others heard the same two.
+        // The other sessions received the same two notifications.
         for _ in 0..2 {
             piped.told(CHANGED).await;
             let told = modern.told(CHANGED).await;
@@ -79,7 +79,7 @@ async fn tools_of_machines_are_listed_while_one_is_there_and_each_change_is_told
         modern.modern("tools/list", json!({})).await;
         assert_eq!((piped.heard(), modern.heard()), (vec![], vec![]), "{round}");
     }
-    // What is left out can still be called, and the hub says what is wrong.
+    // Unlisted tools can still be called, and the hub reports the reason of the failure.
     let call = json!({ "name": all.as_array().unwrap().iter().find(|tool| is_of_node(tool)).unwrap()["name"], "arguments": {} });
     assert_eq!(session.call("tools/call", call).await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! The node itself: the one within the hub, and one that dials it.
+//! Real nodes: the one inside the hub, and one that dials it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,9 +32,9 @@ async fn run(hub: &TestHub, arguments: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_machine_of_the_hub_is_a_node_too() {
+async fn hubs_own_machine_is_a_node() {
     let hub = TestHub::start_with(|config: &mut Config| config.nodes.local = true).await;
-    // A call that comes before it has started waits for it.
+    // A call that arrives before the node has started waits for it.
     let ran = run(&hub, json!({ "action": "run", "command": "echo here" })).await;
     assert!(ran["text"].as_str().is_some_and(|text| text.contains("here")), "{ran}");
     let local = online(&hub, "local").await;
@@ -47,18 +47,18 @@ async fn the_machine_of_the_hub_is_a_node_too() {
     let hub = hub.restart().await;
     let ran = run(&hub, json!({ "action": "run", "command": "echo again", "node": "local" })).await;
     assert!(ran["text"].as_str().is_some_and(|text| text.contains("again")), "{ran}");
-    assert_eq!(online(&hub, "local").await["id"], local["id"], "the same one");
+    assert_eq!(online(&hub, "local").await["id"], local["id"], "the same node");
 }
 
 #[tokio::test]
-async fn a_machine_that_is_not_to_run_anything_does_not() {
+async fn disabled_local_node_runs_nothing() {
     let hub = TestHub::start().await;
     let ran = run(&hub, json!({ "action": "run", "command": "true" })).await;
     assert_eq!(ran["success"], false, "{ran}");
     assert!(ran["text"].as_str().is_some_and(|text| text.contains("Nothing was run")), "{ran}");
 }
 
-/// A node that dials the hub, in this process.
+/// Runs a node that dials the hub, in this process.
 async fn dials(hub: &TestHub, name: &str, folder: &Path, transport: Transport, supervisor: &Supervisor) {
     let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
     let invite: Value = invite.json(&json!({ "name": name })).send().await.unwrap().json().await.unwrap();
@@ -78,7 +78,7 @@ async fn dials(hub: &TestHub, name: &str, folder: &Path, transport: Transport, s
 }
 
 #[tokio::test]
-async fn a_node_that_dials_runs_commands_over_either_transport() {
+async fn dialing_node_runs_commands_over_either_transport() {
     for (transport, shown) in [(Transport::Ws, "web_socket"), (Transport::Poll, "poll")] {
         let hub = TestHub::start().await;
         let folder = tempfile::tempdir().unwrap();
@@ -95,9 +95,9 @@ async fn a_node_that_dials_runs_commands_over_either_transport() {
     }
 }
 
-/// Of a size that fills most of what a result may be, over either transport, in both eras and over REST.
+/// With a size close to the limit of a result, over both transports, in both eras and over REST.
 #[tokio::test]
-async fn a_picture_of_a_machine_is_a_picture_for_whoever_asks() {
+async fn node_image_reaches_every_kind_of_client() {
     for transport in [Transport::Ws, Transport::Poll] {
         let hub = TestHub::start().await;
         let (folder, pictures) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! Calls: which writes are kept, what their agent is told, and what passes as it is.
+//! Calls: which writes are queued, what the agent is told, and what passes unchanged.
 
 use plexus_testkit::{Answer, TestProxy};
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ fn note(text: &str) -> Value {
     json!({ "name": "note", "arguments": { "action": "add", "text": text } })
 }
 
-/// The key of a write that was kept.
+/// The key of a write that was queued.
 fn queued(answer: &Answer) -> String {
-    // As a whole, or as the only message of a stream.
+    // Either the whole body, or the only message of a stream.
     let json = answer.body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&answer.body);
     let result = serde_json::from_str::<Value>(json).unwrap()["result"].take();
     assert_eq!(result["isError"], false, "{result}");
@@ -42,7 +42,7 @@ async fn ready(call: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> (FakeHu
 }
 
 #[tokio::test]
-async fn a_write_has_its_key_before_it_is_sent_and_nothing_else_has() {
+async fn only_writes_get_an_idempotency_key() {
     let (hub, proxy) = ready(done).await;
     let client = proxy.client();
     client.modern("tools/call", note("a")).await.result();
@@ -71,13 +71,13 @@ async fn a_write_has_its_key_before_it_is_sent_and_nothing_else_has() {
     assert_eq!(keys[3..], vec![String::new(); 6], "reads carry none");
     let own = &calls[1].body["params"];
     assert_eq!((&own["_meta"]["threadId"], &own["_meta"]["more"]), (&json!("t-1"), &json!({ "x": [1] })));
-    assert_eq!(own["task"], json!({ "ttl": 1000 }), "what is not known here passes");
+    assert_eq!(own["task"], json!({ "ttl": 1000 }), "unknown members pass unchanged");
     assert_eq!(own["arguments"], json!({ "action": "add", "text": "b" }));
     assert!(own["_meta"]["io.modelcontextprotocol/clientInfo"].is_object(), "{own}");
 }
 
 #[tokio::test]
-async fn a_write_that_is_not_answered_is_kept_with_the_key_that_it_was_sent_with() {
+async fn unanswered_write_is_queued_with_its_key() {
     for (what, said) in [
         ("502", Said::Body(502, "text/html", "<h1>Bad gateway</h1>".to_owned())),
         ("503", Said::json(503, json!({ "code": "overloaded", "message": "starting" }))),
@@ -92,14 +92,17 @@ async fn a_write_that_is_not_answered_is_kept_with_the_key_that_it_was_sent_with
         let first = queued(&client.modern("tools/call", note("first")).await);
         let sent = hub.asked("tools/call");
         assert_eq!(key(&sent[0]), first, "{what}");
-        // What comes after it waits behind it, in either era.
+        // Later writes wait behind it, in both eras.
         let (session, _) = client.initialize("2025-06-18").await;
         let again = session.header("plexus-session", sent[0].session.as_deref().unwrap());
         let second = queued(&again.call("tools/call", note("second")).await);
         let old = client.initialize("2025-03-26").await.0.call("tools/call", note("third")).await.result();
         assert!(old["content"][0]["text"].as_str().unwrap().contains("stored on this machine"), "{old}");
-        assert_eq!(old["structuredContent"], Value::Null, "its revision has none");
-        assert!(hub.asked("tools/call").iter().all(|asked| key(asked) != second), "{what}: it overtook");
+        assert_eq!(old["structuredContent"], Value::Null, "its revision has no structured content");
+        assert!(
+            hub.asked("tools/call").iter().all(|asked| key(asked) != second),
+            "{what}: it overtook the queued write"
+        );
 
         hub.answer(with_note(done));
         in_time("the replay", async {
@@ -113,12 +116,12 @@ async fn a_write_that_is_not_answered_is_kept_with_the_key_that_it_was_sent_with
         assert_eq!(params["arguments"], json!({ "action": "add", "text": "first" }), "{what}");
         assert!(params["_meta"]["plexus/occurred-at"].is_string(), "{what}: {params}");
         assert_eq!(params["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "testkit", "{params}");
-        assert_eq!(replayed.session, sent[0].session, "{what}: of the same conversation");
+        assert_eq!(replayed.session, sent[0].session, "{what}: the same conversation");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_write_is_refused_while_the_hub_is_away() {
+async fn reads_are_refused_while_the_hub_is_unreachable() {
     let (_hub, proxy) = ready(|_| Said::Body(503, "text/plain", String::new())).await;
     let list = json!({ "name": "note", "arguments": { "action": "list" } });
     let read = proxy.client().modern("tools/call", list.clone()).await;
@@ -135,7 +138,7 @@ async fn what_is_no_write_is_refused_while_the_hub_is_away() {
 }
 
 #[tokio::test]
-async fn what_the_hub_answers_reaches_the_agent_as_it_is() {
+async fn hub_answers_pass_unchanged() {
     let failed = json!({
         "resultType": "complete", "content": [{ "type": "text", "text": "there is no to-do 99" }], "isError": true,
         "_meta": { "plexus/error": { "code": "not_found", "retryable": false } }, "unknown": [1, null],
@@ -165,11 +168,15 @@ async fn what_the_hub_answers_reaches_the_agent_as_it_is() {
     assert!(letters.exists());
     hub.answer(with_note(done));
     let after = client.modern("tools/call", note("d")).await.result();
-    assert_eq!(after["content"].as_array().unwrap().len(), 1, "nothing was kept, nothing is told: {after}");
+    assert_eq!(
+        after["content"].as_array().unwrap().len(),
+        1,
+        "nothing was queued, nothing is reported: {after}"
+    );
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_not_claimed() {
+async fn failed_queueing_is_reported_as_an_error() {
     let hub = FakeHub::start(with_note(|_| Said::Body(502, "text/plain", String::new()))).await;
     let proxy = TestProxy::start_with(&hub.url(), "token", |options| options.limits.rows = 2).await;
     let client = proxy.client();
@@ -185,14 +192,14 @@ async fn what_cannot_be_kept_is_not_claimed() {
 }
 
 #[tokio::test]
-async fn writes_of_a_session_stay_in_order_through_an_outage() {
+async fn session_writes_stay_in_order_across_an_outage() {
     let scene = Scene::ready().await;
     let mut agent = scene.proxy.pipes();
     agent.initialize("2025-11-25").await;
     let live = agent.request("tools/call", add("0")).await;
     assert_eq!(live["result"]["structuredContent"]["items"][0]["text"], "0", "{live}");
     scene.lose_hub().await;
-    // Without waiting for the answers.
+    // Do not wait for the answers.
     let mut ids = Vec::new();
     for number in 1..20 {
         ids.push(agent.begin("tools/call", add(&number.to_string())).await);

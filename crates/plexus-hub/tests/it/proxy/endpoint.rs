@@ -1,4 +1,4 @@
-//! The loopback endpoint: who may use it, and what each request is answered.
+//! The loopback endpoint: access, and the answer to each request.
 
 use plexus_kit::Secret;
 use plexus_testkit::{RawConnection, SseEvent, TestProxy};
@@ -13,7 +13,7 @@ async fn alone() -> TestProxy {
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 #[tokio::test]
-async fn only_who_knows_the_secret_gets_in() {
+async fn endpoint_requires_the_secret() {
     let proxy = alone().await;
     let client = proxy.client();
     assert_eq!(client.post(PING).await.result(), json!({}), "answered here, without a hub");
@@ -36,11 +36,11 @@ async fn only_who_knows_the_secret_gets_in() {
         }
     }
     let shouted = none.header("authorization", &format!("BEARER {secret}"));
-    assert_eq!(shouted.post(PING).await.status, 200, "the scheme has no case");
+    assert_eq!(shouted.post(PING).await.status, 200, "the scheme is case-insensitive");
 }
 
 #[tokio::test]
-async fn no_page_of_another_site_gets_in() {
+async fn pages_of_other_sites_are_refused() {
     let proxy = alone().await;
     let client = proxy.client();
     for origin in [
@@ -60,7 +60,7 @@ async fn no_page_of_another_site_gets_in() {
     }
     let two = client.header("origin", "http://localhost").another_header("origin", "http://evil.example");
     assert_eq!(two.post(PING).await.error(), (403, -32001));
-    // A name that is made to resolve to this machine.
+    // A name that resolves to this machine by DNS rebinding.
     let port = proxy.address().port();
     for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.example", "0.0.0.0", "169.254.0.1"]
     {
@@ -77,7 +77,7 @@ async fn no_page_of_another_site_gets_in() {
 }
 
 #[tokio::test]
-async fn requests_that_no_library_sends_are_refused_too() {
+async fn unusual_requests_are_refused() {
     let proxy = alone().await;
     let secret = proxy.secret();
     let tail = format!(
@@ -100,7 +100,7 @@ async fn requests_that_no_library_sends_are_refused_too() {
 }
 
 #[tokio::test]
-async fn every_path_and_verb_has_its_answer() {
+async fn every_path_and_method_has_its_answer() {
     let proxy = alone().await;
     let client = proxy.client();
     for path in ["/", "/other", "/mcp/other", "/mcpx", "/api/v1/tokens"] {
@@ -120,7 +120,7 @@ async fn every_path_and_verb_has_its_answer() {
         assert_eq!((answer.status, answer.header("allow")), (405, Some("DELETE,GET,POST")), "{method}");
     }
     assert_eq!(client.head().await.status, 405);
-    assert_eq!(client.delete().await.status, 204, "there is nothing to end, and that is done");
+    assert_eq!(client.delete().await.status, 204, "there is no session to end");
     for (body, code) in [
         ("{", -32700),
         ("", -32700),
@@ -139,7 +139,7 @@ async fn every_path_and_verb_has_its_answer() {
     }
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     assert_eq!(client.post(deep).await.error().0, 400);
-    // What a page may send without being asked is not taken for a message.
+    // Content types that a page may send without a preflight are not accepted.
     for kind in ["text/plain", "application/x-www-form-urlencoded", ""] {
         assert_eq!(client.header("content-type", kind).post(PING).await.error(), (415, -32600), "{kind}");
     }
@@ -148,7 +148,7 @@ async fn every_path_and_verb_has_its_answer() {
 }
 
 #[tokio::test]
-async fn what_a_message_says_of_itself_is_checked_here_as_at_the_hub() {
+async fn message_headers_are_checked_as_at_the_hub() {
     let proxy = alone().await;
     let client = proxy.client();
     let (stated, body) = client.modern_request(1, "tools/list", json!({}));
@@ -173,7 +173,7 @@ async fn what_a_message_says_of_itself_is_checked_here_as_at_the_hub() {
 }
 
 #[tokio::test]
-async fn without_a_hub_what_can_be_said_here_is_said() {
+async fn offline_requests_are_answered_locally_if_possible() {
     let proxy = alone().await;
     let (session, _) = proxy.client().initialize("2025-06-18").await;
     let answer = session.call("resources/list", json!({})).await;
@@ -197,12 +197,12 @@ async fn without_a_hub_what_can_be_said_here_is_said() {
     assert_eq!(read.error(), (200, -32002), "{read:?}");
 
     assert_eq!(session.delete().await.status, 204);
-    assert_eq!(session.call("ping", json!({})).await.status, 404, "it has ended");
+    assert_eq!(session.call("ping", json!({})).await.status, 404, "the session has ended");
     assert_eq!(session.get().await.status, 404);
 }
 
 #[tokio::test]
-async fn a_stream_says_at_once_that_it_is_there_and_goes_on_saying_so() {
+async fn stream_opens_immediately_and_sends_keep_alives() {
     let proxy = alone().await;
     let (session, _) = proxy.client().initialize("2025-11-25").await;
     for client in [session.clone(), proxy.client()] {
@@ -215,7 +215,7 @@ async fn a_stream_says_at_once_that_it_is_there_and_goes_on_saying_so() {
             assert!(matches!(next, Some(SseEvent::Comment(_))), "{next:?}");
         }
     }
-    // It ends with its session.
+    // The stream ends with its session.
     let mut stream = session.get_stream().await;
     assert_eq!(session.delete().await.status, 204);
     while let Some(event) = stream.next().await {
@@ -224,7 +224,7 @@ async fn a_stream_says_at_once_that_it_is_there_and_goes_on_saying_so() {
 }
 
 #[tokio::test]
-async fn it_is_for_this_machine_and_wants_a_secret_that_is_one() {
+async fn endpoint_requires_loopback_and_a_strong_secret() {
     let proxy = alone().await;
     let good = Secret::from("long enough to keep people out");
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {

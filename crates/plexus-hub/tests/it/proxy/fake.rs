@@ -1,4 +1,4 @@
-//! A hub that answers what a test says, and keeps what it was asked.
+//! A fake hub that answers as scripted and records the requests it receives.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// What it was asked.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) path: String,
@@ -25,19 +25,19 @@ impl Asked {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    /// Answers it with this result.
+    /// Answers the request with this result.
     pub(super) fn result(&self, result: Value) -> Said {
         Said::json(200, json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result }))
     }
 }
 
-/// What it answers.
+/// An answer of the fake hub.
 #[derive(Debug, Clone)]
 pub(super) enum Said {
     Body(u16, &'static str, String),
-    /// Nothing, ever.
+    /// Never answers.
     Nothing,
-    /// The beginning of an answer.
+    /// Sends the beginning of an answer.
     Half,
 }
 
@@ -56,7 +56,7 @@ impl Said {
                 ]);
                 (200, "application/json", Body::from_stream(pieces))
             }
-            Self::Nothing => panic!("is not said"),
+            Self::Nothing => panic!("this answer is never rendered"),
         };
         let response = Response::builder().status(status).header("content-type", kind);
         response.body(body).unwrap()
@@ -93,17 +93,17 @@ impl FakeHub {
         format!("http://{}", self.address)
     }
 
-    /// Answers like that from now on.
+    /// Changes the answers from now on.
     pub(super) fn answer(&self, answering: impl Fn(&Asked) -> Said + Send + Sync + 'static) {
         *self.script.answering.lock().unwrap() = Arc::new(answering);
     }
 
-    /// What it was asked with this method.
+    /// The received requests with this method.
     pub(super) fn asked(&self, method: &str) -> Vec<Asked> {
         self.script.asked.lock().unwrap().iter().filter(|asked| asked.method() == method).cloned().collect()
     }
 
-    /// What it was asked at this path.
+    /// The received requests at this path.
     pub(super) fn asked_at(&self, path: &str) -> Vec<Asked> {
         self.script.asked.lock().unwrap().iter().filter(|asked| asked.path == path).cloned().collect()
     }
@@ -124,13 +124,13 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     match answering(&asked) {
         Said::Nothing => {
             tokio::time::sleep(Duration::from_secs(3600)).await;
-            unreachable!("nobody waits that long")
+            unreachable!("no test waits that long")
         }
         said => said.response(),
     }
 }
 
-/// A tool whose changes may be kept.
+/// A tool whose writes may be queued.
 pub(super) fn note() -> Value {
     let queued = json!({ "type": "object", "properties": { "queued": { "const": true } } });
     json!({
@@ -139,7 +139,7 @@ pub(super) fn note() -> Value {
     })
 }
 
-/// What a hub says that has this tool and `tool_call`, and no more; calls are answered by `call`.
+/// A hub with this tool and `tool_call` only; calls are answered by `call`.
 pub(super) fn with_note(
     call: impl Fn(&Asked) -> Said + Send + Sync + 'static,
 ) -> impl Fn(&Asked) -> Said + Send + Sync {

@@ -1,4 +1,4 @@
-//! The list of tools over the life of a hub: fetched whole, kept, and never kept from whom it was taken.
+//! The tool list across hub outages: fetched completely, cached, and not shown to a token that may not see it.
 
 use plexus_testkit::{Link, TestHub, TestProxy};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn listed(proxy: &TestProxy) -> Value {
 }
 
 #[tokio::test]
-async fn an_agent_that_comes_before_its_hub_has_no_tools_and_hears_of_them() {
+async fn agent_without_a_hub_gets_an_empty_list_and_a_notification() {
     let hub = TestHub::start().await;
     let token = hub.token("agent", &["call:*"]).await.token;
     let wire = Link::to(nowhere().await).await;
@@ -20,7 +20,11 @@ async fn an_agent_that_comes_before_its_hub_has_no_tools_and_hears_of_them() {
     let greeting = agent.initialize("2025-11-25").await;
     assert_eq!(greeting["protocolVersion"], "2025-11-25");
     assert_eq!(greeting["capabilities"]["tools"]["listChanged"], true, "{greeting}");
-    assert_eq!(agent.request("tools/list", json!({})).await["result"]["tools"], json!([]), "no error");
+    assert_eq!(
+        agent.request("tools/list", json!({})).await["result"]["tools"],
+        json!([]),
+        "an empty list, not an error"
+    );
     assert_eq!(listed(&proxy).await, json!([]));
 
     wire.point_at(hub.address());
@@ -29,11 +33,11 @@ async fn an_agent_that_comes_before_its_hub_has_no_tools_and_hears_of_them() {
     assert_eq!(listed(&proxy).await, direct["tools"]);
     let tools = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
     assert_eq!(names(&tools), names(&direct["tools"]));
-    assert_eq!(agent.heard(), Vec::<Value>::new(), "told once");
+    assert_eq!(agent.heard(), Vec::<Value>::new(), "notified once");
 }
 
 #[tokio::test]
-async fn the_last_list_serves_while_the_hub_is_away_and_after_a_restart() {
+async fn last_list_is_served_offline_and_after_a_restart() {
     let scene = Scene::ready().await;
     let before = scene.listed_by_hub().await;
     let mut agent = scene.proxy.pipes();
@@ -47,18 +51,18 @@ async fn the_last_list_serves_while_the_hub_is_away_and_after_a_restart() {
     let Scene { wire, proxy, token, hub } = scene;
     let folder = proxy.stop().await;
     let again = TestProxy::start_in(folder, &wire.url(""), &token, |_| {}).await;
-    assert_eq!(listed(&again).await, before, "from the disk");
+    assert_eq!(listed(&again).await, before, "read from disk");
     let greeting = again.pipes().initialize("2025-11-25").await;
     let direct = hub.mcp(&token).initialize("2025-11-25").await.1;
-    assert_eq!(greeting, direct, "who the hub is, too");
+    assert_eq!(greeting, direct, "the greeting is cached too");
 
-    // Another token may see something else: it begins with nothing.
+    // Another token may see other tools, so its list starts empty.
     let folder = again.stop().await;
     let other = TestProxy::start_in(folder.clone(), &wire.url(""), "another token", |_| {}).await;
     assert_eq!(listed(&other).await, json!([]));
     other.stop().await;
 
-    // What is damaged is not used, and replaced.
+    // A damaged file is ignored and replaced.
     let file = folder.path().join("agent/lists.json");
     for damaged in ["", "{", "[]", "{\"tools\":5}", "\u{0}\u{1}"] {
         std::fs::write(&file, damaged).unwrap();
@@ -73,7 +77,7 @@ async fn the_last_list_serves_while_the_hub_is_away_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn nothing_is_listed_to_whom_the_hub_refuses() {
+async fn refused_token_gets_no_cached_list() {
     let hub = TestHub::start().await;
     let made = hub.token("agent", &["call:*"]).await;
     let wire = Link::to(hub.address()).await;
@@ -86,12 +90,12 @@ async fn nothing_is_listed_to_whom_the_hub_refuses() {
     let refused = proxy.client().modern("tools/list", json!({})).await;
     assert_eq!(refused.error(), (200, -32001), "{refused:?}");
     assert_eq!(refused.json()["error"]["data"]["retryable"], false, "{refused:?}");
-    assert!(!file.exists(), "what was kept is gone");
+    assert!(!file.exists(), "the cached list was deleted");
     let mut agent = proxy.pipes();
     agent.initialize("2025-11-25").await;
     assert_eq!(agent.request("tools/list", json!({})).await["error"]["code"], -32001);
 
-    // It is not back when the hub is away.
+    // The list stays deleted while the hub is unreachable.
     wire.point_at(nowhere().await);
     wire.cut();
     assert_eq!(listed(&proxy).await, json!([]));
@@ -104,7 +108,7 @@ fn tool(name: &str) -> Value {
     json!({ "name": name, "description": "One of many.", "inputSchema": { "type": "object" } })
 }
 
-/// A hub with a list of pages; the one that is named by its cursor fails.
+/// A hub with a list of several pages; the page with the cursor `broken` fails.
 fn pages(count: usize, broken: Option<&'static str>) -> impl Fn(&super::fake::Asked) -> Said + Send + Sync {
     move |asked| {
         if asked.method() != "tools/list" {
@@ -125,22 +129,22 @@ fn pages(count: usize, broken: Option<&'static str>) -> impl Fn(&super::fake::As
 }
 
 #[tokio::test]
-async fn all_pages_are_kept_and_one_that_fails_leaves_the_last_good_list() {
+async fn failed_page_keeps_the_last_complete_list() {
     let hub = FakeHub::start(pages(5, None)).await;
     let proxy = TestProxy::start(&hub.url(), "token").await;
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
     hub.answer(pages(6, Some("4")));
-    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "half a list is none");
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "a partial list is ignored");
     hub.answer(|_| {
         Said::Body(200, "application/json", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}".to_owned())
     });
-    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "nor is an answer without one");
+    assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "an answer without a list is ignored");
     hub.answer(|_| Said::Body(200, "text/html", "<h1>Welcome to the hotel</h1>".to_owned()));
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
     hub.answer(|_| Said::Nothing);
     let begun = std::time::Instant::now();
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
-    assert!(begun.elapsed() < super::PATIENCE / 2, "a hub that says nothing does not hold up the list");
+    assert!(begun.elapsed() < super::PATIENCE / 2, "a silent hub does not delay the list");
     let folder = proxy.stop().await;
     hub.answer(|_| Said::Body(502, "text/plain", "away".to_owned()));
     let again = TestProxy::start_in(folder, &hub.url(), "token", |_| {}).await;
@@ -152,5 +156,5 @@ async fn all_pages_are_kept_and_one_that_fails_leaves_the_last_good_list() {
     in_time("news", agent.told(CHANGED)).await;
     assert_eq!(listed(&again).await.as_array().unwrap().len(), 250);
     let strange = again.client().modern("tools/list", json!({ "cursor": "1" })).await;
-    assert_eq!(strange.error().1, -32602, "its list has one page");
+    assert_eq!(strange.error().1, -32602, "the local list has a single page");
 }

@@ -1,4 +1,4 @@
-//! The local proxy between agents and a hub: what an agent sees of the hub while that comes and goes.
+//! The local proxy between agents and a hub: the agent's view of the hub across outages.
 
 mod calls;
 mod endpoint;
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 const CHANGED: &str = "notifications/tools/list_changed";
-/// All that have sessions, oldest first.
+/// All revisions with sessions, oldest first.
 const SESSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 const STATELESS: &str = "2026-07-28";
 
@@ -27,13 +27,13 @@ async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
 }
 
-/// Where nobody listens.
+/// An address without a listener.
 async fn nowhere() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
 }
 
-/// A hub behind a wire, and a proxy in front of it.
+/// A hub behind a link that can be cut, and a proxy in front of it.
 struct Scene {
     hub: TestHub,
     wire: Link,
@@ -50,14 +50,14 @@ impl Scene {
         Self { hub, wire, proxy, token }
     }
 
-    /// One whose proxy has the list of tools.
+    /// A scene whose proxy already has the tool list.
     async fn ready() -> Self {
         let scene = Self::start().await;
         scene.proxy.client().modern("tools/list", json!({})).await.result();
         scene
     }
 
-    /// Nobody is behind the wire any more; the hub runs on.
+    /// Makes the hub unreachable; it continues to run.
     async fn lose_hub(&self) {
         self.wire.point_at(nowhere().await);
         self.wire.cut();
@@ -68,12 +68,12 @@ impl Scene {
         self.wire.cut();
     }
 
-    /// What the hub lists for the agent by the newest revision.
+    /// The hub's list for the agent in the newest revision.
     async fn listed_by_hub(&self) -> Value {
         self.hub.mcp(&self.token).modern("tools/list", json!({})).await.result()["tools"].clone()
     }
 
-    /// The to-do list of a conversation at the hub, once it has so many items.
+    /// The to-do list of a conversation at the hub, once it has this many items.
     async fn todos(&self, conversation: &str, count: usize) -> Vec<String> {
         let client = self.hub.mcp(&self.token).header("plexus-session", conversation);
         in_time("the to-do list", async {
@@ -100,12 +100,12 @@ fn names(tools: &Value) -> Vec<&str> {
     tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// A write that may be kept.
+/// A write that may be queued.
 fn add(text: &str) -> Value {
     json!({ "name": "todo", "arguments": { "action": "add", "text": text } })
 }
 
-/// The tools of those whose profile is called so, from now on.
+/// Sets the tools of the profile with this name.
 fn enable(hub: &TestHub, profile: &str, tools: &[&str]) {
     let folder = hub.data_dir().join("profiles").join(profile);
     std::fs::create_dir_all(&folder).unwrap();
@@ -113,7 +113,7 @@ fn enable(hub: &TestHub, profile: &str, tools: &[&str]) {
     hub.reload_profiles();
 }
 
-/// A token with more than a name.
+/// A token with additional parameters.
 async fn made(hub: &TestHub, params: Value) -> Value {
     let request = hub.http().post(hub.url("/api/v1/tokens")).bearer_auth(hub.admin_token()).json(&params);
     let answer = request.send().await.unwrap();

@@ -1,4 +1,4 @@
-//! What was kept, at a real hub: once, in its session, and with a word on what could not be done.
+//! Queued writes at a real hub: delivered once, in their session, with failures reported.
 
 use plexus_testkit::{McpClient, TestProxy};
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ fn is_queued(answer: &Value) -> bool {
     answer["structuredContent"]["queued"] == true
 }
 
-/// The sessions that the hub knows of this agent.
+/// The sessions of this agent at the hub.
 async fn session_keys(scene: &Scene) -> Vec<String> {
     let page = scene.hub.api("/api/v1/sessions?limit=100").await;
     page["items"].as_array().unwrap().iter().map(|item| item["key"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
-async fn what_is_replayed_belongs_to_the_session_of_the_calls_before_it() {
+async fn replayed_writes_belong_to_their_original_session() {
     let scene = Scene::ready().await;
     let client = scene.proxy.client();
     let (session, _) = client.initialize("2025-11-25").await;
@@ -52,7 +52,7 @@ async fn what_is_replayed_belongs_to_the_session_of_the_calls_before_it() {
         assert!(is_queued(&kept), "{name}: {kept}");
     }
     scene.find_hub();
-    // Each list is read by the agent that wrote it, which waits behind nothing.
+    // Each list is read by the agent that wrote it and has no queued writes.
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });
     let mut read_thread = list.clone();
     read_thread["_meta"] = json!({ "threadId": "thread-7" });
@@ -81,11 +81,11 @@ async fn what_is_replayed_belongs_to_the_session_of_the_calls_before_it() {
         }
     })
     .await;
-    assert_eq!(session_keys(&scene).await, before, "no session came with the replay");
+    assert_eq!(session_keys(&scene).await, before, "the replay created no session");
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_was_lost_is_done_once() {
+async fn write_with_lost_answer_is_executed_once() {
     let scene = Scene::ready().await;
     let client = scene.proxy.client().header("plexus-session", "lossy");
     scene.wire.lose_answers();
@@ -93,7 +93,7 @@ async fn a_write_whose_answer_was_lost_is_done_once() {
         let kept = client.modern("tools/call", add(text)).await.result();
         assert!(is_queued(&kept), "{kept}");
     }
-    // The first has been done: only its answer was lost.
+    // The first write was executed: only its answer was lost.
     assert_eq!(scene.todos("lossy", 1).await[0], "a");
     scene.wire.heal();
     scene.wire.cut();
@@ -104,7 +104,7 @@ async fn a_write_whose_answer_was_lost_is_done_once() {
 }
 
 #[tokio::test]
-async fn what_waits_is_sent_by_the_next_proxy_of_the_agent() {
+async fn next_proxy_of_the_agent_sends_queued_writes() {
     let scene = Scene::ready().await;
     scene.lose_hub().await;
     let client = scene.proxy.client().header("plexus-session", "kept");
@@ -120,7 +120,7 @@ async fn what_waits_is_sent_by_the_next_proxy_of_the_agent() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_delivered_is_told_with_the_next_call_and_holds_up_nothing() {
+async fn undeliverable_write_is_reported_once_and_blocks_nothing() {
     let scene = Scene::ready().await;
     scene.lose_hub().await;
     let client = scene.proxy.client().header("plexus-session", "letters");
@@ -137,13 +137,13 @@ async fn what_cannot_be_delivered_is_told_with_the_next_call_and_holds_up_nothin
     let text = content[1]["text"].as_str().unwrap();
     assert!(text.contains(dead.as_str().unwrap()) && text.contains("there is no to-do 99"), "{text}");
     assert!(text.contains("plexus outbox"), "{text}");
-    assert_eq!(told["structuredContent"]["items"][0]["text"], "after it", "the result itself is what it was");
+    assert_eq!(told["structuredContent"]["items"][0]["text"], "after it", "the result itself is unchanged");
     let again = client.modern("tools/call", list).await.result();
-    assert_eq!(again["content"].as_array().unwrap().len(), 1, "told once: {again}");
+    assert_eq!(again["content"].as_array().unwrap().len(), 1, "reported once: {again}");
 }
 
 #[tokio::test]
-async fn a_letter_is_told_to_the_hub_until_it_has_taken_it() {
+async fn dead_letter_is_reported_until_accepted() {
     let done = |asked: &Asked| asked.result(json!({ "content": [], "isError": false }));
     let hub = FakeHub::start(with_note(done)).await;
     let proxy = TestProxy::start(&hub.url(), "token").await;

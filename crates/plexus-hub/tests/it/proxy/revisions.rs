@@ -1,16 +1,16 @@
-//! Every revision, over both ways in, with a hub and without one.
+//! Every revision, over both transports, with and without a hub.
 
 use serde_json::{Value, json};
 
 use super::{SESSIONS, STATELESS, Scene};
 
-/// What a hub says of itself and its tools in a session of this revision.
+/// The greeting and the tools of a hub in a session of this revision.
 async fn straight(scene: &Scene, version: &str) -> (Value, Value) {
     let (client, greeting) = scene.hub.mcp(&scene.token).initialize(version).await;
     (greeting, client.call("tools/list", json!({})).await.result()["tools"].clone())
 }
 
-/// The same over the proxy: over HTTP, and over pipes.
+/// The same through the proxy: over HTTP, and over stdio.
 async fn proxied(scene: &Scene, version: &str) -> [(Value, Value); 2] {
     let (client, greeting) = scene.proxy.client().initialize(version).await;
     let client = client.header("mcp-protocol-version", greeting["protocolVersion"].as_str().unwrap());
@@ -24,7 +24,7 @@ async fn proxied(scene: &Scene, version: &str) -> [(Value, Value); 2] {
 }
 
 #[tokio::test]
-async fn every_revision_with_sessions_sees_what_the_hub_shows_it() {
+async fn session_revisions_see_the_same_as_at_the_hub() {
     let scene = Scene::ready().await;
     let mut known = Vec::new();
     for version in SESSIONS {
@@ -35,7 +35,7 @@ async fn every_revision_with_sessions_sees_what_the_hub_shows_it() {
         }
         known.push((version, greeting, tools));
     }
-    // A revision that nobody has is answered with one that the hub has.
+    // An unknown revision is answered with one that the hub supports.
     let (greeting, _) = straight(&scene, "2031-01-01").await;
     assert_eq!(
         proxied(&scene, "2031-01-01").await.map(|(seen, _)| seen),
@@ -52,7 +52,7 @@ async fn every_revision_with_sessions_sees_what_the_hub_shows_it() {
 }
 
 #[tokio::test]
-async fn the_stateless_revision_sees_what_the_hub_shows_it() {
+async fn stateless_revision_sees_the_same_as_at_the_hub() {
     let scene = Scene::ready().await;
     let hub = scene.hub.mcp(&scene.token);
     let (discovered, listed) = (
@@ -76,7 +76,7 @@ async fn the_stateless_revision_sees_what_the_hub_shows_it() {
 }
 
 #[tokio::test]
-async fn batches_are_for_those_who_have_them() {
+async fn batches_require_a_revision_that_supports_them() {
     let scene = Scene::ready().await;
     let batch = json!([
         { "jsonrpc": "2.0", "id": 1, "method": "ping" },

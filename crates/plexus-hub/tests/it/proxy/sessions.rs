@@ -1,4 +1,4 @@
-//! The sessions of agents over the life of a hub.
+//! Agents' sessions across hub restarts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{CHANGED, Scene, add, enable, in_time, made, names, nowhere};
 
 #[tokio::test]
-async fn a_session_goes_on_with_a_hub_that_was_started_again() {
+async fn session_survives_a_hub_restart() {
     let Scene { hub, wire, proxy, token } = Scene::ready().await;
     let mut piped = proxy.pipes();
     piped.initialize("2025-11-25").await;
@@ -34,7 +34,7 @@ async fn a_session_goes_on_with_a_hub_that_was_started_again() {
 }
 
 #[tokio::test]
-async fn a_hub_that_comes_back_is_used_at_once() {
+async fn returning_hub_is_used_immediately() {
     let scene = Scene::ready().await;
     let mut agent = scene.proxy.pipes();
     agent.initialize("2025-11-25").await;
@@ -50,14 +50,14 @@ async fn a_hub_that_comes_back_is_used_at_once() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_ends_what_listens_and_nothing_else() {
+async fn end_of_input_ends_only_subscriptions() {
     let scene = Scene::ready().await;
     let mut agent = scene.proxy.pipes();
     let id = agent
         .begin_modern("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }))
         .await;
     agent.told("notifications/subscriptions/acknowledged").await;
-    // What follows is answered while it listens.
+    // Later requests are answered while it listens.
     let listed = agent.modern("tools/list", json!({})).await;
     assert!(listed["result"]["tools"].is_array(), "{listed}");
     let last = agent.begin_modern("tools/call", add("milk")).await;
@@ -71,7 +71,7 @@ async fn the_end_of_the_input_ends_what_listens_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_subscription_ends_when_it_is_cancelled() {
+async fn cancelled_subscription_ends() {
     let hub_url = format!("http://{}", nowhere().await);
     let proxy = TestProxy::start(&hub_url, "token").await;
     let mut agent = proxy.pipes();
@@ -86,12 +86,12 @@ async fn a_subscription_ends_when_it_is_cancelled() {
                 .to_string(),
         )
         .await;
-    // The proxy would wait for it otherwise.
+    // Otherwise the proxy would wait for it.
     agent.hang_up().await;
 }
 
 #[tokio::test]
-async fn news_are_heard_again_after_the_hub_was_started_again() {
+async fn notifications_resume_after_a_hub_restart() {
     let mut hub = TestHub::start().await;
     enable(&hub, "narrow", &["todo"]);
     let token = made(&hub, json!({ "kind": "agent", "name": "agent", "profile": "narrow" })).await;
@@ -114,12 +114,12 @@ async fn news_are_heard_again_after_the_hub_was_started_again() {
         in_time("news", piped.told(CHANGED)).await;
         assert_eq!(names(&tools().await).contains(&"scratchpad"), enabled.len() == 2);
     }
-    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "nothing is told twice");
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "no notification is repeated");
     assert_eq!(piped.heard(), Vec::<Value>::new());
 }
 
 #[tokio::test]
-async fn a_hub_that_hangs_is_reported_in_time() {
+async fn hanging_hub_is_reported_in_time() {
     let scene = Scene::ready().await;
     let mut agent = scene.proxy.pipes();
     agent.initialize("2025-11-25").await;
@@ -141,7 +141,7 @@ async fn a_hub_that_hangs_is_reported_in_time() {
                 assert_eq!(
                     items.as_array().unwrap().len(),
                     1,
-                    "once, though the first attempt arrived too: {answer}"
+                    "executed once, although the first attempt arrived too: {answer}"
                 );
                 return;
             }

@@ -1,4 +1,4 @@
-//! The token behind a proxy: renewed before it ends, taken over from others, and nothing that an agent notices.
+//! The token behind a proxy: renewed before it expires and shared between proxies, without the agent noticing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn in_seconds(seconds: u64) -> String {
     Clock::system().now().checked_add(Duration::from_secs(seconds)).unwrap().to_string()
 }
 
-/// A hub whose tokens live for four seconds, and which takes the newest and so many before it.
+/// A hub with tokens that live for four seconds, which accepts the newest one and `older` ones before it.
 fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&Asked) -> Said + Send + Sync {
     move |asked| {
         let now = newest.load(Ordering::SeqCst);
@@ -50,12 +50,12 @@ fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&Asked) -> Said + Sen
 }
 
 #[tokio::test]
-async fn a_token_is_renewed_before_it_ends_and_the_next_proxy_goes_on_with_it() {
+async fn token_is_renewed_and_reused_by_the_next_proxy() {
     let newest = Arc::new(AtomicU64::new(0));
     let hub = FakeHub::start(renewing(newest.clone(), 0)).await;
     let proxy = TestProxy::start(&hub.url(), "token-0").await;
     let client = proxy.client();
-    // The old one is worth nothing at once, so every answer shows that the new one is used.
+    // The old token is invalid immediately, so every answer proves that the new one is used.
     in_time("two renewals", async {
         while newest.load(Ordering::SeqCst) < 2 {
             let answer = client.modern("tools/call", json!({ "name": "look", "arguments": {} })).await;
@@ -73,11 +73,11 @@ async fn a_token_is_renewed_before_it_ends_and_the_next_proxy_goes_on_with_it() 
     let folder = proxy.stop().await;
     let again = TestProxy::start_in(folder, &hub.url(), "token-0", |_| {}).await;
     let answer = again.client().modern("tools/call", json!({ "name": "look", "arguments": {} })).await;
-    assert_eq!(answer.result()["isError"], false, "the one that it was started with has ended: {answer:?}");
+    assert_eq!(answer.result()["isError"], false, "the initial token has expired: {answer:?}");
 }
 
 #[tokio::test]
-async fn what_another_proxy_of_the_agent_was_given_is_taken_over() {
+async fn renewed_token_of_another_proxy_is_adopted() {
     let newest = Arc::new(AtomicU64::new(0));
     let hub = FakeHub::start(renewing(newest.clone(), 1)).await;
     let first = TestProxy::start(&hub.url(), "token-0").await;
@@ -88,7 +88,7 @@ async fn what_another_proxy_of_the_agent_was_given_is_taken_over() {
     })
     .await;
     let folder = first.stop().await;
-    // Two at once, of which one renews: no call of either fails.
+    // Two proxies at once, one of which renews: no call of either fails.
     let one = TestProxy::start_in(folder.clone(), &hub.url(), "token-0", |_| {}).await;
     let two = TestProxy::start_in(folder, &hub.url(), "token-0", |_| {}).await;
     let so_far = newest.load(Ordering::SeqCst);
@@ -106,7 +106,7 @@ async fn what_another_proxy_of_the_agent_was_given_is_taken_over() {
 }
 
 #[tokio::test]
-async fn an_agent_of_this_machines_hub_has_a_token_of_its_own() {
+async fn agent_on_the_hubs_machine_gets_its_own_token() {
     let hub = TestHub::start().await;
     let admin = hub.admin_token();
     let proxy = TestProxy::start_with(&hub.url(""), "", |options| {
@@ -120,7 +120,7 @@ async fn an_agent_of_this_machines_hub_has_a_token_of_its_own() {
     client.modern("tools/call", add("milk")).await.result();
     let calls = hub.api("/api/v1/audit?tool=todo").await;
     assert_eq!(calls["items"][0]["actor"], "agent:codex", "{calls}");
-    // Revoked, another one is made: the user of this machine may.
+    // After a revocation another token is created, because this machine's user may do so.
     let tokens = hub.api("/api/v1/tokens?limit=100").await;
     let made: Vec<&Value> =
         tokens["items"].as_array().unwrap().iter().filter(|token| token["name"] == "codex").collect();
@@ -131,7 +131,7 @@ async fn an_agent_of_this_machines_hub_has_a_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn off_everything_passes_and_nothing_is_on_disk() {
+async fn disabled_outbox_passes_everything_and_writes_nothing() {
     let hub = TestHub::start().await;
     let made = hub.token("agent", &["call:*"]).await;
     let proxy = TestProxy::start_with(&hub.url(""), &made.token, |options| options.plain = true).await;
@@ -152,7 +152,7 @@ async fn off_everything_passes_and_nothing_is_on_disk() {
 }
 
 #[tokio::test]
-async fn the_folder_is_for_its_user_alone_and_holds_nothing_of_the_secret() {
+async fn folder_is_private_and_does_not_contain_the_secret() {
     let scene = Scene::ready().await;
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(scene.proxy.folder()).unwrap().permissions(),

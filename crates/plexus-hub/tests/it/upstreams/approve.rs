@@ -1,4 +1,4 @@
-//! Approving what servers say of their tools, over REST.
+//! Approving tool definitions of servers, over REST.
 
 use plexus_testkit::TestHub;
 use plexus_testkit::fixture::{Scripted, program};
@@ -17,7 +17,7 @@ fn approval(pending: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_waits_is_shown_and_approved_by_admins_and_forgotten_with_the_server() {
+async fn admins_approve_pending_tools_until_the_server_is_removed() {
     let hub =
         TestHub::start_with(|config| config.upstreams.commands = vec![program().display().to_string()]).await;
     let (admin, reader) = (Client::admin(&hub), Client::agent(&hub, "reader", &["read:*", "call:*"]).await);
@@ -42,14 +42,14 @@ async fn what_waits_is_shown_and_approved_by_admins_and_forgotten_with_the_serve
     assert_eq!(pending["flags"][0]["kind"], "hidden_text", "{pending}");
     assert!(pending["diff"].as_array().unwrap().contains(&json!("+ description: Two.<U+200B>")), "{pending}");
 
-    // Nobody else learns of it.
+    // Non-admins do not see pending tools.
     let seen = reader.get("/upstreams/s").await.ok();
     assert_eq!((&seen["quarantined"], &seen["flagged"]), (&json!([]), &json!([])), "{seen}");
     assert_eq!(reader.get("/upstreams/s/pending").await.refused(403), "forbidden");
     assert_eq!(reader.post("/upstreams/s/approve", &approval(&pending)).await.refused(403), "forbidden");
     assert_eq!(outcome(&hub, "upstream_approve").await, "forbidden");
 
-    // It has changed again before it is approved.
+    // The definition changes again before it is approved.
     server.says(&[json!([tool("say", "Three."), tool("stay", "Stays.")])], None);
     admin.post("/upstreams/s/restart", &json!({})).await.ok();
     in_state(&admin, "s", "ready").await;
@@ -71,7 +71,7 @@ async fn what_waits_is_shown_and_approved_by_admins_and_forgotten_with_the_serve
     let called = admin.post("/tools/mcp__s__say/call", &json!({ "arguments": {} })).await.ok();
     assert_eq!(called["text"], "called say", "{called}");
 
-    // One that is added anew is seen for the first time.
+    // A server that is added again is treated as new.
     send(admin.request(Method::DELETE, "/upstreams/s")).await.ok();
     server.says(&[json!([tool("say", "Four.")])], None);
     let anew = add().await;

@@ -1,4 +1,5 @@
-//! Who may have the hub run a command: an admin, on the machine itself, with a command that the machine lists.
+//! Conditions for making the hub run a command: an admin, on the hub's machine, with a command listed in its
+//! configuration.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::{hub_for_fixtures, outcome};
 use crate::client::{Answer, Client, send};
 
-/// Every way to have a command run over REST.
+/// Every way to make the hub run a command over REST.
 fn ways(server: &Value) -> Vec<(&'static str, String, Value)> {
     let import = json!({ "mcpServers": { "way": server } }).to_string();
     vec![
@@ -25,14 +26,14 @@ fn ways(server: &Value) -> Vec<(&'static str, String, Value)> {
     ]
 }
 
-/// A command that leaves a mark when it is run.
+/// A command that creates a file when it is run.
 fn marking(hub: &TestHub) -> (PathBuf, Value) {
     let mark = hub.data_dir().join("a-command-was-run");
     let server = json!({ "command": "/bin/sh", "args": ["-c", format!("touch {}; exit 1", mark.display())] });
     (mark, server)
 }
 
-/// What is missing, from a refusal or from what an import left out; nothing was added.
+/// Asserts what is missing according to the refusal or the skipped servers of an import; nothing was added.
 fn assert_refused(operation: &str, answer: &Answer, words: &[&str], missing: &Value) {
     let said = if operation == "upstream_import" {
         assert_eq!(answer.body["added"], json!([]), "{answer:?}");
@@ -49,7 +50,7 @@ fn assert_refused(operation: &str, answer: &Answer, words: &[&str], missing: &Va
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_listed_is_not_run() {
+async fn unlisted_command_is_not_run() {
     let hub = hub_for_fixtures().await;
     let admin = Client::admin(&hub);
     let (mark, server) = marking(&hub);
@@ -57,7 +58,7 @@ async fn a_command_that_is_not_listed_is_not_run() {
         let answer = admin.post(&path, &body).await;
         assert_refused(operation, &answer, &["/bin/sh", "upstreams.commands"], &json!(["command"]));
     }
-    // The name of a listed program in another folder, and the listed program told to load something else.
+    // The name of a listed program in another folder, and the listed program with a variable that loads other code.
     let elsewhere = json!({ "command": "/tmp/plexus-fixture-server" });
     for (operation, path, body) in ways(&elsewhere) {
         assert_refused(operation, &admin.post(&path, &body).await, &["/tmp/"], &json!(["command"]));
@@ -75,7 +76,7 @@ async fn a_command_that_is_not_listed_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_request_through_a_proxy_is_not_of_this_machine() {
+async fn proxied_request_is_not_local() {
     let hub = hub_for_fixtures().await;
     let admin = Client::admin(&hub);
     let server = json!({ "command": program(), "args": ["--stdio"] });
@@ -88,14 +89,14 @@ async fn a_request_through_a_proxy_is_not_of_this_machine() {
             assert_refused(operation, &answer, &["proxy", &header.to_lowercase()], &json!(["loopback"]));
         }
     }
-    // All that is missing is said at once.
+    // All failed conditions are reported at once.
     let (mark, unlisted) = marking(&hub);
     for (operation, path, body) in ways(&unlisted) {
         let answer = send(proxied(&path, &body, "Via")).await;
         assert_refused(operation, &answer, &["proxy", "upstreams.commands"], &json!(["loopback", "command"]));
     }
     assert!(!mark.exists(), "a command was run");
-    // A server that was added here is not switched on or tried out from elsewhere, but ended it may be.
+    // A server that was added locally cannot be enabled or tested remotely, but can be disabled.
     admin.post("/upstreams", &json!({ "name": "way", "server": server })).await.ok();
     for operation in ["enable", "test"] {
         let answer = send(proxied(&format!("/upstreams/way/{operation}"), &json!({}), "Via")).await;
@@ -108,7 +109,7 @@ async fn a_request_through_a_proxy_is_not_of_this_machine() {
 }
 
 #[tokio::test]
-async fn what_the_machine_holds_is_not_sent_where_another_machine_says() {
+async fn remote_request_cannot_send_local_references() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let plain = json!({ "url": "https://mcp.example.net/mcp", "enabled": false });
@@ -120,16 +121,16 @@ async fn what_the_machine_holds_is_not_sent_where_another_machine_says() {
         let answer = send(proxied(&path, &body)).await;
         assert_refused(operation, &answer, &["refers to"], &json!(["loopback"]));
     }
-    // A server over HTTP that refers to nothing is for every admin.
+    // Every admin may add a server over HTTP without references.
     let added = send(proxied("/upstreams", &json!({ "name": "way", "server": plain }))).await;
     assert_eq!(added.status, 201, "{added:?}");
     let added = admin.post("/upstreams", &json!({ "name": "here", "server": telling })).await;
     assert_eq!(added.status, 201, "{added:?}");
 }
 
-/// What a reference names is not looked for before it is refused: that alone would tell what is there.
+/// Files named by a reference are not opened before the refusal, because that alone would reveal whether they exist.
 #[tokio::test]
-async fn another_machine_does_not_learn_which_files_there_are() {
+async fn remote_request_does_not_reveal_existing_files() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     for (operation, path) in [("upstream_add", 0), ("upstream_test", 1), ("upstream_import", 2)] {
@@ -149,7 +150,7 @@ async fn another_machine_does_not_learn_which_files_there_are() {
 }
 
 #[tokio::test]
-async fn another_machine_does_not_lead_the_hub_into_its_own_network() {
+async fn remote_request_cannot_reach_the_hubs_network() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     let inner = [
@@ -164,7 +165,7 @@ async fn another_machine_does_not_lead_the_hub_into_its_own_network() {
         }
     }
     assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
-    // On the machine itself it is meant, and so it is where the hub's settings say so.
+    // It is allowed for local requests, and if the hub's settings say so.
     let [(local, _), _, (private, _)] = &inner;
     admin.post("/upstreams", &json!({ "name": "here", "server": private })).await.ok();
     let open = TestHub::start_with(|config| config.upstreams.private_networks = true).await;
@@ -176,9 +177,9 @@ async fn another_machine_does_not_lead_the_hub_into_its_own_network() {
     }
 }
 
-/// Whoever is no admin is told that and nothing else: not what there is, not what would have been wrong next.
+/// Non-admins learn nothing but that they lack the scope: neither what exists, nor the next error.
 #[tokio::test]
-async fn who_is_no_admin_gets_one_answer_for_everything() {
+async fn non_admin_gets_the_same_refusal_for_every_request() {
     let hub = hub_for_fixtures().await;
     let admin = Client::admin(&hub);
     let server = json!({ "command": program(), "args": ["--stdio"] });
@@ -206,19 +207,19 @@ async fn who_is_no_admin_gets_one_answer_for_everything() {
     assert_eq!(user.get("/upstreams/there").await.ok()["name"], "there");
 }
 
-/// An address of this machine that is not loopback; none where it has no network.
+/// An address of this machine other than loopback; `None` without a network.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // Nothing is sent: it only asks which address would be used.
+    // Sends nothing: connecting a UDP socket only selects the address.
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
 }
 
 #[tokio::test]
-async fn a_request_over_the_network_is_not_of_this_machine() {
+async fn network_request_is_not_local() {
     let Some(ip) = own_address() else {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no address but loopback");
-        println!("left out, a request over the network: this machine has no address but loopback");
+        println!("skipped the request over the network: this machine has only loopback addresses");
         return;
     };
     let hub = TestHub::start_with(|config| {

@@ -1,4 +1,4 @@
-//! What the hub costs before anyone calls it.
+//! The cost of an idle hub.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -10,7 +10,7 @@ const STARTS: usize = 5;
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct AtRest {
     pub(crate) binary_mb: f64,
-    /// To ready, on a database that is there; the median of five starts.
+    /// Time to ready on an existing database; the median of five starts.
     pub(crate) start_ms: f64,
     pub(crate) rss_mb: f64,
 }

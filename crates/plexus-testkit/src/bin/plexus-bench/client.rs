@@ -1,7 +1,7 @@
-//! HTTP/1.1 by hand: the client must cost less than what it measures.
+//! A handwritten HTTP/1.1 client, because the client must cost less than the measured programs.
 //!
-//! Reads answers with a length and in chunks, as JSON or as a stream of events, because the contenders answer in all of
-//! these ways. One request is under way on a connection at a time.
+//! It reads answers with a length or in chunks, as JSON or as an event stream, because the contenders answer in all
+//! of these ways. A connection has one request in flight at a time.
 
 use std::net::SocketAddr;
 
@@ -9,22 +9,22 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Far beyond any answer here; an endless one must not fill the memory.
+/// Far larger than any answer here; limits the memory for an endless one.
 const MAX_ANSWER: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     address: SocketAddr,
     stream: TcpStream,
-    /// What was read of the answer: its head, and what followed.
+    /// Received data: the head of the answer, and the data after it.
     buffer: Vec<u8>,
-    /// The body of an answer in chunks, without their frames.
+    /// The body of a chunked answer, without the chunk framing.
     body: Vec<u8>,
-    /// The other side has said that it closes.
+    /// Whether the peer has announced that it will close the connection.
     closing: bool,
 }
 
-/// What the head of an answer says about it.
+/// The relevant headers of an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -35,12 +35,12 @@ struct Head {
     session: Option<String>,
 }
 
-/// An answer that was read to its end.
+/// An answer, read completely.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) session: Option<String>,
-    /// The JSON of it, whether it came bare or as an event.
+    /// Its JSON, either the body or the data of an event.
     pub(crate) payload: &'a [u8],
 }
 
@@ -58,7 +58,7 @@ impl Connection {
         Ok(Self { address, stream, buffer, body, closing: false })
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the whole answer.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>> {
         let (head, start) = self.ask(request).await?;
         self.closing = head.closing;
@@ -83,15 +83,15 @@ impl Connection {
         Ok(Answer { status: head.status, session: head.session, payload })
     }
 
-    /// Sends a request whose answer is a stream that stays open; its status.
+    /// Sends a request whose answer is a stream that stays open; returns the status.
     pub(crate) async fn open_stream(&mut self, request: &[u8]) -> Result<u16> {
         Ok(self.ask(request).await?.0.status)
     }
 
-    /// Sends a request and reads the head of its answer; where the body starts.
+    /// Sends a request and reads the head of its answer; returns the offset of the body.
     async fn ask(&mut self, request: &[u8]) -> Result<(Head, usize)> {
         if self.closing || !self.send(request).await {
-            // A server may close what has been idle for a while; every client then connects anew.
+            // A server may close an idle connection; clients then reconnect.
             self.stream = connect(self.address).await?;
             self.closing = false;
             ensure!(self.send(request).await, "the connection was closed before an answer");
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Whether the request was taken and an answer begins.
+    /// Sends the request; returns whether an answer has begun.
     async fn send(&mut self, request: &[u8]) -> bool {
         self.buffer.clear();
         self.stream.write_all(request).await.is_ok()
@@ -118,7 +118,7 @@ impl Connection {
     }
 
     async fn read(&mut self) -> Result<()> {
-        let read = self.stream.read_buf(&mut self.buffer).await.context("the answer could not be read")?;
+        let read = self.stream.read_buf(&mut self.buffer).await.context("cannot read the answer")?;
         ensure!(read > 0, "the connection was closed in the middle of an answer");
         ensure!(self.buffer.len() <= MAX_ANSWER, "an answer of more than {MAX_ANSWER} bytes");
         Ok(())
@@ -135,7 +135,7 @@ impl Connection {
             };
             let size = chunk_size(&self.buffer[at..line])?;
             let (start, end) = (line + 2, line + 2 + size);
-            // The chunk and the line end after it; no trailers come after the last one.
+            // The chunk and the line break after it; the last chunk has no trailers.
             while self.buffer.len() < end + 2 {
                 self.read().await?;
             }
@@ -149,7 +149,7 @@ impl Connection {
 }
 
 async fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect(address).await.with_context(|| format!("nobody answers at {address}"))?;
+    let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
     stream.set_nodelay(true).context("TCP_NODELAY")?;
     Ok(stream)
 }
@@ -186,7 +186,7 @@ fn chunk_size(line: &[u8]) -> Result<usize> {
     Ok(size)
 }
 
-/// The data of the newest event that has any: the answer comes last, after an event to resume from.
+/// The data of the last event that has any: the answer comes last, after an event for resuming.
 fn last_event(body: &[u8]) -> &[u8] {
     let lines = body.split(|byte| *byte == b'\n').rev();
     let mut data = lines.filter_map(|line| line.strip_prefix(b"data:")).map(<[u8]>::trim_ascii);
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// What the client makes of these bytes, which arrive in pieces of the given size.
+    /// Parses these bytes, arriving in pieces of the given size.
     async fn answer(bytes: &'static str, piece: usize) -> Result<(u16, String)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_read_however_it_is_framed_and_cut() {
+    async fn answer_is_read_with_any_framing_and_any_piece_size() {
         let framed = [
             "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_ends_early_is_an_error() {
+    async fn truncated_answer_is_an_error() {
         for bytes in [
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
             "HTTP/1.1 200 OK\r\n\r\n",

@@ -1,4 +1,4 @@
-//! What a session costs that is open and does nothing.
+//! The cost of an open idle session.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::contenders::{Contender, Role, Running, Site};
 use crate::wire::Endpoint;
 use crate::workload::initialize;
 
-/// For all sessions to be opened, and for the memory to come to rest.
+/// Time limit for opening all sessions, and time for the memory to settle.
 const PATIENCE: Duration = Duration::from_secs(180);
 const REST: Duration = Duration::from_secs(1);
-/// A hub lets one agent hold 128 streams, so after so many it is another's turn.
+/// The hub limits an agent to 128 streams, so sessions are spread over several agents.
 const OF_ONE_AGENT: usize = 100;
 
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ pub(crate) struct IdleFigures {
     pub(crate) kb_per_session: f64,
 }
 
-/// Opens so many sessions of 2025-11-25, each with its stream, and holds them.
+/// Opens this many sessions of 2025-11-25, each with its stream, and holds them open.
 pub(crate) async fn measure(contender: &Contender, site: &Site, sessions: usize) -> Result<IdleRow> {
     let measured = async {
         let running = contender.start(site, 0).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn measure(contender: &Contender, site: &Site, sessions: usize)
 }
 
 async fn hold(running: &Running, sessions: usize) -> Result<IdleFigures> {
-    // One to warm up what is made with the first.
+    // One session to warm up one-time allocations.
     let mut endpoint = running.endpoint.clone();
     let _first = open(&endpoint).await?;
     tokio::time::sleep(REST).await;

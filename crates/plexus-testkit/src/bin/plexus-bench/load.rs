@@ -1,4 +1,4 @@
-//! Calls without measuring, for a profiler that looks at the hub meanwhile.
+//! Calls without measurements, for profiling the hub.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::workload::{Lane, Workload};
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Where the hub listens; a token for it is read from standard input
+    /// Address of the hub; a token for it is read from standard input
     address: SocketAddr,
     #[arg(long, value_enum)]
     call: Call,
@@ -28,7 +28,7 @@ pub(crate) struct Load {
 enum Call {
     TodoList,
     TodoUpdate,
-    /// Of an echo server behind the hub, by the name `echo`.
+    /// A tool of an echo server behind the hub with the name `echo`.
     Upstream,
 }
 

@@ -1,4 +1,4 @@
-//! Where and with what a run took place.
+//! The machine and the version of a run.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) memory_gb: f64,
     pub(crate) kernel: String,
-    /// Of the minute before the run: others who were at work.
+    /// Load average of the minute before the run, which shows other activity.
     pub(crate) load_before: f64,
     pub(crate) plexus: String,
     pub(crate) date: String,

@@ -1,7 +1,8 @@
-//! `make bench`: what a call costs through the hub, beside a direct call, a bare pass-through and other gateways.
+//! `make bench`: the cost of a call through the hub, compared with a direct call, a bare pass-through and other
+//! gateways.
 //!
-//! One run measures them all, in rounds that take turns, with the same client, and checks every answer. Everything runs
-//! on loopback and ends with the run.
+//! One run measures all of them, in alternating rounds with the same client, and checks every answer. Everything
+//! runs on loopback and ends with the run.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool that reports to its caller")]
 
@@ -33,7 +34,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Args, Command};
 
-/// What a shell gives for a program that was interrupted.
+/// Exit code of an interrupted program, by shell convention.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
@@ -53,15 +54,15 @@ fn main() -> ExitCode {
     })
 }
 
-/// On one thread: the asking must not take more of the machine than the answering.
+/// Runs on one thread, so that the client uses less of the machine than the servers.
 #[tokio::main(flavor = "current_thread")]
 async fn bench(measure: impl AsyncFnOnce(&Path) -> Result<()>) -> Result<ExitCode> {
-    // Before anything is started that a signal must end.
+    // Install the handlers before anything is started that a signal must stop.
     let handler = |kind| signal(kind).context("a signal handler");
     let (mut interrupt, mut terminate) =
         (handler(SignalKind::interrupt())?, handler(SignalKind::terminate())?);
     let scratch = tempfile::tempdir().context("a temporary folder")?;
-    // Dropping the run ends what it has started.
+    // Dropping the run stops everything it has started.
     tokio::select! {
         ran = measure(scratch.path()) => ran.map(|()| ExitCode::SUCCESS),
         _ = interrupt.recv() => Ok(ExitCode::from(INTERRUPTED)),

@@ -1,4 +1,4 @@
-//! One row of one round: so many agents ask at once, for so long.
+//! One row of one round: a number of agents that call concurrently for a given time.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use crate::process;
 use crate::wire::Era;
 use crate::workload::{Lane, Workload};
 
-/// For answers that are still under way when the time is over.
+/// Time limit for answers that are in flight when the time is over.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a row is measured, after how long a warm-up.
+/// Duration of a row, and of its warm-up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
 }
 
-/// What one row gave in one round.
+/// The measurements of one row in one round.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Sample {
     pub(crate) calls: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Sample {
     pub(crate) max_ms: f64,
     /// CPU seconds of the contender per 1,000 calls, without the echo server behind it.
     pub(crate) cpu_s_per_1000: f64,
-    /// The same of this program, which does the asking.
+    /// The same for this program, which makes the calls.
     pub(crate) client_cpu_s_per_1000: f64,
     pub(crate) peak_rss_mb: f64,
 }
@@ -45,7 +45,7 @@ pub(crate) async fn measure(
     pace: Pace,
 ) -> Result<Sample> {
     let mut lanes = Vec::with_capacity(concurrency);
-    // One after the other: a storm of handshakes is not what is measured.
+    // Connect sequentially: concurrent handshakes are not measured.
     for _ in 0..concurrency {
         lanes.push(Lane::open(&running.endpoint, era, workload).await?);
     }
@@ -70,7 +70,7 @@ pub(crate) async fn measure(
     })
 }
 
-/// Every lane asks until the time is over; how long each call took, in nanoseconds.
+/// All lanes call until the time is over; returns the duration of each call in nanoseconds.
 pub(crate) async fn ask(lanes: &mut [Lane], time: Duration) -> Result<Histogram<u64>> {
     let deadline = Instant::now() + time;
     let asking = try_join_all(lanes.iter_mut().map(|lane| ask_in(lane, deadline)));

@@ -1,7 +1,6 @@
-//! Processes that are measured, and that end with the run.
+//! Measured processes, which end with the run.
 //!
-//! Whatever was started is killed when its handle is dropped, with everything that it started in turn: also on Ctrl-C,
-//! which drops the run.
+//! Every process is killed with all its descendants when its handle is dropped, also on Ctrl-C, which drops the run.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -17,32 +16,32 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::serve;
 
-/// For an interpreter with many modules on a busy machine; far beyond what each should take.
+/// Time limit for an interpreter with many modules on a busy machine; far beyond what each should take.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(1);
 
-/// A process and all that descend from it.
+/// A process with all its descendants.
 #[derive(Debug)]
 pub(crate) struct Tree {
     child: Child,
     log: PathBuf,
-    /// Whether an echo server is what is measured, and not what stands behind it.
+    /// Whether an echo server itself is measured, and not the program in front of it.
     counts_echo: bool,
 }
 
-/// What a tree has used so far.
+/// The resource use of a process tree so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
-    /// Memory in RAM now, and at most since the peak was reset, in bytes.
+    /// Current resident memory, and its peak since the last reset, in bytes.
     pub(crate) rss: u64,
     pub(crate) peak: u64,
-    /// Of that in RAM now, what is no page of a file.
+    /// The anonymous part of the current resident memory.
     pub(crate) anonymous: u64,
 }
 
 impl Tree {
-    /// Starts a program with nothing of this environment but what the command names. What it says goes to `log`.
+    /// Starts a program with only the command's own environment. Its output goes to `log`.
     pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         command.stdin(Stdio::null());
         Self::spawn(command, log)
@@ -57,7 +56,7 @@ impl Tree {
         Ok(Self { child, log, counts_echo: false })
     }
 
-    /// The same, to be talked to over its input and output.
+    /// The same, with pipes for its input and output.
     pub(crate) fn start_talking(
         mut command: Command,
         log: PathBuf,
@@ -70,7 +69,7 @@ impl Tree {
         Ok((tree, stdin, stdout))
     }
 
-    /// Starts a server; the line that it prints when it is ready.
+    /// Starts a server; returns the line that it prints when it is ready.
     pub(crate) fn start_to_line(mut command: Command, log: PathBuf) -> Result<(Self, String)> {
         command.stdout(Stdio::piped());
         let mut tree = Self::start(command, log)?;
@@ -94,7 +93,7 @@ impl Tree {
         self.child.id()
     }
 
-    /// Waits until the process gives what is asked for; an error when it ends first.
+    /// Waits until `look` returns a value; an error if the process ends first.
     pub(crate) async fn wait_for<T>(&mut self, what: &str, look: impl Fn() -> Option<T>) -> Result<T> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
@@ -109,7 +108,7 @@ impl Tree {
         bail!("{what} took more than {} s: {}", PATIENCE.as_secs(), self.last_words());
     }
 
-    /// The last that it logged.
+    /// The last lines of its log.
     pub(crate) fn last_words(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(3).collect();
@@ -122,7 +121,7 @@ impl Tree {
             if !self.counts_echo && is_echo(id) {
                 continue;
             }
-            // A child may end while it is looked at.
+            // A child may end during the measurement.
             let Some(usage) = usage(id) else { continue };
             total.cpu += usage.cpu;
             total.rss += usage.rss;
@@ -133,24 +132,24 @@ impl Tree {
         Ok(total)
     }
 
-    /// What the process has used, without those it has started.
+    /// The resource use of the process without its children.
     pub(crate) fn alone(&self) -> Result<Usage> {
         usage(self.id()).with_context(|| format!("the process has ended: {}", self.last_words()))
     }
 
-    /// The peak is counted from now on, where the kernel lets it.
+    /// Resets the peak, if the kernel permits.
     pub(crate) fn reset_peak(&self) {
         for id in descendants(self.id()) {
             let _ = fs::write(format!("/proc/{id}/clear_refs"), "5");
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks it to stop, and waits until it has exited.
     pub(crate) async fn stop(mut self) -> Result<()> {
         signal(self.id(), Signal::TERM);
         let begun = Instant::now();
         while self.child.try_wait().context("its status")?.is_none() {
-            ensure!(begun.elapsed() < PATIENCE, "it does not stop: {}", self.last_words());
+            ensure!(begun.elapsed() < PATIENCE, "it did not stop in time: {}", self.last_words());
             tokio::time::sleep(POLL).await;
         }
         Ok(())
@@ -171,7 +170,7 @@ impl Drop for Tree {
 
 fn signal(id: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(id.cast_signed()) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = kill_process(pid, signal);
     }
 }
@@ -181,7 +180,7 @@ pub(crate) fn own_cpu() -> Duration {
     usage(std::process::id()).unwrap_or_default().cpu
 }
 
-/// A process and its children, and theirs.
+/// A process and all its descendants.
 fn descendants(root: u32) -> Vec<u32> {
     let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -196,7 +195,7 @@ fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// Whether it is the server that stands behind the contenders.
+/// Whether it is the echo server behind the contenders.
 fn is_echo(id: u32) -> bool {
     let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let args: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
@@ -210,7 +209,7 @@ struct Stat {
 
 fn stat(id: u32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before it may hold anything.
+    // The preceding name may contain any characters.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat { parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
@@ -222,7 +221,7 @@ fn usage(id: u32) -> Option<Usage> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().trim_end_matches(" kB").parse::<u64>().ok()
     };
-    // The kernel shows CPU time in hundredths of a second.
+    // The kernel reports CPU time in hundredths of a second.
     let cpu = Duration::from_millis(stat(id)?.ticks * 10);
     let [rss, peak, anonymous] = ["VmRSS:", "VmHWM:", "RssAnon:"].map(|name| Some(kib(name)? * 1024));
     Some(Usage { cpu, rss: rss?, peak: peak?, anonymous: anonymous? })

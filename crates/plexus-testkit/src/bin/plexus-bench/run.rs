@@ -1,4 +1,4 @@
-//! The whole run: rounds in which the contenders take turns, so that whatever drifts on the machine hits all alike.
+//! The whole run: the contenders alternate in rounds, so that any drift of the machine affects all of them equally.
 
 use std::path::Path;
 
@@ -16,15 +16,15 @@ use crate::wire::Era;
 use crate::workload::{Lane, Workload};
 
 const CONCURRENCY: [usize; 3] = [1, 8, 32];
-/// A list of a thousand tools is a big answer; more agents at once would only measure the network.
+/// A list of a thousand tools is a large answer; with more agents only the network would be measured.
 const LIST_CONCURRENCY: [usize; 2] = [1, 8];
 
-/// Everything that was found out.
+/// All results of a run.
 #[derive(Debug)]
 pub(crate) struct Results {
     pub(crate) machine: Machine,
     pub(crate) contenders: Vec<Contender>,
-    /// Who could not be installed, and why.
+    /// Contenders that could not be installed, with the reason.
     pub(crate) left_out: Vec<(String, String)>,
     pub(crate) at_rest: Option<AtRest>,
     pub(crate) calls: Vec<Row>,
@@ -32,7 +32,7 @@ pub(crate) struct Results {
     pub(crate) idle: Vec<IdleRow>,
 }
 
-/// A line of the tables, with a sample of each round.
+/// A row of the tables, with one sample per round.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     #[serde(skip)]
@@ -87,14 +87,14 @@ pub(crate) async fn run(args: &Args, scratch: &Path) -> Result<Results> {
     Ok(Results { machine, contenders, left_out, at_rest, calls, lists, idle })
 }
 
-/// Installs the peers; the run goes on without those that cannot be had.
+/// Installs the peers; the run continues without those that cannot be installed.
 async fn install(chosen: Vec<Contender>) -> (Vec<Contender>, Vec<(String, String)>) {
     let (mut there, mut left_out) = (Vec::new(), Vec::new());
     for contender in chosen {
         match contender.install().await {
             Ok(()) => there.push(contender),
             Err(error) => {
-                eprintln!("left out, {}: {error:#}", contender.label);
+                eprintln!("skipped {}: {error:#}", contender.label);
                 left_out.push((contender.label, format!("{error:#}")));
             }
         }
@@ -107,7 +107,7 @@ fn rows(contender: &Contender, workloads: &[Workload]) -> Vec<Row> {
     for workload in workloads {
         let listing = matches!(workload, Workload::ListTools(_));
         let concurrency = if listing { LIST_CONCURRENCY.as_slice() } else { &CONCURRENCY };
-        // The hub is asked for two things, so its name alone does not say which.
+        // The hub has two workloads, so its name alone is ambiguous.
         let label = match workload {
             Workload::TodoList | Workload::TodoUpdate => format!("{}, {}", contender.label, workload.name()),
             _ => contender.label.clone(),
@@ -128,7 +128,7 @@ fn rows(contender: &Contender, workloads: &[Workload]) -> Vec<Row> {
     rows
 }
 
-/// Starts the contender and measures those of the rows that are its.
+/// Starts the contender and measures its rows.
 async fn measure_all(
     contender: &Contender,
     site: &Site,
@@ -144,7 +144,7 @@ async fn measure_all(
     let running = contender.start(site, tools).await;
     let mut unable: Option<(Era, String)> = None;
     for row in &mut its {
-        // What it cannot do once, it is not asked for again.
+        // An era that fails once is not tried again.
         if let Some((era, why)) = &unable
             && *era == row.era
         {
@@ -174,21 +174,21 @@ async fn measure_all(
 }
 
 async fn sample(row: &Row, running: &Running, pace: Pace) -> Result<Sample> {
-    // Whether it can at all, said in the words of its answer.
+    // Check first whether it works at all, for a meaningful error.
     drop(Lane::open(&running.endpoint, row.era, row.workload).await?);
     let sample = measure(running, row.era, row.workload, row.concurrency, pace).await;
     sample.with_context(|| format!("its log: {:?}", running.processes.last_words()))
 }
 
-/// A thousand sessions are a thousand connections, here and in what is started from here.
+/// A thousand sessions need a thousand connections, here and in the started processes.
 fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // With fewer the idle sessions fail, and say why.
+    // With a lower limit, the idle sessions fail with a meaningful error.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The median of what each round gave.
+/// The median of the rounds.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> Result<f64> {
     let mut values: Vec<f64> = values.collect();
     ensure!(!values.is_empty(), "a median of nothing");

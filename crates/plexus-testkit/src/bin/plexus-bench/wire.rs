@@ -1,4 +1,4 @@
-//! The requests of both eras, as bytes that are ready to be sent.
+//! The requests of both eras, as prepared bytes.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,13 +7,13 @@ use plexus_testkit::modern_meta;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Which rules a request is made by.
+/// The protocol era of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum Era {
     /// With a session, opened by `initialize`.
     #[serde(rename = "2025-11-25")]
     Session,
-    /// Every request stands alone.
+    /// Stateless requests.
     #[serde(rename = "2026-07-28")]
     Stateless,
 }
@@ -35,7 +35,7 @@ impl fmt::Display for Era {
     }
 }
 
-/// Where a contender is asked.
+/// The endpoint of a contender.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
@@ -44,7 +44,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// A request with everything its era wants. The id is always 1, so that equal answers are equal bytes.
+    /// A request with everything that its era requires. The id is always 1, so that equal answers are equal bytes.
     pub(crate) fn request(
         &self,
         era: Era,
@@ -70,7 +70,7 @@ impl Endpoint {
         self.post(&headers, &body)
     }
 
-    /// The notification that ends the handshake of a session.
+    /// The notification that completes the handshake of a session.
     pub(crate) fn initialized(&self, session: Option<&str>) -> Vec<u8> {
         let session = session.map(|session| format!("Mcp-Session-Id: {session}\r\n")).unwrap_or_default();
         let headers = format!("MCP-Protocol-Version: {}\r\n{session}", Era::Session);

@@ -1,7 +1,7 @@
-//! What is asked of a contender, over and over, and what counts as a right answer.
+//! The operations that are repeated, and the check of their answers.
 //!
-//! A fast wrong answer must not count. Each answer is checked: one that is byte for byte the answer that was checked
-//! before is right, any other is parsed and checked anew.
+//! A fast wrong answer must not count. Each answer is checked: one that is byte for byte equal to a checked answer
+//! is correct, any other is parsed and checked again.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use crate::client::{Answer, Connection};
 use crate::wire::{Endpoint, Era};
 
-/// What the echo tool is told to say.
+/// The text for the echo tool.
 const WORDS: &str = "The quick brown fox jumps over the lazy dog.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Workload {
-    /// A call of the echo tool, which some peers know by another name.
+    /// A call of the echo tool, which has another name behind some peers.
     Echo(&'static str),
     /// A native call that reads.
     TodoList,
     /// A native call that writes.
     TodoUpdate,
-    /// A call that does nothing, on a node.
+    /// A call without effects on a node.
     OnNode,
-    /// The list of tools, all pages of it, which must have at least so many.
+    /// The complete tool list, which must have at least this many tools.
     ListTools(usize),
 }
 
@@ -54,7 +54,7 @@ impl Workload {
         }
     }
 
-    /// Whether the answer is the right one.
+    /// Checks that the answer is correct.
     pub(crate) fn check(self, answer: &Value) -> Result<()> {
         let result = answer.get("result").context("no result")?;
         match self {
@@ -62,9 +62,11 @@ impl Workload {
                 let tools = result["tools"].as_array().context("no tools")?;
                 ensure!(tools.iter().all(|tool| tool["inputSchema"].is_object()), "a tool without a schema");
             }
-            Self::Echo(_) => ensure!(text(result)? == WORDS, "not what was said"),
+            Self::Echo(_) => ensure!(text(result)? == WORDS, "the echo differs from the text"),
             Self::OnNode => text(result).map(drop)?,
-            Self::TodoList | Self::TodoUpdate => ensure!(text(result)?.contains("bench"), "not the item"),
+            Self::TodoList | Self::TodoUpdate => {
+                ensure!(text(result)?.contains("bench"), "the answer does not contain the item")
+            }
         }
         Ok(())
     }
@@ -74,13 +76,13 @@ fn todo(arguments: Value) -> Value {
     json!({ "name": "todo", "arguments": arguments })
 }
 
-/// The words of a tool that did not fail.
+/// The text of a successful tool result.
 fn text(result: &Value) -> Result<&str> {
     ensure!(result["isError"] != true, "the tool failed");
     result["content"][0]["text"].as_str().context("no text")
 }
 
-/// One agent: a connection, its session where the era has one, and the requests that are one operation.
+/// One agent: a connection, its session if the era has one, and the requests of one operation.
 #[derive(Debug)]
 pub(crate) struct Lane {
     connection: Connection,
@@ -91,12 +93,12 @@ pub(crate) struct Lane {
 #[derive(Debug)]
 struct Page {
     request: Vec<u8>,
-    /// The newest answer that was found right.
+    /// The last answer that passed the check.
     known: Vec<u8>,
 }
 
 impl Lane {
-    /// Connects, opens a session, and asks once.
+    /// Connects, opens a session, and makes the first call.
     pub(crate) async fn open(endpoint: &Endpoint, era: Era, workload: Workload) -> Result<Self> {
         let mut connection = Connection::open(endpoint.address).await?;
         let session = match era {
@@ -112,7 +114,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Asks page by page, and remembers how.
+    /// Requests all pages once, and stores the requests.
     async fn ask_first(&mut self, endpoint: &Endpoint, era: Era, session: Option<&str>) -> Result<()> {
         let mut params = self.workload.params();
         let mut tools = 0;
@@ -123,7 +125,7 @@ impl Lane {
             tools += parsed["result"]["tools"].as_array().map_or(0, Vec::len);
             self.pages.push(Page { request, known: answer.payload.to_vec() });
             let Some(cursor) = parsed["result"]["nextCursor"].as_str() else { break };
-            ensure!(self.pages.len() < 100, "the list of tools has no end");
+            ensure!(self.pages.len() < 100, "the tool list has more than 100 pages");
             params["cursor"] = json!(cursor);
         }
         if let Workload::ListTools(wanted) = self.workload {
@@ -154,7 +156,7 @@ fn checked(answer: &Answer<'_>, workload: Workload) -> Result<Value> {
     Ok(parsed)
 }
 
-/// Opens a session of 2025-11-25; its id, where the server gives one.
+/// Opens a session of 2025-11-25; returns its id, if the server issues one.
 pub(crate) async fn initialize(connection: &mut Connection, endpoint: &Endpoint) -> Result<Option<String>> {
     let params = json!({
         "protocolVersion": Era::Session.version(),
@@ -165,14 +167,14 @@ pub(crate) async fn initialize(connection: &mut Connection, endpoint: &Endpoint)
     ensure!(answer.status == 200, "initialize: {} {}", answer.status, answer.text());
     let parsed: Value = serde_json::from_slice(answer.payload).context("initialize")?;
     let version = &parsed["result"]["protocolVersion"];
-    ensure!(version == Era::Session.version(), "it speaks {version} instead of {}", Era::Session);
+    ensure!(version == Era::Session.version(), "the server chose {version} instead of {}", Era::Session);
     let session = answer.session;
     let done = connection.exchange(&endpoint.initialized(session.as_deref())).await?;
     ensure!(matches!(done.status, 200 | 202 | 204), "initialized: {} {}", done.status, done.text());
     Ok(session)
 }
 
-/// The item that the calls are about. Agents of the stateless era share one list, so it may be there.
+/// Creates the item used by the calls. Stateless agents share one list, so it may already exist.
 async fn ensure_item(
     connection: &mut Connection,
     endpoint: &Endpoint,

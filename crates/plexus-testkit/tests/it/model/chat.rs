@@ -15,12 +15,12 @@ fn ask(messages: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_turn_streams_as_deltas_and_ends_with_done() {
+async fn turn_streams_as_deltas_and_ends_with_done() {
     let asker = Asker::start(errand()).await;
     let mut body = ask(json!([{ "role": "user", "content": "buy milk" }]));
     body["stream"] = json!(true);
     let unasked = asker.request(PATH).json(&body).send().await.unwrap().text().await.unwrap();
-    assert!(!unasked.contains("usage"), "a stream tells the usage to who asks for it");
+    assert!(!unasked.contains("usage"), "a stream reports the usage only on request");
     body["stream_options"] = json!({ "include_usage": true });
     let response = asker.request(PATH).json(&body).send().await.unwrap();
     let text = response.text().await.unwrap();
@@ -51,7 +51,7 @@ async fn a_turn_streams_as_deltas_and_ends_with_done() {
 }
 
 #[tokio::test]
-async fn a_turn_in_one_piece_and_the_result_of_its_call() {
+async fn unstreamed_turn_and_the_result_of_its_call() {
     let asker = Asker::start(errand()).await;
     let user = json!({ "role": "user", "content": "buy milk" });
     let (status, first) = asker.post(PATH, &ask(json!([user]))).await;
@@ -75,7 +75,7 @@ async fn a_turn_in_one_piece_and_the_result_of_its_call() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_told_why() {
+async fn invalid_chat_request_gets_the_reason() {
     let asker = Asker::start(errand()).await;
     #[rustfmt::skip]
     let cases = [
@@ -89,9 +89,9 @@ async fn a_request_that_cannot_be_read_is_told_why() {
         let (status, answer) = asker.post(PATH, body).await;
         assert_eq!(status, 400, "{body}");
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains(why), "{message:?} does not say {why:?}");
+        assert!(message.contains(why), "{message:?} does not contain {why:?}");
     }
-    // What is not even JSON, by whichever path.
+    // Invalid JSON, on every path.
     for path in [PATH, "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"] {
         let (status, answer) = super::read(asker.request(path).body("{")).await;
         assert_eq!(status, 400, "{path}");
@@ -103,7 +103,7 @@ async fn a_request_that_cannot_be_read_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_stream_arrives_event_by_event() {
+async fn stream_arrives_event_by_event() {
     let asker = Asker::start(errand()).await;
     let mut body = ask(json!([{ "role": "user", "content": "buy milk" }]));
     body["stream"] = json!(true);

@@ -22,7 +22,7 @@ fn ask(messages: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_turn_streams_its_blocks_in_pieces() {
+async fn turn_streams_its_blocks_in_pieces() {
     let asker = Asker::start(errand()).await;
     let events = asker.stream(PATH, &ask(json!([{ "role": "user", "content": "buy milk" }]))).await;
     let block = ["content_block_start", "content_block_delta", "content_block_stop"];
@@ -45,7 +45,7 @@ async fn a_turn_streams_its_blocks_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_turn_in_one_piece_and_the_result_of_its_call() {
+async fn unstreamed_turn_and_the_result_of_its_call() {
     let asker = Asker::start(errand()).await;
     let user = json!({ "role": "user", "content": "buy milk" });
     let mut body = ask(json!([user]));
@@ -75,7 +75,7 @@ async fn a_turn_in_one_piece_and_the_result_of_its_call() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_and_the_script_stays_where_it_is() {
+async fn counting_tokens_does_not_advance_the_script() {
     let asker = Asker::start(errand()).await;
     let body = ask(json!([{ "role": "user", "content": "buy milk" }]));
     let (status, counted) = asker.post("/v1/messages/count_tokens?beta=true", &body).await;
@@ -85,7 +85,7 @@ async fn tokens_are_counted_and_the_script_stays_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_told_why() {
+async fn invalid_messages_request_gets_the_reason() {
     let asker = Asker::start(errand()).await;
     let of = |block: Value| json!({ "model": "m", "messages": [{ "role": "user", "content": [block] }] });
     #[rustfmt::skip]
@@ -102,6 +102,6 @@ async fn a_request_that_cannot_be_read_is_told_why() {
         let kinds = (&answer["type"], &answer["error"]["type"]);
         assert_eq!((status, kinds), (400, (&json!("error"), &json!("invalid_request_error"))), "{body}");
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains(why), "{message:?} does not say {why:?}");
+        assert!(message.contains(why), "{message:?} does not contain {why:?}");
     }
 }

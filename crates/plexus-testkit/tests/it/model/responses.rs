@@ -27,7 +27,7 @@ fn user(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_turn_streams_its_items_in_pieces_and_whole() {
+async fn turn_streams_its_items_in_pieces_and_complete() {
     let asker = Asker::start(errand()).await;
     let events = asker.stream(PATH, &ask(json!([user("buy milk")]))).await;
     let expected = [
@@ -60,14 +60,14 @@ async fn a_turn_streams_its_items_in_pieces_and_whole() {
     let [message, call] = response["output"].as_array().unwrap().as_slice() else { panic!("{response}") };
     assert_eq!(message["content"][0]["text"], "I write it down.");
     assert_eq!((&call["namespace"], &call["name"]), (&json!("mcp__plexus"), &json!("todo")));
-    // The items that were finished on the way are those at the end.
+    // The items completed during the stream are those of the final response.
     let done: Vec<&Value> =
         events.iter().filter(|e| e["type"] == "response.output_item.done").map(|e| &e["item"]).collect();
     assert_eq!(done, [message, call]);
 }
 
 #[tokio::test]
-async fn a_result_moves_the_script_on_and_is_recorded() {
+async fn result_advances_the_script_and_is_recorded() {
     let asker = Asker::start(errand()).await;
     let first = asker.stream(PATH, &ask(json!([user("buy milk")]))).await;
     let call = first.last().unwrap()["response"]["output"][1].clone();
@@ -96,7 +96,7 @@ async fn a_result_moves_the_script_on_and_is_recorded() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_told_why() {
+async fn invalid_responses_request_gets_the_reason() {
     let asker = Asker::start(errand()).await;
     let call = |arguments: &str| json!({ "type": "function_call", "call_id": "c", "name": "todo", "arguments": arguments });
     #[rustfmt::skip]
@@ -113,7 +113,7 @@ async fn a_request_that_cannot_be_read_is_told_why() {
         let (status, answer) = asker.post(PATH, body).await;
         assert_eq!((status, &answer["error"]["type"]), (400, &json!("invalid_request_error")), "{body}");
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains(why), "{message:?} does not say {why:?}");
+        assert!(message.contains(why), "{message:?} does not contain {why:?}");
     }
     assert!(asker.model.requests().is_empty());
 }

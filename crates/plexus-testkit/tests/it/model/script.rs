@@ -1,4 +1,4 @@
-//! How a script is played, whatever the wire format.
+//! How a script is played, independent of the wire format.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn assistant(answer: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_request_without_the_tools_of_the_script_is_answered_aside() {
+async fn request_without_the_scripts_tools_gets_a_neutral_answer() {
     let asker = Asker::start(errand()).await;
     for tools in [&[][..], &["Bash"], &["mytodo", "todo_list"]] {
         let (status, answer) = asker.post(MESSAGES, &ask(tools, &[user("a title, please")])).await;
@@ -40,7 +40,7 @@ async fn a_request_without_the_tools_of_the_script_is_answered_aside() {
 }
 
 #[tokio::test]
-async fn a_conversation_says_itself_where_it_is() {
+async fn position_is_derived_from_the_conversation() {
     let script = Script::new()
         .turn(Turn::text("Hello."))
         .turn(Turn::call(Tool::named("todo"), json!({ "action": "list" })))
@@ -49,7 +49,7 @@ async fn a_conversation_says_itself_where_it_is() {
     let say = async |messages: &[Value]| asker.post(MESSAGES, &ask(&["todo"], messages)).await;
     let (_, hello) = say(&[user("hi")]).await;
     assert_eq!(hello["content"][0]["text"], "Hello.");
-    // Asked again, the same turn; an answer that is none of the script's changes nothing.
+    // A repeated request gets the same turn; a foreign answer in the conversation changes nothing.
     let (_, again) = say(&[user("hi")]).await;
     assert_eq!(again["content"], hello["content"]);
     let foreign = json!({ "role": "assistant", "content": [{ "type": "text", "text": "Pardon?" }] });
@@ -59,7 +59,7 @@ async fn a_conversation_says_itself_where_it_is() {
     let (_, call) = say(&[user("hi"), foreign, assistant(&hello), user("what is there?")]).await;
     let made = &call["content"][0];
     assert_eq!(made["name"], "todo");
-    // The call alone is enough, also where a client has shortened what was before.
+    // The call alone is sufficient, even if a client has shortened the earlier conversation.
     let result = json!({ "type": "tool_result", "tool_use_id": made["id"], "content": "nothing" });
     let result = json!({ "role": "user", "content": [result] });
     let rest = [user("(a summary)"), assistant(&call), result];
@@ -75,18 +75,18 @@ async fn a_conversation_says_itself_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_call_of_another_model_is_not_taken_for_its_own() {
+async fn call_of_another_model_is_ignored() {
     let (one, other) = (Asker::start(errand()).await, Asker::start(errand()).await);
     let (_, first) = one.post(MESSAGES, &ask(&["todo"], &[user("go")])).await;
     let result =
         json!({ "type": "tool_result", "tool_use_id": first["content"][1]["id"], "content": "added" });
     let messages = [user("go"), assistant(&first), json!({ "role": "user", "content": [result] })];
     let (_, answer) = other.post(MESSAGES, &ask(&["todo"], &messages)).await;
-    assert_eq!(answer["content"][1]["name"], "todo", "it begins at its own first turn");
+    assert_eq!(answer["content"][1]["name"], "todo", "it starts at its own first turn");
 }
 
 #[tokio::test]
-async fn a_name_that_fits_two_tools_is_a_misfit() {
+async fn ambiguous_tool_name_is_an_error() {
     let asker = Asker::start(errand()).await;
     let (status, answer) = asker.post(MESSAGES, &ask(&["todo", "mcp__plexus__todo"], &[user("go")])).await;
     assert_eq!(status, 400);
@@ -95,7 +95,7 @@ async fn a_name_that_fits_two_tools_is_a_misfit() {
 }
 
 #[tokio::test]
-async fn a_point_holds_the_answer_until_it_is_released() {
+async fn point_delays_the_answer_until_released() {
     let asker = Asker::start(Script::new().turn(Turn::text("At last.").paused_at("here"))).await;
     let body = ask(&[], &[user("go")]);
     let mut asked = std::pin::pin!(asker.post(MESSAGES, &body));
@@ -104,21 +104,21 @@ async fn a_point_holds_the_answer_until_it_is_released() {
         answer = &mut asked => panic!("answered before it was released: {answer:?}"),
         () = asker.model.reached("here") => {}
     }
-    assert_eq!(asker.model.requests().len(), 1, "what was asked can be seen while it waits");
+    assert_eq!(asker.model.requests().len(), 1, "the request is visible while it waits");
     asker.model.release("here");
     assert_eq!(asked.await.1["content"][0]["text"], "At last.");
-    // Once released, always.
+    // Once released, it stays released.
     assert_eq!(asker.post(MESSAGES, &body).await.0, 200);
 }
 
 #[tokio::test]
 #[should_panic(expected = "the script has no point `there`")]
-async fn a_point_that_is_not_in_the_script_is_a_mistake_of_the_test() {
+async fn unknown_point_panics() {
     Asker::start(errand()).await.model.release("there");
 }
 
 #[tokio::test]
-async fn faults_come_first_one_for_each_attempt() {
+async fn faults_apply_to_one_attempt_each_before_the_turn() {
     let turn = Turn::text("Third time lucky.")
         .failing(Fault::RateLimited { retry_after: Duration::from_secs(3) })
         .failing(Fault::Broken)
@@ -150,7 +150,7 @@ async fn faults_come_first_one_for_each_attempt() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_off_begins_well_and_never_ends() {
+async fn cut_off_stream_starts_regularly_and_never_ends() {
     let asker =
         Asker::start(Script::new().turn(Turn::text("a long answer in pieces").failing(Fault::CutOff))).await;
     let mut body = json!({ "model": "m", "input": "go", "stream": true });
@@ -161,7 +161,7 @@ async fn a_stream_that_is_cut_off_begins_well_and_never_ends() {
     }
     assert_eq!(seen.first().map(String::as_str), Some("response.created"));
     assert!(!seen.iter().any(|event| event == "response.completed"), "{seen:?}");
-    // It was lost, not ended: a client that reads bytes gets an error.
+    // The connection was lost, not closed: a client that reads bytes gets an error.
     let whole = Asker::start(Script::new().turn(Turn::text("a long answer").failing(Fault::CutOff))).await;
     body["stream"] = json!(false);
     let response = whole.request(RESPONSES).json(&body).send().await.unwrap();
@@ -171,7 +171,7 @@ async fn a_stream_that_is_cut_off_begins_well_and_never_ends() {
 }
 
 #[tokio::test]
-async fn credentials_are_not_kept() {
+async fn credentials_are_not_recorded() {
     let asker = Asker::start(errand()).await;
     let request = asker.request(MESSAGES).json(&ask(&[], &[user("go")]));
     let request = request.bearer_auth("b-secret").header("x-api-key", "k-secret").header("x-app", "cli");
@@ -182,7 +182,7 @@ async fn credentials_are_not_kept() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_or_unknown_is_refused() {
+async fn oversized_and_unknown_requests_are_refused() {
     let asker = Asker::start(errand()).await;
     let large = format!("{{\"model\":\"{}\"}}", "m".repeat(17 * 1024 * 1024));
     let (status, answer) = read(asker.request(MESSAGES).body(large)).await;
@@ -200,7 +200,7 @@ async fn what_is_too_large_or_unknown_is_refused() {
 
 #[tokio::test]
 #[should_panic(expected = "not played as written")]
-async fn a_script_that_was_not_played_to_its_end_is_noticed() {
+async fn unfinished_script_panics() {
     let asker = Asker::start(errand()).await;
     asker.post(MESSAGES, &ask(&["todo"], &[user("go")])).await;
     asker.model.assert_played();
@@ -208,7 +208,7 @@ async fn a_script_that_was_not_played_to_its_end_is_noticed() {
 
 #[tokio::test]
 #[should_panic(expected = "could not be read")]
-async fn a_request_that_could_not_be_read_is_noticed() {
+async fn unreadable_request_panics() {
     let asker = Asker::start(Script::new()).await;
     asker.post(MESSAGES, &json!({})).await;
     asker.model.assert_played();

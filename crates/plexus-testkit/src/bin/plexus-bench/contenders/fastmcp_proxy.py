@@ -1,4 +1,4 @@
-"""The proxy of FastMCP as its manual has it, at a port, in front of a URL."""
+"""The FastMCP proxy as described in its manual, on a port, in front of a URL."""
 
 import sys
 

@@ -12,9 +12,9 @@ use super::own::{self, Behind, parse};
 use crate::process::Tree;
 use crate::wire::Endpoint;
 
-/// The folder of the hub in the folder of the contender.
+/// Folder of the hub in the folder of the contender.
 const DATA: &str = "data";
-/// What the tool of the echo server is called behind the hub.
+/// Name of the echo server's tool behind the hub.
 pub(crate) const ECHO: &str = "mcp__echo__echo";
 
 /// A hub on an empty database, and a token for agents.
@@ -26,7 +26,7 @@ pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
     Ok(Running { endpoint, processes, mint: Some(mint), _behind: None })
 }
 
-/// Makes tokens for more agents of a hub.
+/// Creates tokens for more agents of a hub.
 #[derive(Debug)]
 pub(crate) struct Mint {
     plexus: PathBuf,
@@ -45,7 +45,7 @@ impl Mint {
     }
 }
 
-/// A hub in front of an echo server: what the other gateways are measured by.
+/// A hub in front of an echo server, for the comparison with other gateways.
 pub(super) async fn with_upstream(
     plexus: &Path,
     folder: &Path,
@@ -78,7 +78,7 @@ pub(super) async fn with_upstream(
     Ok(running)
 }
 
-/// An echo server that listens, and what the hub is told of it.
+/// A listening echo server, and its configuration for the hub.
 fn listening(
     folder: &Path,
     tools: usize,
@@ -94,13 +94,13 @@ fn listening(
 pub(super) fn with_tools(folder: &Path, tools: usize) -> Result<Running> {
     let args = ["hub", "--tools", &tools.to_string()];
     let (processes, line) = Tree::start_server(&args, folder.join("hub.log"))?;
-    let (address, token) = line.split_once(' ').context("no token")?;
+    let (address, token) = line.split_once(' ').context("the hub printed no token")?;
     let endpoint = Endpoint { address: parse(address)?, path: "/mcp", token: Some(token.to_owned()) };
     Ok(Running { endpoint, processes, mint: None, _behind: None })
 }
 
-/// How long a hub takes from its start until it is ready, on a database that is there: the median of so many starts,
-/// and its memory at rest after the last.
+/// How long a hub takes to become ready on an existing database, as the median of several starts, and its idle
+/// memory after the last start.
 pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) -> Result<(Duration, u64)> {
     up(plexus, folder).await?.0.stop().await?;
     let mut times = Vec::new();
@@ -116,12 +116,12 @@ pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) 
     Ok((times.get(times.len() / 2).copied().unwrap_or_default(), at_rest))
 }
 
-/// The address of a hub that is ready.
+/// Starts a hub and returns its address when it is ready.
 pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
     up_at(plexus, folder, "127.0.0.1:0").await
 }
 
-/// The same on this address.
+/// The same on a given address.
 pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result<(Tree, String)> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let data = folder.join(DATA);
@@ -130,7 +130,7 @@ pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result
     let mut tree = Tree::start(command, folder.join("hub.log"))?;
     let written_to = data.join("hub.json");
     let id = u64::from(tree.id());
-    // Written when the hub is ready, and removed when it stops.
+    // The file is written when the hub is ready, and removed when it stops.
     let url = tree.wait_for("it was ready", || {
         let written: Value = serde_json::from_slice(&std::fs::read(&written_to).ok()?).ok()?;
         (written["pid"] == id).then(|| written["url"].as_str().map(ToOwned::to_owned))?

@@ -1,6 +1,6 @@
-//! Who is measured, and how each is started.
+//! The measured programs and how each is started.
 //!
-//! Every start is a fresh one: a process of its own with a folder of its own, in front of an echo server of its own.
+//! Every start is independent: a separate process and folder, in front of a separate echo server.
 
 mod hub;
 mod own;
@@ -18,12 +18,12 @@ use crate::process::Tree;
 use crate::wire::Endpoint;
 use crate::workload::Workload;
 
-/// What a contender is to the comparison.
+/// The role of a contender in the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The server itself, with nothing between.
+    /// The server itself, without a gateway.
     Direct,
-    /// The least that something between can cost.
+    /// The minimum cost of a gateway.
     Floor,
     /// The hub.
     Plexus,
@@ -32,12 +32,12 @@ pub(crate) enum Role {
 
 #[derive(Debug)]
 pub(crate) struct Contender {
-    /// What it is called in `--only` and in the JSON.
+    /// Name in `--only` and in the JSON.
     pub(crate) name: &'static str,
-    /// What it is called in the tables.
+    /// Name in the tables.
     pub(crate) label: String,
     pub(crate) role: Role,
-    /// What it does with a call beside handing it on.
+    /// What it does with a call besides forwarding it.
     pub(crate) does: &'static str,
     kind: Kind,
 }
@@ -52,7 +52,7 @@ enum Kind {
     Peer(&'static Peer),
 }
 
-/// Where the run takes place.
+/// Files and programs of a run.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) plexus: PathBuf,
@@ -65,7 +65,7 @@ impl Site {
         Self { plexus, scratch, starts: Cell::new(0) }
     }
 
-    /// A folder that nobody has used.
+    /// A new folder.
     fn folder(&self) -> Result<PathBuf> {
         self.starts.set(self.starts.get() + 1);
         let folder = self.scratch.join(self.starts.get().to_string());
@@ -74,13 +74,13 @@ impl Site {
     }
 }
 
-/// A contender that answers.
+/// A running contender.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) endpoint: Endpoint,
-    /// What its use of CPU and memory is counted from.
+    /// The processes whose CPU and memory are measured.
     pub(crate) processes: Tree,
-    /// Makes tokens for more agents, where it asks for them.
+    /// Creates tokens for more agents, if it requires tokens.
     pub(crate) mint: Option<Mint>,
     /// The echo server behind it.
     _behind: Option<Tree>,
@@ -124,7 +124,7 @@ pub(crate) fn all() -> Vec<Contender> {
 }
 
 impl Contender {
-    /// Puts a peer into the cache folder; the others are there.
+    /// Installs a peer into the cache folder; other contenders need no installation.
     pub(crate) async fn install(&self) -> Result<()> {
         match self.kind {
             Kind::Peer(peer) => peer.install().await.map(|_| ()),
@@ -132,7 +132,7 @@ impl Contender {
         }
     }
 
-    /// The calls it is measured by.
+    /// The workloads it is measured with.
     pub(crate) fn calls(&self) -> Vec<Workload> {
         match self.kind {
             Kind::Hub => vec![Workload::TodoList, Workload::TodoUpdate],
@@ -143,7 +143,7 @@ impl Contender {
         }
     }
 
-    /// Whether it is measured by long lists of tools, which the hub has by heart whatever they came by.
+    /// Whether it is measured with long tool lists. The hub caches lists whatever their origin.
     pub(crate) fn lists(&self) -> bool {
         match self.kind {
             Kind::Hub => false,
@@ -152,12 +152,12 @@ impl Contender {
         }
     }
 
-    /// Whether it is measured by idle sessions: the echo server has none, and hubs are all alike in that.
+    /// Whether it is measured with idle sessions: the echo server has none, and all hubs behave alike.
     pub(crate) fn keeps_sessions(&self) -> bool {
         matches!(self.kind, Kind::PassThrough | Kind::Hub | Kind::Peer(_))
     }
 
-    /// Starts it in front of a server with so many idle tools.
+    /// Starts it in front of a server with this many idle tools.
     pub(crate) async fn start(&self, site: &Site, tools: usize) -> Result<Running> {
         let folder = site.folder()?;
         match self.kind {
@@ -168,16 +168,16 @@ impl Contender {
             Kind::HubWithTools => hub::with_tools(&folder, tools),
             Kind::Peer(peer) => peer.start(&folder, tools).await,
         }
-        .with_context(|| format!("{} does not start", self.label))
+        .with_context(|| format!("cannot start {}", self.label))
     }
 }
 
-/// The contenders of these names, or all of them.
+/// The contenders with these names, or all.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<Contender>> {
     let all = all();
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|contender| contender.name != **name)) {
         let known: Vec<&str> = all.iter().map(|contender| contender.name).collect();
-        bail!("there is no contender `{unknown}`; there are: {}", known.join(", "));
+        bail!("unknown contender `{unknown}`; the contenders are: {}", known.join(", "));
     }
     let wanted = |contender: &Contender| names.is_empty() || names.iter().any(|name| name == contender.name);
     Ok(all.into_iter().filter(wanted).collect())

@@ -1,4 +1,4 @@
-//! What everything is compared with: the echo server itself, and the bare pass-through in front of it.
+//! The baselines: the echo server itself, and the bare pass-through in front of it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,24 +22,24 @@ pub(super) fn pass_through(folder: &Path, tools: usize) -> Result<Running> {
     Ok(Running { endpoint: endpoint(parse(&line)?), processes, mint: None, _behind: Some(behind) })
 }
 
-/// How the echo server behind something is reached.
+/// How a gateway reaches the echo server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     Http,
-    /// By one that knows only revisions with sessions.
+    /// HTTP, with a server that supports only revisions with sessions.
     HttpWithSessions,
     /// The transport of 2024-11-05.
     Sse,
-    /// Whoever stands before it starts it.
+    /// The gateway starts it.
     Stdio,
 }
 
-/// An echo server over HTTP with so many idle tools.
+/// An echo server over HTTP with this many idle tools.
 pub(super) fn echo(folder: &Path, tools: usize) -> Result<(Tree, SocketAddr)> {
     listening(folder, tools, &[])
 }
 
-/// An echo server that listens, and its address.
+/// A listening echo server, and its address.
 pub(super) fn listening(folder: &Path, tools: usize, more: &[&str]) -> Result<(Tree, SocketAddr)> {
     let tools = tools.to_string();
     let args = [&[ECHO, "--tools", &tools], more].concat();
@@ -47,7 +47,7 @@ pub(super) fn listening(folder: &Path, tools: usize, more: &[&str]) -> Result<(T
     Ok((tree, parse(&line)?))
 }
 
-/// The command of an echo server over stdio.
+/// The command line of an echo server over stdio.
 pub(super) fn over_stdio(tools: usize) -> Result<[String; 5]> {
     let me = std::env::current_exe().context("the path of this program")?.display().to_string();
     Ok([&me, serve::COMMAND, ECHO, "--stdio", &format!("--tools={tools}")].map(ToOwned::to_owned))

@@ -1,7 +1,7 @@
-//! Other programs that stand between an agent and an MCP server, installed by name at a pinned version.
+//! Other gateways between an agent and an MCP server, installed by name at a pinned version.
 //!
-//! Each runs as its manual says for production, with warnings logged and nothing more. None checks a token here and none
-//! keeps a record of a call, both of which the hub does.
+//! Each runs as its manual recommends for production, and logs only warnings. Unlike the hub, none checks a token
+//! here and none records calls.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::process::Tree;
 use crate::wire::Endpoint;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
-/// To build or fetch a peer, once on a machine.
+/// Time limit for building or downloading a peer, once per machine.
 const INSTALL: Duration = Duration::from_secs(30 * 60);
 const FASTMCP: &str = include_str!("fastmcp_proxy.py");
 
@@ -30,7 +30,7 @@ pub(super) struct Peer {
     /// The name of the echo tool behind it.
     pub(super) echo: &'static str,
     path: &'static str,
-    /// The script that installs it, and with which arguments.
+    /// The script that installs it, with its arguments.
     script: &'static [&'static str],
     /// How it reaches the server behind it.
     behind: Behind,
@@ -38,15 +38,15 @@ pub(super) struct Peer {
     command: fn(&Start<'_>) -> Result<Command>,
 }
 
-/// What a command is made from.
+/// Inputs of a command.
 struct Start<'a> {
-    /// What the script printed.
+    /// The output of the install script.
     installed: &'a Path,
     folder: &'a Path,
     port: u16,
-    /// The URL of the server behind it, where it has one.
+    /// URL of the server behind it, if it connects to one.
     url: String,
-    /// The command of the server behind it, where it starts one.
+    /// Command line of the server behind it, if it starts one.
     server: [String; 5],
 }
 
@@ -106,14 +106,14 @@ impl Peer {
         format!("{} {} ({})", self.package, self.version, self.language)
     }
 
-    /// Installs it if it is not there yet; what the script says of the place.
+    /// Installs it if necessary; returns the path printed by the script.
     pub(super) async fn install(&self) -> Result<PathBuf> {
         let [script, args @ ..] = self.script else { anyhow::bail!("no script") };
         let mut command = tokio::process::Command::new(Path::new(SCRIPTS).join(script));
         command.args(args).stdin(Stdio::null()).kill_on_drop(true);
         let output =
             tokio::time::timeout(INSTALL, command.output()).await.context("installing takes too long")?;
-        let output = output.with_context(|| format!("scripts/{script} does not run"))?;
+        let output = output.with_context(|| format!("cannot run scripts/{script}"))?;
         let why = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}", why.lines().next().unwrap_or("not installed"));
         Ok(String::from_utf8(output.stdout).context("a path")?.trim().into())
@@ -179,7 +179,7 @@ fn node_proxy(start: &Start<'_>) -> Result<Command> {
     Ok(command)
 }
 
-/// A port that nobody listens at, for programs that must be told one.
+/// An unused port, for programs that cannot choose one.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("a free port")?;
     Ok(listener.local_addr()?.port())

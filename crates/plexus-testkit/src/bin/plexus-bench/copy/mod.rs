@@ -1,8 +1,8 @@
-//! `plexus-bench copy`: how fast `plexus cp` carries a large file, beside `scp`, in one run.
+//! `plexus-bench copy`: the speed of `plexus cp` with a large file, compared with `scp` in one run.
 //!
-//! A hub and a node as their users run them, and an SSH server of its own, all on this machine and on loopback. Both copy the
-//! same file in turn, to the other end and back; what arrived is compared. Beside it stands a plain copy on the disk, which
-//! is what no way over a network can beat.
+//! A hub and a node as their users run them, and a separate SSH server, all on this machine over loopback. Both
+//! copy the same file alternately, to the other end and back, and the copies are compared. The baseline is a plain
+//! copy on the disk, which no network copy can beat.
 
 mod report;
 mod sshd;
@@ -26,7 +26,7 @@ use sshd::Sshd;
 #[derive(Debug, Serialize)]
 struct Way {
     name: String,
-    /// To the other machine, and from it; medians.
+    /// To the other machine, and back; medians.
     there: f64,
     back: f64,
 }
@@ -37,7 +37,7 @@ struct Measured {
     megabytes: u64,
     rounds: usize,
     ways: Vec<Way>,
-    /// Why there is no scp in it, if there is none.
+    /// Why scp was not measured, if it was not.
     without_scp: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: AsideArgs) -> Result<()> {
             (None, Some(format!("{why:#}")))
         }
     };
-    // Where the policy of the node lets files be written.
+    // A folder in which the node's policy allows writing.
     let (there, back) = (folder.join("site/node/there"), folder.join("back"));
     let (mut own, mut ssh, mut disk) = (Times::default(), Times::default(), Times::default());
     for round in 1..=rounds {
@@ -107,19 +107,19 @@ impl Times {
     }
 }
 
-/// Runs a copy to its end; what arrived must be what was sent. It is removed again.
+/// Runs a copy, compares the result with the source and removes it.
 fn timed(mut command: Command, source: &Path, target: &Path) -> Result<f64> {
     let begun = Instant::now();
     let ran = command.stdin(Stdio::null()).output().context("a program that copies")?;
     let seconds = begun.elapsed().as_secs_f64();
     ensure!(ran.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ran.stderr));
     let same = Command::new("cmp").args([source, target]).status().context("cmp")?;
-    ensure!(same.success(), "{command:?}: what arrived is something else");
+    ensure!(same.success(), "{command:?}: the copy differs from the source");
     std::fs::remove_file(target).with_context(|| target.display().to_string())?;
     Ok(seconds)
 }
 
-/// A file that cannot be made smaller on its way.
+/// Writes an incompressible file.
 fn write_noise(path: &Path, megabytes: u64) -> Result<()> {
     use std::io::{Read as _, Write as _};
     let mut random = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;

@@ -1,4 +1,4 @@
-//! An SSH server for one run: its own keys, its own port, nobody else's configuration.
+//! An SSH server for one run, with its own keys, port and configuration.
 
 use std::fs;
 use std::net::TcpListener;
@@ -19,15 +19,15 @@ pub(super) struct Sshd {
 
 impl Sshd {
     pub(super) async fn start(folder: &Path) -> Result<Self> {
-        ensure!(Path::new(SSHD).is_file(), "there is no {SSHD} (Debian: openssh-server)");
+        ensure!(Path::new(SSHD).is_file(), "{SSHD} does not exist (Debian: openssh-server)");
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for key in ["host", "user"] {
             let made = Command::new("ssh-keygen")
                 .args(["-q", "-t", "ed25519", "-N", "", "-f"])
                 .arg(folder.join(key))
                 .status()
-                .context("there is no ssh-keygen (Debian: openssh-client)")?;
-            ensure!(made.success(), "ssh-keygen made no key");
+                .context("cannot run ssh-keygen (Debian: openssh-client)")?;
+            ensure!(made.success(), "ssh-keygen failed");
         }
         fs::copy(folder.join("user.pub"), folder.join("authorized")).context("the user's key")?;
         let port = free_port()?;
@@ -39,7 +39,7 @@ impl Sshd {
             folder.display()
         );
         fs::write(folder.join("config"), settings).context("its configuration")?;
-        // As root it wants a folder of its own to be there.
+        // As root, sshd requires this folder.
         let _ = fs::create_dir_all("/run/sshd");
         let mut command = Command::new(SSHD);
         command.args(["-D", "-e", "-f"]).arg(folder.join("config")).stdout(Stdio::null());
@@ -48,7 +48,7 @@ impl Sshd {
         Ok(Self { _server: server, folder: folder.to_owned(), port })
     }
 
-    /// A path on its side.
+    /// A path in the notation of scp.
     pub(super) fn remote(&self, path: &Path) -> String {
         format!("127.0.0.1:{}", path.display())
     }

@@ -1,7 +1,8 @@
-//! `plexus-bench files`: what it takes to search many files with the tool of a node, beside ripgrep on the same tree.
+//! `plexus-bench files`: searching many files with the node's filesystem tool, compared with ripgrep on the same
+//! tree.
 //!
-//! The tool is called as an agent calls it: over the hub, which has its own machine run it. ripgrep is a process for each
-//! search, as a person starts it. Both take turns, and both have to find the same.
+//! The tool is called as an agent calls it: through the hub, on the hub's own machine. ripgrep is a new process for
+//! each search, as a person starts it. Both run alternately and must find the same.
 
 mod report;
 mod tree;
@@ -20,10 +21,10 @@ use crate::nodes::site::Site;
 use crate::report::write_aside;
 use crate::run::median;
 
-/// The tool may take so many times as long as ripgrep.
+/// The tool may take this many times as long as ripgrep.
 const BUDGET: f64 = 1.5;
 
-/// Everything that one run gave.
+/// All measurements of a run.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
@@ -47,7 +48,7 @@ impl Row {
     }
 }
 
-/// A search, for both.
+/// A search, for both programs.
 struct Search {
     what: &'static str,
     ripgrep: &'static [&'static str],
@@ -94,9 +95,7 @@ fn searches() -> Vec<Search> {
 pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     let version = Command::new("rg").arg("--version").output();
     let Ok(version) = version else {
-        bail!(
-            "ripgrep is not installed, and there is nothing to compare with: install `rg` (Debian: ripgrep)"
-        );
+        bail!("ripgrep is required for the comparison: install `rg` (Debian: ripgrep)");
     };
     let ripgrep = String::from_utf8_lossy(&version.stdout).lines().next().unwrap_or_default().to_owned();
     let scratch = tempfile::tempdir().context("a temporary folder")?;
@@ -119,7 +118,7 @@ async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Re
     let mut arguments = search.arguments.clone();
     arguments["path"] = root.display().to_string().into();
     let (mut theirs, mut ours, mut found) = (Vec::new(), Vec::new(), 0);
-    // The first of each is to warm up what the system keeps of the files.
+    // The first round only warms up the system's caches.
     for round in 0..=rounds {
         let (lines, ripgrep_ms) = ripgrep(root, search.ripgrep)?;
         let begun = Instant::now();
@@ -146,7 +145,7 @@ async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Re
     Ok(Row { what: search.what, found, ripgrep_ms, tool_ms })
 }
 
-/// Lines that it wrote, and how long it took.
+/// Number of lines in the output, and the duration.
 fn ripgrep(root: &Path, arguments: &[&str]) -> Result<(u64, f64)> {
     let begun = Instant::now();
     let output = Command::new("rg").args(arguments).arg(root).stdin(Stdio::null()).output().context("rg")?;

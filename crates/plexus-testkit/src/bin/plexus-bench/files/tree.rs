@@ -1,18 +1,18 @@
-//! A tree of files as repositories have them: many folders, some of them ignored, some words rare.
+//! A file tree like that of a repository: many folders, some ignored ones, some rare words.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// Files of one folder.
+/// Number of files per folder.
 pub(super) const FILES: usize = 100;
-/// In four files of 500, one of each kind.
+/// Occurs in four of 500 files, one of each kind.
 pub(super) const RARE: &str = "rare_word_4711";
 
 const ENDS: [&str; 4] = ["rs", "py", "md", "ts"];
 
-/// Makes it; how many files there are that are not ignored.
+/// Creates the tree; returns the number of files that are not ignored.
 pub(super) fn make(root: &Path, folders: usize) -> Result<usize> {
     std::fs::create_dir_all(root.join(".git")).context("the tree")?;
     std::fs::write(root.join(".gitignore"), "*.log\n/ignored\n").context("the tree")?;

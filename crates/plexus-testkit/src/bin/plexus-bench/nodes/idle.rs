@@ -1,4 +1,4 @@
-//! Many nodes that are linked and have nothing to do.
+//! Many linked but idle nodes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
 use super::site::Site;
 
-/// For the memory to come to rest.
+/// Time for the memory to settle.
 const REST: Duration = Duration::from_secs(2);
 /// Several heartbeats.
 const WATCHED: Duration = Duration::from_secs(30);
@@ -25,12 +25,12 @@ pub(super) struct Idle {
     pub(super) rss_before_mb: f64,
     pub(super) rss_after_mb: f64,
     pub(super) kb_per_node: f64,
-    /// CPU of the hub for each node, in microseconds a second.
+    /// CPU of the hub per node, in microseconds per second.
     pub(super) cpu_us_per_node: f64,
 }
 
 pub(super) async fn measure(site: &Site, nodes: usize) -> Result<Idle> {
-    // One to warm up what is made with the first.
+    // One node to warm up one-time allocations.
     let mut links = JoinSet::new();
     link(site, "first", &mut links).await?;
     tokio::time::sleep(REST).await;
@@ -56,7 +56,7 @@ pub(super) async fn measure(site: &Site, nodes: usize) -> Result<Idle> {
     })
 }
 
-/// How many the hub takes for being up, on all pages of its list.
+/// Number of nodes that the hub reports as online, on all pages of its list.
 async fn online(site: &Site) -> Result<usize> {
     let (mut online, mut cursor) = (0, String::new());
     loop {
@@ -68,7 +68,7 @@ async fn online(site: &Site) -> Result<usize> {
     }
 }
 
-/// Links a node that answers what it is asked, and does nothing else.
+/// Links a node that only answers heartbeats and test calls.
 async fn link(site: &Site, name: &str, links: &mut JoinSet<Result<()>>) -> Result<()> {
     let NodeCredential { node_id, token, .. } = site.enrol(name).await?;
     let token = token.context("a credential with a token")?;

@@ -1,7 +1,7 @@
-//! `plexus-bench nodes`: what it costs to have a tool run on another machine.
+//! `plexus-bench nodes`: the cost of running a tool on another machine.
 //!
-//! A hub and a node as their users run them, both on this machine. The way to the node and back is measured by the hub itself,
-//! beside a bare WebSocket that says back what it is told, in one run.
+//! A hub and a node as their users run them, both on this machine. The hub itself measures the round trip to the
+//! node, which is compared with a bare WebSocket echo in the same run.
 
 mod idle;
 mod output;
@@ -20,7 +20,7 @@ use output::Flood;
 use round_trip::RoundTrip;
 use site::Site;
 
-/// Everything that one run gave.
+/// All measurements of a run.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,

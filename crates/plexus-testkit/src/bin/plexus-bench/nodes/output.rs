@@ -1,4 +1,4 @@
-//! A command that says much: what it takes of memory on both sides.
+//! A command with much output: memory use on both sides.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,18 @@ use serde_json::json;
 
 use super::site::{NODE, Site};
 
-/// Bytes that the command writes.
+/// Number of bytes that the command writes.
 const BYTES: u64 = 100_000_000;
-/// For both to come to rest.
+/// Time for both to settle.
 const REST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Serialize)]
 pub(super) struct Flood {
     pub(super) transport: &'static str,
     pub(super) seconds: f64,
-    /// Bytes of the answer.
+    /// Size of the answer in bytes.
     pub(super) answer: usize,
-    /// Above rest, at most, in megabytes.
+    /// Peak above the idle memory, in megabytes.
     pub(super) hub_mb: f64,
     pub(super) node_mb: f64,
 }

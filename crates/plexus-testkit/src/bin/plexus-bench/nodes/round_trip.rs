@@ -1,4 +1,4 @@
-//! To a node and back: a call that does nothing there, from the hub's sending it to its having the outcome.
+//! Round trip to a node: a call without effects, from the hub's sending it to the outcome.
 
 use std::time::{Duration, Instant};
 
@@ -14,28 +14,28 @@ use crate::run::median;
 use crate::wire::Era;
 use crate::workload::{Lane, Workload};
 
-/// About as long as the frame of such a call.
+/// Approximate size of the frame of such a call.
 const FRAME: usize = 400;
 
 #[derive(Debug, Serialize)]
 pub(super) struct RoundTrip {
     pub(super) transport: &'static str,
-    /// Mean of each round, and the median of those, in microseconds.
+    /// Median of the rounds' means, in microseconds.
     pub(super) echo_us: f64,
-    /// By the hub's own clock: the same.
+    /// The same, measured by the hub.
     pub(super) way_us: f64,
-    /// What an MCP client waits for such a call: median of all.
+    /// Median duration of such a call for an MCP client.
     pub(super) call_us: f64,
 }
 
 impl RoundTrip {
-    /// The way to the node and back in times of a bare echo.
+    /// The round trip as a multiple of a bare echo.
     pub(super) fn times_echo(&self) -> f64 {
         self.way_us / self.echo_us
     }
 }
 
-/// Rounds that take turns, each of so many calls.
+/// Alternating rounds with this many calls each.
 pub(super) async fn measure(
     site: &Site,
     transport: &'static str,
@@ -82,7 +82,7 @@ async fn echo(address: &str, calls: usize) -> Result<f64> {
         socket.send(Message::text(text.as_str())).await?;
         let said = socket.next().await.context("the echo server is gone")??;
         all += begun.elapsed();
-        ensure!(said.to_text()? == text, "not what was said");
+        ensure!(said.to_text()? == text, "the echo differs from the message");
     }
     Ok(all.as_secs_f64() * 1e6 / calls as f64)
 }

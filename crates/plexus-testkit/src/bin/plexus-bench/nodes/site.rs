@@ -14,21 +14,21 @@ use crate::contenders;
 use crate::process::Tree;
 use crate::wire::Endpoint;
 
-/// What the node is called.
+/// Name of the node.
 pub(crate) const NODE: &str = "nas";
-/// For a node to be linked.
+/// Time limit for linking a node.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Site {
     pub(super) hub: Tree,
     pub(super) node: Option<Tree>,
-    /// Of the hub's MCP server, with the token of an admin.
+    /// The hub's MCP endpoint, with an admin token.
     pub(super) endpoint: Endpoint,
     http: reqwest::Client,
 }
 
 impl Site {
-    /// A hub, and a node over the transport, if one is named.
+    /// Starts a hub, and a node over the transport if one is given.
     pub(crate) async fn open(plexus: &Path, folder: &Path, transport: Option<&str>) -> Result<Self> {
         let (hub, address) = contenders::up(plexus, &folder.join("hub")).await?;
         let token =
@@ -49,7 +49,7 @@ impl Site {
         let hub = format!("http://{}", self.endpoint.address);
         let joined = contenders::command(plexus, home).args(["node", "join", &hub, &invite.code]).output();
         let joined = joined.context("plexus node join")?;
-        ensure!(joined.status.success(), "it cannot join: {}", String::from_utf8_lossy(&joined.stderr));
+        ensure!(joined.status.success(), "the node cannot join: {}", String::from_utf8_lossy(&joined.stderr));
         let mut command: Command = contenders::command(plexus, home);
         command.args(["node", "run", "--transport", transport]).stdout(Stdio::null());
         let node = Tree::start(command, home.join("node.log"))?;
@@ -68,7 +68,7 @@ impl Site {
         Ok(self.authorised(request).send().await?.error_for_status()?.json().await?)
     }
 
-    /// What a machine of this name shows to the hub.
+    /// The credential for a machine with this name.
     pub(super) async fn enrol(&self, name: &str) -> Result<NodeCredential> {
         let code = Some(self.invite(name).await?.code);
         let params = JoinNodeParams { code, key: None, name: None, labels: [].into() };
@@ -81,7 +81,7 @@ impl Site {
         Ok(self.authorised(request).send().await?.error_for_status()?.json().await?)
     }
 
-    /// Calls to nodes so far, and the seconds that they took from the hub to the node and back, by the hub's own clock.
+    /// Number of calls to nodes so far, and their total round-trip seconds, as measured by the hub.
     pub(super) async fn node_calls(&self) -> Result<(f64, f64)> {
         let request = self.authorised(self.http.get(self.url("/metrics")));
         let text = request.send().await?.error_for_status()?.text().await?;
@@ -111,7 +111,7 @@ impl Site {
     }
 }
 
-/// What a node with nothing to do says to a frame: that it lives, and that a call which tests it has come back.
+/// An idle node's answer to a frame: to a heartbeat, or to a test call.
 pub(super) fn answer(frame: &Frame) -> Option<Frame> {
     match frame {
         Frame::Ping(ping) => Some(Frame::Pong(*ping)),

@@ -1,4 +1,4 @@
-//! Writes while the hub is away, and what becomes of them when it is back.
+//! Writes while the hub is down, and their delivery after it returns.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,15 +15,15 @@ use super::talk::Talk;
 use crate::client::Connection;
 use crate::wire::Era;
 
-/// For kept writes to be delivered.
+/// Time limit for the delivery of queued writes.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Between two looks at what still waits.
+/// Polling interval for the remaining writes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Writes that are on the disk, in a second.
+/// Stored writes per second.
 #[derive(Debug, Serialize)]
 pub(super) struct Away {
-    /// Written and synced by hand: as many bytes as such a write has.
+    /// Baseline: writing and syncing the same number of bytes to a file.
     pub(super) bare: f64,
     pub(super) outbox: f64,
     pub(super) http: f64,
@@ -34,9 +34,9 @@ pub(super) struct Away {
 pub(super) struct Replay {
     pub(super) rows: usize,
     pub(super) conversations: usize,
-    /// From the hub being ready until the first was delivered.
+    /// From the hub being ready until the first delivery.
     pub(super) found_ms: f64,
-    /// From the first to the last.
+    /// From the first to the last delivery.
     pub(super) seconds: f64,
     pub(super) rows_per_second: f64,
 }
@@ -55,7 +55,7 @@ fn row(number: usize, conversations: usize) -> NewWrite {
     }
 }
 
-/// How fast writes are stored; the hub is away afterwards.
+/// How fast writes are stored. The hub is down afterwards.
 pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<Away> {
     let (_listening, endpoint) = site.listening("away-http")?;
     let mut connection = Connection::open(endpoint.address).await?;
@@ -67,7 +67,7 @@ pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<Away> {
     talk.ask("tools/list", json!({})).await?;
     site.leave().await?;
     let call = |number: usize| json!({ "name": "scratchpad", "arguments": arguments(number) });
-    // The first of each finds out that nobody is there.
+    // The first write of each proxy detects that the hub is down.
     let mut begun = Instant::now();
     for number in 0..=plan.writes {
         let request = endpoint.request(Era::Stateless, None, "tools/call", call(number));
@@ -103,7 +103,7 @@ fn per_second(count: usize, begun: Instant) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// A write and a sync, again and again, which is the least that it takes.
+/// Repeats a write and a sync, which is the minimum cost.
 fn bare(site: &Site, writes: usize) -> Result<f64> {
     let mut file = File::create(site.bare_file()).context("a file")?;
     let line = vec![b'x'; row(0, 1).params.len() + 200];
@@ -114,11 +114,11 @@ fn bare(site: &Site, writes: usize) -> Result<f64> {
     Ok(per_second(writes, begun))
 }
 
-/// How fast kept writes are delivered; the hub is away before and after.
+/// How fast queued writes are delivered. The hub is down before and after.
 pub(super) async fn replay(site: &mut Site, plan: Plan, conversations: usize) -> Result<Replay> {
     let agent = format!("replay-{conversations}");
     let (_proxy, input, output) = site.talking(&agent)?;
-    // The proxy answers when its outbox is there.
+    // The proxy answers once its outbox is open.
     let mut talk = Talk::begin(Era::Session, input, output).await?;
     talk.ask("tools/list", json!({})).await?;
     let outbox = site.outbox(&agent).await?;
@@ -142,11 +142,11 @@ pub(super) async fn replay(site: &mut Site, plan: Plan, conversations: usize) ->
     })
 }
 
-/// When no more than so many waited.
+/// Waits until at most this many writes are queued; returns the time.
 async fn wait(outbox: &Outbox, most: u64) -> Result<Instant> {
     let begun = Instant::now();
     while outbox.counts().await?.pending > most {
-        ensure!(begun.elapsed() < PATIENCE, "they are not delivered");
+        ensure!(begun.elapsed() < PATIENCE, "the queued writes were not delivered in time");
         tokio::time::sleep(LOOK).await;
     }
     Ok(Instant::now())

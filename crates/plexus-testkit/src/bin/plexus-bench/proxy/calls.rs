@@ -1,4 +1,4 @@
-//! The same calls on three ways to the hub, one at a time and in turns.
+//! The same calls over three paths to the hub, sequentially and alternating.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ pub(super) struct Times {
     pub(super) p99_us: f64,
 }
 
-/// A way to the hub, with the proxy on it.
+/// A path to the hub through the proxy.
 enum Way {
     Http { lane: Lane, _proxy: Option<Tree> },
     Stdio { talk: Talk, request: String, workload: Workload, _proxy: Tree },
@@ -54,7 +54,7 @@ impl Way {
         }
     }
 
-    /// So many calls, one after the other.
+    /// Makes this many calls sequentially.
     async fn times(&mut self, calls: usize) -> Result<Times> {
         let mut times = histogram()?;
         for _ in 0..calls {
@@ -87,7 +87,7 @@ async fn compare(site: &Site, plan: Plan, era: Era, workload: Workload) -> Resul
         Way::stdio(site, era, workload).await.context("over stdio")?,
     ];
     let mut rounds: [Vec<Times>; 3] = Default::default();
-    // The first is to warm up.
+    // The first round is a warm-up.
     for round in 0..=plan.rounds {
         for (way, rounds) in ways.iter_mut().zip(&mut rounds) {
             let times = way.times(plan.calls).await?;

@@ -1,4 +1,4 @@
-//! Proxies whose agents have nothing to say.
+//! Idle proxies.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::workload::{Lane, Workload};
 pub(super) struct Idle {
     pub(super) way: &'static str,
     pub(super) rss_mb: f64,
-    /// Of that, what is no page of the program, which all proxies share.
+    /// The anonymous part, without the program's pages that all proxies share.
     pub(super) anonymous_mb: f64,
 }
 

@@ -1,8 +1,8 @@
-//! `plexus-bench proxy`: what it costs an agent to have `plexus mcp` between itself and the hub, in one run.
+//! `plexus-bench proxy`: the cost of `plexus mcp` between an agent and the hub.
 //!
-//! The same calls go straight to the hub, through a proxy over HTTP, and through one over standard input and output, in turns
-//! and one at a time. Then the hub is away: how fast writes are stored, beside a bare loop of writing and syncing on the same
-//! disk, and how fast they are delivered when it is back.
+//! The same calls go straight to the hub, through a proxy over HTTP, and through one over stdio, alternating and
+//! sequentially. Then the hub is stopped: how fast writes are stored, compared with writing and syncing a file on
+//! the same disk, and how fast they are delivered when the hub is back.
 
 mod away;
 mod calls;
@@ -22,7 +22,7 @@ use calls::Calls;
 use idle::Idle;
 use site::Site;
 
-/// Everything that one run gave.
+/// All measurements of a run.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
@@ -32,15 +32,15 @@ struct Measured {
     idle: Vec<Idle>,
 }
 
-/// How much is measured.
+/// The amounts to measure.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     rounds: usize,
-    /// Of each way in each round.
+    /// Calls per path and round.
     calls: usize,
-    /// That are stored, of each kind.
+    /// Stored writes of each kind.
     writes: usize,
-    /// That are delivered.
+    /// Delivered writes.
     rows: usize,
     rest_seconds: u64,
 }
@@ -49,7 +49,7 @@ const FULL: Plan = Plan { rounds: 9, calls: 1_000, writes: 2_000, rows: 10_000, 
 const QUICK: Plan = Plan { rounds: 1, calls: 50, writes: 50, rows: 200, rest_seconds: 1 };
 
 pub(crate) async fn run(args: AsideArgs) -> Result<()> {
-    // Not where temporary files may be in memory: what is measured is the disk.
+    // Not in /tmp, which may be in memory: the disk is measured.
     let scratch = tempfile::tempdir_in("/var/tmp").context("a temporary folder")?;
     let plexus = args.plexus()?;
     let plan = if args.quick { QUICK } else { FULL };

@@ -7,9 +7,9 @@ use anyhow::Result;
 use super::Measured;
 use super::calls::Times;
 
-/// A call through a proxy may take so many times as long as one straight to the hub.
+/// A call through a proxy may take this many times as long as one straight to the hub.
 const TIMES: f64 = 1.6;
-/// A proxy with nothing to do may take so many megabytes.
+/// Memory limit of an idle proxy, in megabytes.
 const MEGABYTES: f64 = 12.0;
 
 pub(super) fn text(measured: &Measured) -> Result<String> {
@@ -73,7 +73,7 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     Ok(text)
 }
 
-/// A figure, in bold where it is above its budget.
+/// A figure, in bold if it exceeds its budget.
 fn kept(figure: f64, budget: f64) -> String {
     if figure <= budget { format!("{figure:.2}") } else { format!("**{figure:.2}**") }
 }

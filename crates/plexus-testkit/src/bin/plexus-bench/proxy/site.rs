@@ -1,4 +1,4 @@
-//! A hub that can go away and come back, and proxies in front of it.
+//! A hub that can be stopped and restarted, and proxies in front of it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::contenders;
 use crate::process::Tree;
 use crate::wire::Endpoint;
 
-/// What clients of a proxy over HTTP present.
+/// The secret for clients of a proxy over HTTP.
 const SECRET: &str = "a secret that is only for this run";
 
 pub(super) struct Site {
@@ -35,7 +35,7 @@ impl Site {
         Ok(Self { plexus: plexus.to_owned(), folder: folder.to_owned(), hub: Some(hub), endpoint })
     }
 
-    /// Ends the hub.
+    /// Stops the hub.
     pub(super) async fn leave(&mut self) -> Result<()> {
         match self.hub.take() {
             Some(hub) => hub.stop().await,
@@ -43,7 +43,7 @@ impl Site {
         }
     }
 
-    /// Starts it again where it was.
+    /// Restarts it at the same address.
     pub(super) async fn come_back(&mut self) -> Result<()> {
         let (folder, address) = (self.folder.join("hub"), self.endpoint.address.to_string());
         self.hub = Some(contenders::up_at(&self.plexus, &folder, &address).await?.0);
@@ -72,7 +72,7 @@ impl Site {
         self.folder.join(format!("{agent}.log"))
     }
 
-    /// A proxy that is talked to over its input and output.
+    /// A proxy over stdio.
     pub(super) fn talking(&self, agent: &str) -> Result<(Tree, ChildStdin, ChildStdout)> {
         Tree::start_talking(self.command(agent), self.log(agent))
     }
@@ -88,7 +88,7 @@ impl Site {
         Ok((tree, Endpoint { address, path: "/mcp", token: Some(SECRET.to_owned()) }))
     }
 
-    /// The outbox of an agent's proxies, as one more process that uses it.
+    /// The outbox of an agent's proxies, opened by another process.
     pub(super) async fn outbox(&self, agent: &str) -> Result<Outbox> {
         let proxies = self.data().join(plexus_kit::config::PROXY_FOLDER);
         let named = |path: &PathBuf| {
@@ -100,7 +100,7 @@ impl Site {
         open(&folder.join(plexus_proxy::OUTBOX_FILE)).await
     }
 
-    /// An outbox of nobody's.
+    /// A separate outbox without a proxy.
     pub(super) async fn bare_outbox(&self) -> Result<Outbox> {
         open(&self.folder.join("bare.db")).await
     }

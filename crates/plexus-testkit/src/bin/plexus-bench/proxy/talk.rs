@@ -1,4 +1,4 @@
-//! A client over the input and output of a proxy: one message a line.
+//! A client over the proxy's stdio, with one message per line.
 
 use anyhow::{Context as _, Result, ensure};
 use plexus_testkit::modern_meta;
@@ -14,12 +14,12 @@ pub(super) struct Talk {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     line: String,
-    /// The newest answer that was found right.
+    /// The last answer that passed the check.
     known: String,
 }
 
 impl Talk {
-    /// Begins, as a client of this era does.
+    /// Begins a conversation as a client of this era does.
     pub(super) async fn begin(era: Era, input: ChildStdin, output: ChildStdout) -> Result<Self> {
         let output = BufReader::new(output);
         let mut talk = Self { era, input, output, line: String::new(), known: String::new() };
@@ -37,13 +37,13 @@ impl Talk {
     }
 
     async fn send(&mut self, line: &str) -> Result<()> {
-        self.input.write_all(line.as_bytes()).await.context("the proxy reads no more")
+        self.input.write_all(line.as_bytes()).await.context("the proxy closed its input")
     }
 
-    /// The next line.
+    /// Reads the next line.
     async fn hear(&mut self) -> Result<()> {
         self.line.clear();
-        let read = self.output.read_line(&mut self.line).await.context("what the proxy says")?;
+        let read = self.output.read_line(&mut self.line).await.context("cannot read the proxy's output")?;
         ensure!(read > 0, "the proxy has ended");
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Talk {
         format!("{body}\n")
     }
 
-    /// Asks, and waits for the answer, whatever is told meanwhile.
+    /// Makes a request and waits for the answer, skipping notifications.
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
         let request = self.request(method, params);
         self.send(&request).await?;
@@ -74,7 +74,7 @@ impl Talk {
         }
     }
 
-    /// One operation, whose request is made already; its answer must be right.
+    /// One prepared operation; its answer must be correct.
     pub(super) async fn call(&mut self, request: &str, workload: Workload) -> Result<()> {
         self.send(request).await?;
         self.hear().await?;

@@ -1,4 +1,4 @@
-//! The figures of a row, and how they stand beside those of the others in the same era with as many agents.
+//! The figures of a row, and their comparison with the other rows of the same era and concurrency.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -18,12 +18,12 @@ pub(super) struct Figures {
     pub(super) peak_rss_mb: f64,
 }
 
-/// A row's figures divided by those of what it is compared with.
+/// A row's figures divided by those of the rows it is compared with.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Ratios {
     pub(super) p50_to_direct: Option<f64>,
     pub(super) calls_to_floor: Option<f64>,
-    /// To the peer with the most calls a second.
+    /// To the peer with the most calls per second.
     pub(super) calls_to_best_peer: Option<f64>,
     /// To the peer that uses the least CPU.
     pub(super) cpu_to_best_peer: Option<f64>,

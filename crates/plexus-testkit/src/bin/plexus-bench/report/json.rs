@@ -1,4 +1,4 @@
-//! Everything that was measured, for programs.
+//! All measurements as JSON.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) fn all(results: &Results, args: &Args) -> Result<Value> {
     }))
 }
 
-/// Each row with its medians and ratios beside the samples of the rounds.
+/// Each row with its medians, ratios and the samples of the rounds.
 fn rows(rows: &[Row]) -> Result<Vec<Value>> {
     let with_figures = |row: &Row| {
         let mut value = serde_json::to_value(row)?;

@@ -1,4 +1,4 @@
-//! What was found out, for people and for programs.
+//! Reports for people and for programs.
 
 mod compare;
 mod json;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::{Args, AsideArgs};
 use crate::run::Results;
 
-/// In a Markdown file, tables stand between these lines; what stands outside is left alone.
+/// In a Markdown file, tables are between these lines; the rest of the file is not changed.
 #[derive(Debug)]
 struct Marks {
     begin: String,
@@ -21,14 +21,14 @@ struct Marks {
 }
 
 impl Marks {
-    /// Of what is written by this command.
+    /// The markers of this command.
     fn of(command: &str) -> Self {
         let mark = |place: &str| format!("<!-- Written by `{command}`: {place} -->");
         Self { begin: mark("begin"), end: mark("end") }
     }
 }
 
-/// Prints the tables of the main measurement, and writes the files that were asked for.
+/// Prints the tables of the main measurement, and writes the requested files.
 pub(crate) fn write(results: &Results, args: &Args) -> Result<()> {
     let text = text::all(results, args)?;
     let json = match &args.json {
@@ -38,7 +38,7 @@ pub(crate) fn write(results: &Results, args: &Args) -> Result<()> {
     put("make bench", &text, json, args.docs.as_deref())
 }
 
-/// The same for the measurement of this name beside it.
+/// The same for the additional measurement with this name.
 pub(crate) fn write_aside(name: &str, text: &str, measured: &impl Serialize, args: &AsideArgs) -> Result<()> {
     let json = args.json.as_deref().map(|path| (path, measured));
     put(&format!("make bench ARGS={name}"), text, json, args.docs.as_deref())
@@ -61,10 +61,10 @@ fn save(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The page with another text between its marks.
+/// The page with the text between its markers replaced.
 fn put_between(page: &str, marks: &Marks, text: &str) -> Result<String> {
     let Marks { begin, end } = marks;
-    let missing = || format!("the lines `{begin}` and `{end}` are not there, in this order");
+    let missing = || format!("the lines `{begin}` and `{end}` are missing or not in this order");
     let (before, rest) = page.split_once(begin).with_context(missing)?;
     let (_, after) = rest.split_once(end).with_context(missing)?;
     Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim()))
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
+    fn only_text_between_the_markers_is_replaced() {
         let marks = Marks::of("make bench");
         let Marks { begin, end } = &marks;
         let page = format!("# Title\n\n{begin}\nold\n{end}\n\nRead it so.\n");

@@ -1,4 +1,4 @@
-//! Tables in Markdown that can be read as they are.
+//! Markdown tables that are readable as plain text.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// The first column leans left, the others right.
+    /// The first column is left-aligned, the others are right-aligned.
     pub(super) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {
@@ -28,7 +28,7 @@ impl Table {
         for (number, row) in self.rows.iter().enumerate() {
             for (column, width) in widths.iter().enumerate() {
                 let cell = row.get(column).map_or("", String::as_str);
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = match column {
                     0 => write!(text, "| {cell:<width$} "),
                     _ => write!(text, "| {cell:>width$} "),
@@ -47,7 +47,7 @@ impl Table {
     }
 }
 
-/// Three digits that mean something, or a dash.
+/// Three significant digits, or a dash.
 pub(super) fn number(value: Option<f64>) -> String {
     let Some(value) = value else { return "–".to_owned() };
     match value.abs() {
@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_three_digits_that_mean_something() {
+    fn numbers_have_three_significant_digits() {
         let written = [0.0312, 0.9996, 1.256, 15.25, 99.97, 241.6, 1234.5, 1_234_567.0].map(Some).map(number);
         assert_eq!(written, ["0.031", "1.00", "1.26", "15.2", "100", "242", "1,234", "1,234,567"]);
         assert_eq!(number(None), "–");
     }
 
     #[test]
-    fn a_table_is_as_wide_as_its_widest_cell() {
+    fn table_is_as_wide_as_its_widest_cell() {
         let mut table = Table::new(&["what", "ms"]);
         table.add(["a longer name".to_owned(), "1".to_owned()]);
         assert_eq!(

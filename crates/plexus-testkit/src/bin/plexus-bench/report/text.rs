@@ -60,7 +60,7 @@ fn intro(results: &Results, args: &Args) -> String {
     )
 }
 
-/// Against what was promised.
+/// The comparison with the budgets.
 fn budgets(results: &Results) -> Result<String> {
     let mut table = Table::new(&["budget", "figure", "limit", "kept"]);
     let mut limited = |what: &str, figure: Option<f64>, unit: &str, limit: f64, least: bool| {
@@ -83,7 +83,7 @@ fn budgets(results: &Results) -> Result<String> {
         let row = results.calls.iter().find(|row| upstream(row) && row.era == Era::Stateless);
         row.map(|row| Ratios::of(row, &results.calls)).transpose()
     };
-    // What is added to a direct call, so one less than the whole.
+    // The overhead relative to a direct call, so the ratio minus one.
     let added = through(1)?.and_then(|ratios| ratios.p50_to_direct).map(|ratio| ratio - 1.0);
     row("p50 added to a direct call, through an upstream, c=1", added, " ×", 1.5);
     let cpu = through(32)?.and_then(|ratios| ratios.cpu_to_best_peer);
@@ -133,7 +133,7 @@ fn idle(results: &Results) -> String {
     format!("### Idle sessions, each with its stream open\n\n{}", table.render())
 }
 
-/// Why rows are empty, and who is not here at all.
+/// Why rows are empty, and which contenders are missing.
 fn notes(results: &Results) -> Option<String> {
     let rows = results.calls.iter().chain(&results.lists).filter_map(|row| {
         let why = row.missing.as_ref()?;
@@ -154,7 +154,7 @@ fn notes(results: &Results) -> Option<String> {
     (!notes.is_empty()).then(|| format!("Without figures (–):\n\n{}\n", notes.join("\n")))
 }
 
-/// What the asking itself cost.
+/// The cost of the client itself.
 fn client(results: &Results) -> Result<String> {
     let mut costs = Vec::new();
     for row in results.calls.iter().filter(|row| row.role != Role::Peer) {

@@ -1,6 +1,6 @@
-//! A fast MCP server of both eras, over HTTP and over stdio.
+//! A fast MCP server of both eras, over HTTP and stdio.
 //!
-//! It keeps no state: a session is whatever the client says it is. So it can neither grow nor slow down under load.
+//! It is stateless: any session id is accepted. So it neither grows nor slows down under load.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
 
-/// What the server has to say, as text that was made once: a long list must not be what makes it slow.
+/// The server's answers as prepared text, so that a long list does not slow it down.
 #[derive(Debug)]
 pub(super) struct Echo {
     tools: String,
-    /// Knows only revisions with sessions.
+    /// Whether it supports only revisions with sessions.
     sessions: bool,
 }
 
-/// What every result of 2026-07-28 carries.
+/// Members of every result of 2026-07-28.
 const COMPLETE: &str = r#","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"echo","version":"1"}}"#;
 
 impl Echo {
@@ -42,7 +42,7 @@ impl Echo {
         Self { tools: json!(tools).to_string(), sessions }
     }
 
-    /// The answer to a message; none to a notification.
+    /// The answer to a message; `None` for a notification.
     pub(super) fn answer(&self, message: &Value) -> Option<String> {
         let id = message.get("id")?;
         let params = &message["params"];
@@ -50,7 +50,7 @@ impl Echo {
         Some(match self.result(message["method"].as_str().unwrap_or_default(), params, stateless) {
             Ok(members) => {
                 let complete = if stateless { COMPLETE } else { "" };
-                // An empty result has nothing to set the rest apart from.
+                // An empty result has no members to separate with a comma.
                 let complete = if members.is_empty() { complete.trim_start_matches(',') } else { complete };
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{complete}}}}}"#)
             }
@@ -60,7 +60,7 @@ impl Echo {
         })
     }
 
-    /// The members of a result, or the code and the words of an error.
+    /// The members of a result, or the code and message of an error.
     fn result(&self, method: &str, params: &Value, stateless: bool) -> Result<String, (i32, &'static str)> {
         Ok(match method {
             "initialize" => format!(
@@ -72,7 +72,7 @@ impl Echo {
                     .to_owned()
             }
             "ping" => String::new(),
-            // No time to live: who keeps the list must not seem to be faster than who asks for it.
+            // No time to live: a gateway with a cache must not seem faster than one that asks again.
             "tools/list" if stateless => format!(r#""tools":{},"ttlMs":0,"cacheScope":"public""#, self.tools),
             "tools/list" => format!(r#""tools":{}"#, self.tools),
             "tools/call" => {
@@ -87,7 +87,7 @@ impl Echo {
     }
 }
 
-/// The revision that was asked for, where it has sessions.
+/// The requested revision, if it has sessions.
 fn agreed(wanted: &Value) -> &str {
     let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
     wanted.as_str().filter(|wanted| known.contains(wanted)).unwrap_or("2025-11-25")
@@ -100,7 +100,7 @@ pub(super) fn over_http(tools: usize, sessions: bool) -> Router {
 async fn serve(State(echo): State<Arc<Echo>>, method: Method, headers: HeaderMap, body: Bytes) -> Response {
     match method {
         Method::POST => post(&echo, &headers, &body),
-        // A stream that stays open and says nothing.
+        // A stream that stays open without events.
         Method::GET => {
             let silence = stream::pending::<Result<Bytes, std::convert::Infallible>>();
             ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(silence)).into_response()
@@ -123,7 +123,7 @@ fn post(echo: &Echo, headers: &HeaderMap, body: &[u8]) -> Response {
     }
 }
 
-/// A message a line, until there are no more. Nothing else runs in this process, so it may wait.
+/// Reads one message per line until the end of input. Blocking is fine, as nothing else runs in this process.
 pub(super) fn over_stdio(tools: usize) -> Result<()> {
     let echo = Echo::new(tools, false);
     let mut stdout = io::stdout().lock();

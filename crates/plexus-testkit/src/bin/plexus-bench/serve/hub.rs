@@ -1,6 +1,6 @@
-//! A hub that was given many tools, for what a long list costs before the hub can be given upstreams.
+//! A hub with many native tools, for the cost of a long list without upstreams.
 //!
-//! It is the hub's own code, started inside this program: its log goes nowhere.
+//! It is the hub's own code, started inside this program without logging.
 
 use anyhow::Result;
 use plexus_testkit::TestHub;

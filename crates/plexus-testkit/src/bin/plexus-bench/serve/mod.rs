@@ -1,6 +1,6 @@
-//! The servers that this program can be, each a process of its own like what it is compared with.
+//! The servers contained in this program, each in its own process like the contenders.
 //!
-//! They print the address they listen at as their only line.
+//! They print their listening address as their only line.
 
 mod echo;
 mod hub;
@@ -16,31 +16,31 @@ use axum::serve::ListenerExt as _;
 use clap::Subcommand;
 use tokio::net::TcpListener;
 
-/// The argument that makes this program one of the servers.
+/// The subcommand that runs one of the servers.
 pub(crate) const COMMAND: &str = "serve";
-/// The one that stands behind the others and is not counted with them.
+/// The server behind the contenders, which is not counted with them.
 pub(crate) const ECHO: &str = "echo";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Server {
-    /// An MCP server with a tool that says what it is told, and idle ones
+    /// An MCP server with an echo tool, and idle ones
     Echo {
         #[arg(long)]
         stdio: bool,
-        /// By the transport of 2024-11-05
+        /// Use the transport of 2024-11-05
         #[arg(long, conflicts_with = "stdio")]
         sse: bool,
-        /// Knows only revisions with sessions
+        /// Support only revisions with sessions
         #[arg(long)]
         sessions: bool,
         #[arg(long, default_value_t = 0)]
         tools: usize,
     },
-    /// axum and a pool of connections: hands on every request and streams the answer back
+    /// axum with a connection pool: forwards every request and streams the answer back
     PassThrough { address: std::net::SocketAddr },
-    /// A WebSocket that says back what it is told
+    /// A WebSocket echo server
     WebSocket,
-    /// A hub of this process with idle tools; prints a token after its address
+    /// An in-process hub with idle tools; prints a token after its address
     Hub {
         #[arg(long)]
         tools: usize,
@@ -64,7 +64,7 @@ async fn listen(router: Router) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port")?;
     say(&listener.local_addr()?.to_string())?;
     let listener = listener.tap_io(|stream| {
-        // Without it the answers would only be slower.
+        // An error only makes the answers slower.
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, router).await.context("the server ended")
@@ -72,5 +72,5 @@ async fn listen(router: Router) -> Result<()> {
 
 fn say(line: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("nobody listens")
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("cannot write to standard output")
 }

@@ -1,4 +1,4 @@
-//! The least that anything between an agent and a server can do: hand on the request, and stream the answer back.
+//! The minimum work of a gateway: forward the request, and stream the answer back.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The echo server by the transport of 2024-11-05: answers come on a stream that the client has opened before.
+//! The echo server with the transport of 2024-11-05: answers are sent on a stream that the client opened before.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::echo::Echo;
 
-/// Answers that wait to be sent.
+/// Maximum number of queued answers.
 const QUEUE: usize = 1024;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) fn echo(tools: usize) -> Router {
     router.with_state(Arc::new(streams))
 }
 
-/// The stream, which begins with where to post.
+/// The stream, which starts with the URL to post to.
 async fn open(State(streams): State<Arc<Streams>>) -> Response {
     let id = streams.next.fetch_add(1, Ordering::Relaxed);
     let (sender, receiver) = mpsc::channel(QUEUE);
@@ -51,7 +51,7 @@ async fn message(State(streams): State<Arc<Streams>>, Path(id): Path<u64>, body:
         return StatusCode::BAD_REQUEST;
     };
     if let Some(answer) = streams.echo.answer(&message) {
-        // A client that has gone reads no answer.
+        // An error means that the client is gone.
         let _ = open.send(format!("event: message\ndata: {answer}\n\n")).await;
     }
     StatusCode::ACCEPTED

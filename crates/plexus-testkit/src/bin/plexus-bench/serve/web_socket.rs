@@ -1,4 +1,4 @@
-//! A WebSocket that says back what it is told, and does nothing else.
+//! A WebSocket echo server.
 
 use axum::Router;
 use axum::extract::WebSocketUpgrade;
