@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Answers, Capabilities, LogSink, MAX_QUESTIONS, Question, SharedAsk, Unasked};
-use crate::dispatcher::{Deadline, Sending};
+use crate::dispatcher::{Deadline, NodeDelivery};
 use crate::emit::Emitter;
 use crate::nodes::NodeEntry;
 use crate::sessions::SessionDirectory;
@@ -54,7 +54,7 @@ pub struct ToolContext {
     /// How long the call may take.
     pub(crate) allowed: Duration,
     /// There where the call goes to a machine.
-    pub(crate) sending: Option<Arc<Sending>>,
+    pub(crate) delivery: Option<Arc<NodeDelivery>>,
     pub(crate) emitter: Emitter,
     pub(crate) progress: Option<ProgressSink>,
     pub(crate) asker: Option<SharedAsk>,
@@ -82,7 +82,7 @@ impl ToolContext {
 
     /// This call as it is sent to its machine, by the name that the tool has there. Its time is that which is left now.
     pub fn to_node(&self, arguments: &Value) -> Result<node::Call, CallError> {
-        let (Some(_), Some(sending)) = (&self.node, &self.sending) else {
+        let (Some(_), Some(delivery)) = (&self.node, &self.delivery) else {
             return Err(CallError::new(
                 ErrorCode::Internal,
                 "a call that is for no machine was to be sent to one",
@@ -99,9 +99,9 @@ impl ToolContext {
                 subject: self.principal.subject().to_owned(),
                 profile: self.principal.profile().map(str::to_owned),
             },
-            deadline_ms: sending.left_ms(),
-            keep: sending.keep,
-            idempotency_key: sending.key.clone(),
+            deadline_ms: delivery.left_ms(),
+            keep: delivery.keep,
+            idempotency_key: delivery.key.clone(),
             traceparent: self.trace.as_ref().map(|trace| trace.traceparent().to_owned()),
         })
     }
@@ -109,20 +109,20 @@ impl ToolContext {
     /// Whether the call waits for its machine if that is away.
     #[must_use]
     pub fn waits_for_node(&self) -> bool {
-        self.sending.as_ref().is_some_and(|sending| sending.waits)
+        self.delivery.as_ref().is_some_and(|delivery| delivery.waits)
     }
 
     /// The call is on its way to its machine: from here on its time counts, and it may run.
     pub fn sent(&self) {
-        if let Some(sending) = &self.sending {
-            sending.sent();
+        if let Some(delivery) = &self.delivery {
+            delivery.sent();
         }
     }
 
     /// How long the call may still take, if it goes to a machine.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        self.sending.as_ref().map(|sending| sending.left())
+        self.delivery.as_ref().map(|delivery| delivery.left())
     }
 
     /// Where progress goes, for a tool that has others report it; none when the caller did not ask.
