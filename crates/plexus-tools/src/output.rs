@@ -32,7 +32,7 @@ pub struct ForeignOutput {
     pub is_error: bool,
     /// Its `_meta`, an object.
     pub meta: Option<RawJson>,
-    /// A question that could not be forwarded to the caller during the call.
+    /// The capabilities that the caller lacked for a question during the call.
     #[serde(skip)]
     pub lacking: Option<Capabilities>,
 }

@@ -178,7 +178,10 @@ async fn who_may_use_no_machine_is_not_shown_what_runs_on_them() {
         assert_eq!(error.text().replace("shell", "shelf"), none.text());
         let elsewhere = hub.agent("elsewhere", &["call:*", "node:nas"]).await;
         let error = hub.err(&elsewhere, "shell", run("x")).await;
-        assert_eq!(error.message, "there is no node \"local\" that you may use, and the call names no other");
+        assert_eq!(
+            error.message,
+            "there is no node \"local\" that you may use, and the call does not name another"
+        );
         let scoped = hub.agent("scoped", &["call:shell.list", "node:*"]).await;
         assert_eq!(hub.err(&scoped, "shell", run("x")).await.code, ErrorCode::InvalidArguments);
         hub.ok(&scoped, "shell", json!({ "action": "list" })).await;
