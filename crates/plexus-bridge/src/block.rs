@@ -1,4 +1,4 @@
-//! A block of text that is ours in a file of the person's: between two marks, with the person's text around it untouched.
+//! A managed block between two markers in a file of the user. The text around it is not touched.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ const BEGIN: &str = "<!-- plexus:begin";
 const END: &str = "<!-- plexus:end -->";
 const ABOUT: &str = "<!-- plexus:begin (kept by Plexus; change its source, not this block) -->";
 
-/// Bytes of a block besides its content.
+/// The size of a block without its content, in bytes.
 pub(crate) const FRAME: usize = ABOUT.len() + END.len() + 3;
 
-/// Where the block is: with its marks and the line end behind it.
+/// The range of the block, with its markers and the line end after it.
 struct Found {
     start: usize,
     end: usize,
 }
 
 impl Found {
-    /// What tells it from one that somebody has changed: its words. Programs that put line ends right are none.
+    /// A hash that detects changes to the block. It ignores line ends, which some programs normalize.
     fn hash(&self, text: &str) -> String {
         print(&text[self.start..self.end])
     }
@@ -43,26 +43,26 @@ fn find(path: &Path, text: &str) -> Result<Option<Found>, BridgeError> {
         }
         _ => Err(BridgeError::conflict(
             path,
-            "has marks of Plexus that do not form one block",
-            "remove the lines with `plexus:begin` and `plexus:end`, and what is between them",
+            "has markers of Plexus that do not form one block",
+            "remove the lines with `plexus:begin` and `plexus:end` and the text between them",
         )),
     }
 }
 
-/// Whether there is anything of a block.
+/// Whether the text contains a marker.
 pub(crate) fn has_marks(text: &str) -> bool {
     text.contains(BEGIN) || text.contains(END)
 }
 
-/// The block for a file with these line ends.
+/// Renders the block for a file with these line ends.
 fn framed(content: &str, text: &str) -> String {
-    // Nothing in it can be taken for one of our marks, whoever wrote it.
+    // The content cannot contain a marker, whoever wrote it.
     let content = content.replace("<!-- plexus:", "<!-- plexus :");
     let block = format!("{ABOUT}\n{}\n{END}\n", content.trim_end());
     if text.contains("\r\n") { block.replace("\r\n", "\n").replace('\n', "\r\n") } else { block }
 }
 
-/// The text with this content in its block.
+/// Replaces the content of the block, or adds the block.
 pub(crate) fn write(
     path: &Path,
     text: &str,
@@ -84,19 +84,19 @@ pub(crate) fn write(
             }
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new(lead)))
         }
-        // Exactly ours is ours; it stays as it is.
+        // A block with exactly our content is treated as ours and not changed.
         (Some(found), None) if found.hash(text) == print(&block) => Ok((text.to_owned(), new(""))),
         (Some(found), None) if insist => {
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new("")))
         }
         (Some(_), None) => Err(BridgeError::conflict(
             path,
-            "has a block of Plexus that is not known here",
-            "remove it, from `plexus:begin` to `plexus:end`, or have it replaced: `--policy replace`",
+            "has a block of Plexus that is not in the ledger",
+            "remove it, from `plexus:begin` to `plexus:end`, or replace it with `--policy replace`",
         )),
         (None, Some(_)) if !insist => Err(BridgeError::conflict(
             path,
-            "had a block of Plexus that somebody has removed",
+            "had a block of Plexus that was removed by hand",
             "`plexus connect` writes it again; `plexus disconnect` forgets it",
         )),
         (None, _) => {
@@ -110,7 +110,7 @@ pub(crate) fn write(
     }
 }
 
-/// The text without the block.
+/// Removes the block.
 pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Result<String, BridgeError> {
     let Part::Block { hash: was, lead } = part else { return Ok(text.to_owned()) };
     let Some(found) = find(path, text)? else { return Ok(text.to_owned()) };
@@ -120,13 +120,13 @@ pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Resul
     let before = &text[..found.start];
     let before = before.strip_suffix(lead.as_str()).unwrap_or(before);
     let after = &text[found.end..];
-    // A line that had no end got one by ours, and needs it for what was written below.
+    // Inserting the block added a missing line end, which is still needed if text follows.
     let end =
         if before.is_empty() || before.ends_with('\n') || after.is_empty() { "" } else { newline(text) };
     Ok(format!("{before}{end}{after}"))
 }
 
-/// Whether the block is there as we left it.
+/// Checks that the block is unchanged since our last write.
 pub(crate) fn is_current(path: &Path, text: &str, part: &Part) -> Option<bool> {
     let Part::Block { hash: was, .. } = part else { return None };
     match find(path, text) {
@@ -139,6 +139,6 @@ fn changed(path: &Path) -> BridgeError {
     BridgeError::conflict(
         path,
         "has a block of Plexus that was changed by hand",
-        "move that change out of the block; `--policy replace` gives it up",
+        "move that change out of the block; `--policy replace` discards it",
     )
 }

@@ -1,34 +1,34 @@
-//! The identity files of a workspace: who an agent is, whom it works for, what is known; rendered for each agent.
+//! Renders the identity files of a workspace for each agent: the agent's role, its user, and its memory.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use plexus_kit::syntax::read_bounded;
 
-/// Longest single file.
+/// Longest single file, in bytes.
 const MOST: u64 = 1 << 20;
 
-/// The identity files that there are.
+/// The names of identity files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bundle {
     pub folder: PathBuf,
-    /// Names and texts, in the order that they are rendered in.
+    /// Names and texts, in rendering order.
     pub files: Vec<(String, String)>,
-    /// Files that were left out, and why.
+    /// Omitted files, with the reason.
     pub left_out: Vec<String>,
 }
 
 impl Bundle {
-    /// Reads these files of a folder; what is not there is not missed.
+    /// Reads these files of a folder; missing ones are skipped.
     #[must_use]
     pub fn read(folder: &Path, names: &[String]) -> Self {
         let mut bundle = Self { folder: folder.to_owned(), ..Self::default() };
         for name in names {
             let path = folder.join(name);
             let Ok(metadata) = path.symlink_metadata() else { continue };
-            // Who can write it tells all agents of this user what to do.
+            // Anyone who can write it could instruct all agents of this user.
             if metadata.is_file() && metadata.permissions().mode() & 0o002 != 0 {
-                bundle.left_out.push(format!("{} can be written by everybody; chmod o-w", path.display()));
+                bundle.left_out.push(format!("{} is world-writable; run chmod o-w on it", path.display()));
                 continue;
             }
             if metadata.is_file() && metadata.nlink() > 1 {
@@ -53,13 +53,13 @@ impl Bundle {
         self.files.is_empty()
     }
 
-    /// All of it in at most so many bytes. What does not fit is cut at a line, file by file, and that is said: room that a
-    /// short file leaves goes to the others.
+    /// Renders the bundle in at most this many bytes. Files that do not fit are cut at a line end, with a note; space that short
+    /// files leave goes to the others.
     #[must_use]
     pub fn rendered(&self, most: usize) -> String {
         let mut sections = Vec::new();
         let mut room = most;
-        // The shortest first, so that what they leave is known.
+        // Shortest first, so the space they leave is known.
         let mut order: Vec<usize> = (0..self.files.len()).collect();
         order.sort_by_key(|&at| self.files[at].1.len());
         for (done, &at) in order.iter().enumerate() {
@@ -81,19 +81,19 @@ impl Bundle {
         if whole.len() <= most {
             return whole;
         }
-        let note = format!("\n\n(Cut here: the whole of it is in {}.)", self.folder.join(name).display());
+        let note = format!("\n\n(Truncated; the full text is in {}.)", self.folder.join(name).display());
         let Some(room) = most.checked_sub(note.len()) else { return String::new() };
         let mut end = room.min(whole.len());
         while !whole.is_char_boundary(end) {
             end -= 1;
         }
-        // At a line, unless that is all there is.
+        // At a line end, unless there is only one line.
         let end = whole[..end].rfind('\n').filter(|line| *line > end / 2).unwrap_or(end);
         format!("{}{note}", whole[..end].trim_end())
     }
 }
 
-/// What a file is about, for one that does not begin with a heading.
+/// The heading for a file that does not start with one.
 fn title(name: &str) -> String {
     match name {
         "SOUL.md" => "Character".to_owned(),

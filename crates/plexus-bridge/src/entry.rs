@@ -1,4 +1,4 @@
-//! The entry of the hub among the servers of an agent: what a file becomes with it, and without it again.
+//! The hub's entry among the servers of an agent: inserts it into a file and removes it.
 
 use std::path::Path;
 
@@ -9,29 +9,29 @@ use crate::error::BridgeError;
 use crate::ledger::Part;
 use crate::moved::{Moved, put_back, take_out};
 
-/// What to do where there is an entry of our name that is not ours, or not as we left it.
+/// How to handle an entry with our name that has another origin or was changed since our last write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Leave it.
+    /// Leave it unchanged.
     #[default]
     Skip,
-    /// Set what is ours in it, and leave the rest of it.
+    /// Set our fields and keep the others.
     Merge,
-    /// Put ours in its place.
+    /// Replace it.
     Replace,
 }
 
-/// What an entry is to be.
+/// The desired entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wanted {
     pub(crate) syntax: Syntax,
     pub(crate) keys: Vec<String>,
     pub(crate) value: Value,
-    /// Servers beside it that go.
+    /// Other servers to remove.
     pub(crate) moved: Vec<String>,
 }
 
-/// The text with the entry and without the servers that are moved, and what takes all of it back.
+/// Inserts the entry and removes the moved servers; returns the text and how to undo both.
 pub(crate) fn connect(
     path: &Path,
     text: &str,
@@ -47,7 +47,7 @@ pub(crate) fn connect(
             take_out(*syntax, &text, &table, name).map_err(BridgeError::edit(path))?
         {
             text = left;
-            // What came back in between and goes once more is what comes back the next time.
+            // A server that was restored and is removed again is the one to restore the next time.
             moved.retain(|known| known.name != *name);
             moved.push(taken);
         }
@@ -55,7 +55,7 @@ pub(crate) fn connect(
     Ok((text, part))
 }
 
-/// The text with the entry, and what takes it out again.
+/// Inserts the entry; returns the text and how to undo it.
 fn connect_alone(
     path: &Path,
     text: &str,
@@ -91,7 +91,7 @@ fn connect_alone(
         if !holds(&there, ours) && policy == Policy::Skip {
             return Err(changed(path, name));
         }
-        // What was added to it since stays, such as which tools need no question any more.
+        // Fields added since stay, such as the tools that need no confirmation.
         let new = over(there.clone(), value);
         if new == there {
             return Ok((text.to_owned(), part(undo)));
@@ -100,7 +100,7 @@ fn connect_alone(
         return Ok((edited.text, part(undo)));
     }
     if there == *value {
-        // Exactly ours, from a copy or from an agent that wrote back what it had read.
+        // Identical to ours: from a copy, or written back by an agent that had read it.
         let undo = Undo::Inserted { made: 0, hollow: None, fragment: None };
         return Ok((text.to_owned(), part(&undo)));
     }
@@ -108,8 +108,8 @@ fn connect_alone(
         Policy::Skip => {
             return Err(BridgeError::conflict(
                 path,
-                format!("has an entry \"{name}\" that was not made by this command"),
-                "--policy replace puts ours in its place, --policy merge sets what is ours in it",
+                format!("has an entry \"{name}\" that this command did not create"),
+                "--policy replace replaces it, --policy merge sets only the fields of Plexus",
             ));
         }
         Policy::Merge => over(there, value),
@@ -119,7 +119,7 @@ fn connect_alone(
     Ok((edited.text, part(&edited.undo)))
 }
 
-/// The text without the entry.
+/// Removes the entry.
 pub(crate) fn disconnect(
     path: &Path,
     text: &str,
@@ -143,19 +143,19 @@ pub(crate) fn disconnect(
     Ok(text)
 }
 
-/// Whether the entry is there as we left it.
+/// Checks that the entry is unchanged since our last write.
 pub(crate) fn is_current(text: &str, part: &Part) -> Option<bool> {
     let Part::Entry { syntax, keys, ours, .. } = part else { return None };
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     syntax.get(text, &names).ok()?.map(|there| holds(&there, ours))
 }
 
-/// Our entry as this text has it; none where it has none.
+/// Our entry in this text, if any.
 pub(crate) fn in_text(text: &str, part: &Part) -> Option<Part> {
     let Part::Entry { syntax, keys, undo, moved, .. } = part else { return None };
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     let there = syntax.get(text, &names).ok()??;
-    // Before it was connected, an entry of this name was somebody else's.
+    // Before the agent was connected, an entry of this name had another origin.
     let is_former = matches!(undo, Undo::Replaced { .. }) && is_current(text, part) != Some(true);
     (!is_former).then(|| Part::Entry {
         syntax: *syntax,
@@ -170,11 +170,11 @@ fn changed(path: &Path, name: &str) -> BridgeError {
     BridgeError::conflict(
         path,
         format!("has an entry \"{name}\" that was changed since it was written"),
-        "--policy replace gives up that change",
+        "--policy replace discards that change",
     )
 }
 
-/// Whether everything of ours is in it; more may be.
+/// Whether it contains all our fields; it may contain others.
 fn holds(there: &Value, ours: &Value) -> bool {
     match (there, ours) {
         (Value::Object(there), Value::Object(ours)) => {
@@ -184,7 +184,7 @@ fn holds(there: &Value, ours: &Value) -> bool {
     }
 }
 
-/// The one over the other.
+/// Merges our fields into an existing entry.
 fn over(mut there: Value, ours: &Value) -> Value {
     match (&mut there, ours) {
         (Value::Object(fields), Value::Object(ours)) => {

@@ -1,4 +1,4 @@
-//! Why a file of another agent is left as it is.
+//! Why a file of another agent is not changed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use crate::document::EditError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// The file is not one that is written, or not in the state it is in.
+    /// The file, or its current state, does not allow a change.
     #[error("{} {why}", .path.display())]
     Refused { path: PathBuf, why: String, fix: String },
-    /// What is ours in it was changed by somebody, or what is theirs has our name.
+    /// Inserted content was changed by another program, or an entry of another origin uses our name.
     #[error("{} {why}", .path.display())]
     Conflict { path: PathBuf, why: String, fix: String },
     #[error("cannot {doing} {}: {source}", .path.display())]
@@ -26,14 +26,12 @@ pub enum BridgeError {
 }
 
 impl BridgeError {
-    /// What to do about it.
+    /// The remedy.
     #[must_use]
     pub fn fix(&self) -> String {
         match self {
             Self::Refused { fix, .. } | Self::Conflict { fix, .. } => fix.clone(),
-            Self::Io { .. } => {
-                "look at the permissions of the file and its folder, and at the disk".to_owned()
-            }
+            Self::Io { .. } => "check the permissions of the file and its folder, and the disk".to_owned(),
             Self::Busy(_) => "try again when it has ended".to_owned(),
             Self::Restless(_) => "end the agent and try again".to_owned(),
             Self::Ledger { path, .. } => format!(
@@ -44,7 +42,7 @@ impl BridgeError {
         }
     }
 
-    /// Whether the same may succeed in a moment.
+    /// Whether a retry may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Restless(_))
@@ -70,7 +68,7 @@ impl BridgeError {
     pub(crate) fn edit(path: &Path) -> impl Fn(EditError) -> Self {
         move |error| match error {
             EditError::Invalid(why) => {
-                Self::refused(path, why, "correct the file, or have its agent write it anew")
+                Self::refused(path, why, "correct the file, or let its agent rewrite it")
             }
             EditError::Unclear(why) => {
                 Self::refused(path, why, "add the entry by hand; `plexus connect --dry-run --json` prints it")

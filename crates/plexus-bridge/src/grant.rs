@@ -1,8 +1,8 @@
-//! What an agent shows to the hub: a token that was made for it when it was connected, and by which hub.
+//! The grant of an agent: the token that it got when it was connected, and the hub that issued it.
 //!
-//! One file for each agent, which only its owner reads. No file of an agent has the token: there is only the command that
-//! starts the proxy, and the proxy finds it here, and puts here what it was renewed to. So the file always has the newest, and a
-//! token that was made while somebody took the file away or wrote another one does not get into it.
+//! Each agent has one file, readable by its owner only. The agent's own files never contain the token: they only name the command that
+//! starts the proxy. The proxy reads the token here and stores renewed tokens here, so the file always has the newest one. A token
+//! renewed while the file was removed or replaced is not stored.
 
 use std::fmt;
 use std::fs::File;
@@ -17,30 +17,30 @@ use crate::error::BridgeError;
 
 const FOLDER: &str = "grants";
 const LOCK: &str = "lock";
-/// Ending of a file that says that an agent was disconnected.
+/// The extension of a marker file for a disconnected agent.
 const TAKEN: &str = "taken";
-/// Tokens that are remembered, to be revoked with the connection; older ones have expired.
+/// The number of tokens remembered for revocation on disconnect; older ones have expired.
 const REMEMBERED: usize = 8;
 
-/// A token and what it is good for.
+/// A token and its properties.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Another one each time that somebody gives the agent a token; not when the proxy gets it a new one.
+    /// Changes each time the agent is connected, but not when the proxy renews the token.
     pub id: String,
-    /// URL of the hub that made it; none: this machine's own, wherever that listens by now.
+    /// The URL of the issuing hub; none for the hub of this machine, whatever its current address.
     pub hub: Option<String>,
-    /// It was made with the admin token of this machine's hub, which may make another like it.
+    /// It was issued with the admin token of this machine's hub, which may issue another.
     pub by_admin: bool,
-    /// What it may do, as it is asked for again.
+    /// The requested permissions, to request them again.
     pub asked: CreateTokenParams,
     token: String,
-    /// All tokens that were made for it, newest last.
+    /// All tokens issued for it, newest last.
     pub tokens: Vec<TokenId>,
     pub scopes: Vec<String>,
     pub expires_at: Timestamp,
-    /// Until when the proxy can renew it.
+    /// The time until which the proxy can renew it.
     pub renew_until: Option<Timestamp>,
-    /// When it does so, by the clock of this machine; none: it is not known yet.
+    /// When the proxy renews it, by the clock of this machine; none if not known yet.
     pub renew_at: Option<Timestamp>,
 }
 
@@ -74,7 +74,7 @@ impl Grant {
         grant.with(made, None)
     }
 
-    /// The same with another token.
+    /// The same grant with another token.
     #[must_use]
     pub fn with(mut self, made: &CreatedToken, renew_at: Option<Timestamp>) -> Self {
         self.renew_at = renew_at;
@@ -92,25 +92,25 @@ impl Grant {
         Secret::from(self.token.as_str())
     }
 
-    /// Until when the agent is let in, if its proxy runs from time to time.
+    /// The time until which the agent has access, if its proxy runs from time to time.
     #[must_use]
     pub fn good_until(&self) -> Timestamp {
         self.renew_until.map_or(self.expires_at, |until| until.max(self.expires_at))
     }
 }
 
-/// The grants of one user, beside the ledger.
+/// The grants of one user, stored next to the ledger.
 #[derive(Debug, Clone)]
 pub struct Grants(PathBuf);
 
 impl Grants {
-    /// `folder` is the one of the ledger.
+    /// `folder` is the ledger's folder.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self(folder.join(FOLDER))
     }
 
-    /// Names of agents are those of the table, or what `plexus mcp --agent` takes: no name leads elsewhere.
+    /// Agent names come from the table or from `plexus mcp --agent`; no name can point outside the folder.
     fn file(&self, agent: &str) -> Option<PathBuf> {
         let plain = !agent.is_empty()
             && !agent.starts_with('.')
@@ -118,29 +118,29 @@ impl Grants {
         plain.then(|| self.0.join(format!("{agent}.json")))
     }
 
-    /// That of an agent; none where it has none.
+    /// The grant of an agent, if it has one.
     pub fn read(&self, agent: &str) -> Result<Option<Grant>, BridgeError> {
         let Some(path) = self.file(agent) else { return Ok(None) };
         let broken = |why: String| BridgeError::Ledger { path: path.clone(), why };
         let content = match private_file::read(&path) {
-            // Where no folder can be there is no file in it; whoever needs the folder says so.
+            // Without a folder there is no file; operations that need the folder report the error.
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => None,
             read => read.map_err(|error| broken(error.to_string()))?,
         };
         let Some(content) = content else { return Ok(None) };
-        // What is wrong with it is not said in the words of the parser: they may quote it.
+        // The parser's message is not shown, because it may quote the file.
         serde_json::from_slice(&content)
             .map(Some)
-            .map_err(|_| broken("it is not what was written".to_owned()))
+            .map_err(|_| broken("it is not in the expected format".to_owned()))
     }
 
-    /// One at a time changes them.
+    /// Locks the grants for a change.
     fn lock(&self) -> Result<File, BridgeError> {
         private_file::create_dir(&self.0).map_err(BridgeError::io(&self.0, "make the folder"))?;
         let path = self.0.join(LOCK);
         let file = private_file::open(&path).map_err(BridgeError::io(&path, "open"))?;
         file.lock().map_err(BridgeError::io(&path, "lock"))?;
-        // What a process that was killed has left may hold a token.
+        // Leftovers of a killed process may contain a token.
         for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|ending| ending.to_string_lossy().starts_with("tmp")) {
                 let _ = std::fs::remove_file(entry.path());
@@ -149,7 +149,7 @@ impl Grants {
         Ok(file)
     }
 
-    /// Whether the agent was disconnected: what is started for it then is given nothing, until it is connected again.
+    /// Whether the agent was disconnected. Proxies started for it then get no token until it is connected again.
     #[must_use]
     pub fn is_taken(&self, agent: &str) -> bool {
         self.file(agent).is_some_and(|path| path.with_extension(TAKEN).exists())
@@ -160,7 +160,7 @@ impl Grants {
         self.put(agent, grant)
     }
 
-    /// Puts another token into the grant of this id; false where that is not the one any more.
+    /// Replaces the token of the grant with this id; false if the grant has been replaced.
     pub fn renew(
         &self,
         agent: &str,
@@ -177,11 +177,7 @@ impl Grants {
 
     fn put(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
         let Some(path) = self.file(agent) else {
-            return Err(BridgeError::refused(
-                &self.0,
-                "has no place for this name",
-                "use letters and digits",
-            ));
+            return Err(BridgeError::refused(&self.0, "cannot store this name", "use letters and digits"));
         };
         let _ = std::fs::remove_file(path.with_extension(TAKEN));
         let content = serde_json::to_vec(grant)
@@ -189,13 +185,13 @@ impl Grants {
         private_file::write(&path, &content).map_err(BridgeError::io(&path, "write"))
     }
 
-    /// Removes it, and gives what it was.
+    /// Removes the grant and returns it.
     pub fn take(&self, agent: &str) -> Result<Option<Grant>, BridgeError> {
         if !self.0.exists() {
             return Ok(None);
         }
         let _lock = self.lock()?;
-        // One that cannot be read goes as well: whose it was is not known, and it is good for nothing.
+        // An unreadable grant is removed too: it is of no use.
         let grant = self.read(agent).unwrap_or_default();
         let Some(path) = self.file(agent) else { return Ok(None) };
         let mark = path.with_extension(TAKEN);

@@ -1,4 +1,4 @@
-//! The agents of one machine, for who looks after them there: the hub on its own, a node on another, a person by a command.
+//! Manages the agents of one machine: for the hub on its own machine, for a node on another, and for commands of a user.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -20,10 +20,10 @@ use crate::error::BridgeError;
 use crate::grant::Grants;
 use crate::ledger::{Connection, Part, Record};
 
-/// For so long what was found is not looked for again: programs are started to know their versions.
+/// How long detection results are cached: detecting a version starts a program.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Files that instructions are made of, and bytes of what is made of them, whoever says what they are.
+/// The most files that instructions consist of, and the most bytes of them, from any source.
 pub const MOST_FILES: usize = 16;
 pub const MOST_BYTES: usize = 64 << 10;
 
@@ -31,33 +31,33 @@ pub const MOST_BYTES: usize = 64 << 10;
 pub struct Keeper {
     bridge: Bridge,
     grants: Grants,
-    /// Whose connections are looked after; none: everybody's, by the person whose they are.
+    /// The hub whose connections are managed; none for all connections of the user.
     hub: Option<Option<Url>>,
     found: Mutex<Option<Look>>,
     versions: Versions,
 }
 
-/// What was found, and when.
+/// The detection results and their time.
 #[derive(Debug)]
 struct Look {
     at: Instant,
     found: Vec<(&'static Agent, Installed)>,
 }
 
-/// What became of a connection that was to be taken out.
+/// The result of removing a connection.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// Files that were changed or removed.
+    /// The changed or removed files.
     pub written: Vec<std::path::PathBuf>,
     pub problems: Vec<BridgeError>,
-    /// Nothing of it is left.
+    /// Whether it was removed completely.
     pub gone: bool,
-    /// Tokens of an agent that is connected nowhere any more.
+    /// The tokens of an agent without any remaining connection.
     pub tokens: Vec<TokenId>,
 }
 
 impl Keeper {
-    /// `folder` is where the ledger is.
+    /// `folder` is the ledger's folder.
     #[must_use]
     pub fn new(folder: &Path, environment: &Environment, clock: Clock) -> Self {
         Self {
@@ -69,10 +69,10 @@ impl Keeper {
         }
     }
 
-    /// The same for a hub: what is connected to another one is none of its business. Without a URL it is the one of this machine.
+    /// The same for a hub, which manages only its own connections. Without a URL it is the hub of this machine.
     #[must_use]
     pub fn for_hub(self, url: Option<&str>) -> Self {
-        // One that is no URL has no connections.
+        // An invalid URL has no connections.
         Self { hub: Some(url.and_then(|url| Url::parse(url).ok())), ..self }
     }
 
@@ -95,7 +95,7 @@ impl Keeper {
         &self.grants
     }
 
-    /// The agents that are here, as they were a moment ago.
+    /// The installed agents, from the cache if it is fresh.
     #[must_use]
     pub fn found(&self) -> Vec<(&'static Agent, Installed)> {
         let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,13 +109,13 @@ impl Keeper {
         }
     }
 
-    /// One of them, where the others need not be asked.
+    /// One installed agent, without detecting the others.
     #[must_use]
     pub fn found_of(&self, agent: &'static Agent) -> Option<Installed> {
         detect(agent, self.bridge.environment(), &self.versions)
     }
 
-    /// All that are connected, and what else was found.
+    /// The state of all connections and installed agents.
     pub fn list(&self, node: &str) -> Result<Vec<ExternalAgent>, BridgeError> {
         let mut agents = self.bridge.status(node, &self.found())?;
         let ledger = self.bridge.ledger()?;
@@ -132,8 +132,7 @@ impl Keeper {
         Ok(self.bridge.ledger()?.connections.is_empty())
     }
 
-    /// Brings the instructions to what they should be: of one connection, or of all that are not paused and among `targets`,
-    /// where that is not empty.
+    /// Updates the instructions of one connection, or of all that are not paused and, unless `targets` is empty, among `targets`.
     pub fn sync(
         &self,
         content: &Content,
@@ -163,12 +162,12 @@ impl Keeper {
         Ok(self.bridge.ledger()?.connections.get(key).is_some_and(|connection| self.is_ours(connection)))
     }
 
-    /// Leaves the instructions of a connection alone, or takes them up again; whether there is such a connection.
+    /// Pauses or resumes the instructions of a connection; false if it does not exist.
     pub fn pause(&self, key: &str, paused: bool) -> Result<bool, BridgeError> {
         Ok(self.has(key)? && self.bridge.update(key, |connection| connection.paused = paused)?)
     }
 
-    /// Takes a connection out of all its files; none where there is none.
+    /// Removes a connection from all its files; none if it does not exist.
     pub fn remove(&self, key: &str, policy: Policy) -> Result<Option<Removed>, BridgeError> {
         if !self.has(key)? {
             return Ok(None);
@@ -177,7 +176,7 @@ impl Keeper {
         self.carry_out(key, plan).map(Some)
     }
 
-    /// The same by a plan that somebody has seen.
+    /// Like above, with a plan that the user has seen.
     pub fn carry_out(&self, key: &str, plan: Plan) -> Result<Removed, BridgeError> {
         let mut removed = Removed { problems: plan.problems, ..Removed::default() };
         for change in plan.changes {
@@ -190,7 +189,7 @@ impl Keeper {
         let agent = self.bridge.ledger()?.connections.get(key).map(|connection| connection.agent.clone());
         removed.gone = self.bridge.forget(key)?;
         if let Some(agent) = agent {
-            // Without an entry it has no way to the hub, whatever is left of it.
+            // Without an entry the agent cannot reach the hub, whatever else remains.
             let connections = self.bridge.ledger()?.connections;
             let is_entry = |record: &Record| matches!(record.part, Part::Entry { .. });
             let mut others = connections.values().filter(|connection| connection.agent == agent);
@@ -213,7 +212,7 @@ impl From<&Removed> for RemovedExternalAgent {
 }
 
 impl From<&ExternalAgentInstructions> for Content {
-    /// What a hub has sent, within what a hub may say.
+    /// Instructions from a hub, within the limits for a hub.
     fn from(sent: &ExternalAgentInstructions) -> Self {
         let files = sent.files.iter().take(MOST_FILES);
         let files = files.map(|file| (file.name.clone(), file.text.clone())).collect();
@@ -223,7 +222,7 @@ impl From<&ExternalAgentInstructions> for Content {
 }
 
 impl Content {
-    /// The same to be sent to other machines.
+    /// Instructions to send to other machines.
     #[must_use]
     pub fn to_send(&self, agents: &[String], minutes: u64) -> ExternalAgentInstructions {
         let files = self.bundle.files.iter();

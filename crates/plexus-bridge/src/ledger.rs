@@ -1,8 +1,8 @@
-//! What was written into files of agents: enough to tell ours from theirs, and to take it back.
+//! The ledger: a record of everything written into files of agents, sufficient to recognize it and to remove it.
 //!
-//! The ledger is one file that only its owner reads, replaced as a whole. A change is in it as *pending* before the file of
-//! the agent is touched, together with what the record will be: whoever finds it after a crash can tell from the file
-//! which of the two it is. Files as they were before a change are kept beside it.
+//! The ledger is one file, readable by its owner only and replaced atomically. A change is recorded as *pending*, with its resulting
+//! record, before the agent's file is touched: after a crash, the file's content shows whether the change was made. Backups of files
+//! are stored next to the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ use crate::place::{Place, hash};
 
 const FILE: &str = "ledger.json";
 const BACKUPS: &str = "backups";
-/// Copies of one file that are kept, besides the one from before it was connected.
+/// The number of backups per file, besides the one from before the connection.
 const KEPT: usize = 20;
-/// One that a later version of this program has written is not touched.
+/// The format version. A ledger of a later version is not touched.
 const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     version: u32,
-    /// By agent, and project where it is not for all of them.
+    /// By agent, and by project for a project connection.
     pub connections: BTreeMap<String, Connection>,
     pub backups: Vec<Backup>,
     pub(crate) pending: Option<Pending>,
@@ -44,28 +44,28 @@ impl Default for Ledger {
     }
 }
 
-/// An agent that is wired to the hub.
+/// A connected agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
     pub agent: String,
     pub project: Option<PathBuf>,
     pub connected_at: Timestamp,
     pub version: Option<String>,
-    /// The hub that it is connected to, by its URL; none: the one of this machine.
+    /// The URL of its hub; none for the hub of this machine.
     #[serde(default)]
     pub hub: Option<String>,
-    /// What said where its files are when it was connected. A hub that runs as a service, or another shell, may be told otherwise.
+    /// The variables that located its files when it was connected. A service or another shell may have other values.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
-    /// Its instructions are left alone.
+    /// Its instructions are paused.
     #[serde(default)]
     pub paused: bool,
-    /// Whether it gets instructions at all.
+    /// Whether it gets instructions.
     #[serde(default)]
     pub instructions: bool,
     pub last_sync_at: Option<Timestamp>,
     pub files: Vec<Record>,
-    /// Files that could not be written the last time, and why.
+    /// Files that could not be written last time, with the reason.
     #[serde(default)]
     pub troubles: Vec<Trouble>,
 }
@@ -97,19 +97,19 @@ impl Trouble {
     }
 }
 
-/// What is ours in one file.
+/// Our content in one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub path: PathBuf,
     pub part: Part,
-    /// Of the file as we left it.
+    /// The hash of the file after our last write.
     pub hash: String,
-    /// The copy from before; none where there was no file.
+    /// The backup from before; none if there was no file.
     pub before: Option<String>,
-    /// Nobody else has written it since then.
+    /// No other program has written it since then.
     #[serde(default)]
     pub alone: bool,
-    /// Folders that were made for it.
+    /// Folders created for it.
     #[serde(default)]
     pub made: Vec<PathBuf>,
     pub written_at: Timestamp,
@@ -124,7 +124,7 @@ pub enum Part {
         keys: Vec<String>,
         ours: Value,
         undo: Undo,
-        /// Servers beside it that were taken out of the file because they are behind the hub now.
+        /// Servers removed from the file because they were moved behind the hub.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         moved: Vec<Moved>,
     },
@@ -142,18 +142,18 @@ pub struct Backup {
     pub hash: String,
 }
 
-/// A change that may have been made.
+/// A change that may or may not have been made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) connection: String,
     pub(crate) root: PathBuf,
     pub(crate) below: PathBuf,
-    /// The file that is written beside it.
+    /// The temporary file next to it.
     pub(crate) beside: String,
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) path: PathBuf,
-    /// What is to be known of the file afterwards.
+    /// The record of the file after the change.
     pub(crate) record: Option<Record>,
 }
 
@@ -164,11 +164,13 @@ impl Ledger {
         let Some(content) = private_file::read(&path).map_err(|error| broken(error.to_string()))? else {
             return Ok(Self::default());
         };
-        // First of all, since another version may have other fields.
+        // Checked first, because other versions may have other fields.
         let Version { version } =
             serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))?;
         if version != VERSION {
-            return Err(broken(format!("it is of version {version}, and this program knows {VERSION}")));
+            return Err(broken(format!(
+                "it has version {version}, but this program supports version {VERSION}"
+            )));
         }
         serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))
     }
@@ -180,18 +182,18 @@ impl Ledger {
         private_file::write(&path, &content).map_err(BridgeError::io(&path, "write"))
     }
 
-    /// Whether another connection has something in this file too.
+    /// Whether another connection also uses this file.
     pub(crate) fn is_shared(&self, path: &Path, but: &str) -> bool {
         let others = self.connections.iter().filter(|(key, _)| *key != but);
         others.into_iter().any(|(_, other)| other.files.iter().any(|record| record.path == path))
     }
 
-    /// What is known of a file, from whichever connection.
+    /// The record of a file, from any connection.
     pub(crate) fn record(&self, path: &Path) -> Option<&Record> {
         self.connections.values().flat_map(|connection| &connection.files).find(|record| record.path == path)
     }
 
-    /// Sets what is known of a file: for all connections that know it, and for this one.
+    /// Sets the record of a file for this connection and all others that use it.
     pub(crate) fn settle(&mut self, key: &str, path: &Path, record: Option<&Record>) {
         for (other, connection) in &mut self.connections {
             let known = connection.files.iter_mut().find(|record| record.path == path);
@@ -204,7 +206,7 @@ impl Ledger {
         }
     }
 
-    /// Folders that are there for the sake of this file: whichever of ours is the last one in them takes them along.
+    /// The folders created for this file; the last of our files in them removes them.
     pub(crate) fn made_for(&self, place: &Place) -> Vec<PathBuf> {
         let path = place.path();
         let records = self.connections.values().flat_map(|connection| &connection.files);
@@ -213,14 +215,14 @@ impl Ledger {
         made.into_iter().collect()
     }
 
-    /// Forgets a file for one connection, where others need what is in it still.
+    /// Forgets a file for one connection; others may still use it.
     pub(crate) fn leave(&mut self, key: &str, path: &Path) {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.files.retain(|record| record.path != path);
         }
     }
 
-    /// Keeps a copy of a file, and gives its name. The same content is kept once.
+    /// Stores a backup of a file and returns its name. Identical content is stored once.
     pub(crate) fn back_up(
         &mut self,
         folder: &Path,
@@ -240,7 +242,7 @@ impl Ledger {
             .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
             .collect();
         let time = now.strftime("%Y%m%d-%H%M%S");
-        // The same text may be in files of the same name, at the same moment.
+        // Files with the same name may have the same text at the same time.
         let whose = self::hash(format!("{}\n{hash}", path.display()).as_bytes());
         let id = format!("{time}-{}-{}", name.trim_start_matches('.'), &whose[..8]);
         let backups = folder.join(BACKUPS);
@@ -251,7 +253,7 @@ impl Ledger {
         Ok(id)
     }
 
-    /// The content of a copy, if it is still what was kept.
+    /// The content of a backup, if its hash still matches.
     pub(crate) fn backup(&self, folder: &Path, id: &str) -> Result<(&Backup, String), BridgeError> {
         let missing = || BridgeError::NoBackup(id.to_owned());
         let backup = self.backups.iter().find(|backup| backup.id == id).ok_or_else(missing)?;
@@ -259,14 +261,17 @@ impl Ledger {
         let content =
             private_file::read(&file).map_err(BridgeError::io(&file, "read"))?.ok_or_else(missing)?;
         if hash(&content) != backup.hash {
-            return Err(BridgeError::Ledger { path: file, why: "it is not what was kept".to_owned() });
+            return Err(BridgeError::Ledger {
+                path: file,
+                why: "its content has changed since the backup was made".to_owned(),
+            });
         }
         let text = String::from_utf8(content)
             .map_err(|_| BridgeError::Ledger { path: file, why: "it is not UTF-8".to_owned() })?;
         Ok((backup, text))
     }
 
-    /// Drops the oldest copies of a file that nobody needs, and gives their names.
+    /// Drops the oldest unused backups of a file and returns their names.
     pub(crate) fn forget_old_backups(&mut self, path: &Path) -> Vec<String> {
         let needed: Vec<String> = self
             .connections
@@ -283,10 +288,10 @@ impl Ledger {
     }
 }
 
-/// Removes copies that are in no ledger any more.
+/// Removes backups that the ledger no longer lists.
 pub(crate) fn remove_backups(folder: &Path, ids: &[String]) {
     for id in ids {
-        // One that stays takes room and does no harm.
+        // A backup that remains only takes space.
         let _ = std::fs::remove_file(folder.join(BACKUPS).join(id));
     }
 }

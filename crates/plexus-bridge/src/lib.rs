@@ -1,11 +1,11 @@
-//! Files of other agents: their configuration and their instructions.
+//! Edits the files of other agents: their configuration and their instructions.
 //!
-//! - Nothing is damaged: a file is read, the change is planned and shown, a copy is kept, and the new file takes the place of
-//!   the old one in one step. What nobody here knows of stays as it was written.
-//! - What was put in can be taken out, and what a person has changed since is a conflict and never overwritten.
-//! - Only files that an agent is known to have are touched, below folders that are its own, and no link is followed.
+//! - Nothing is damaged: a file is read, the change is planned and shown, a backup is stored, and the new file replaces the old one
+//!   atomically. Unknown content stays byte for byte.
+//! - Every insertion can be removed again. Inserted content that a person has changed since is a conflict and is never overwritten.
+//! - Only known files of an agent are edited, below the agent's own folders, and symlinks are not followed.
 //!
-//! There is no SQL, no HTTP and no task in here: callers bring the moment, and a thread that may wait for the disk.
+//! This crate has no SQL, no HTTP and no tasks: callers pass the time and call from a thread that may block on the disk.
 
 pub mod agents;
 mod block;

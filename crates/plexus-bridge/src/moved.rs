@@ -1,6 +1,6 @@
-//! Servers of an agent that were moved behind the hub: taken out of the agent's file, and put back into it.
+//! Servers of an agent that were moved behind the hub: removes them from the agent's file and restores them.
 //!
-//! What was taken out is kept in the ledger, which only its owner reads, since an entry may hold credentials.
+//! Removed entries are stored in the ledger, which only its owner can read, because an entry may contain credentials.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use crate::document::{EditError, Syntax, Undo};
 
-/// A server that was taken out.
+/// A removed server.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
     pub name: String,
     value: Value,
-    /// As it was written, where that is one piece of the text.
+    /// Its original text, if it was contiguous.
     raw: Option<String>,
 }
 
-/// Without what the entry holds.
+/// Omits the entry, which may contain credentials.
 impl fmt::Debug for Moved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Moved").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// The text without a server; none where it has no such server.
+/// Removes a server; none if the text does not contain it.
 pub(crate) fn take_out(
     syntax: Syntax,
     text: &str,
@@ -46,7 +46,7 @@ pub(crate) fn take_out(
     Ok(Some((left, Moved { name: name.to_owned(), value, raw })))
 }
 
-/// The text with a server again. One that somebody has put there meanwhile stays as it is.
+/// Restores a server. A server of that name added meanwhile is kept.
 pub(crate) fn put_back(
     syntax: Syntax,
     text: &str,
@@ -59,7 +59,7 @@ pub(crate) fn put_back(
     }
     let with_value = syntax.set(text, &path, &moved.value)?.text;
     let Some(raw) = &moved.raw else { return Ok(with_value) };
-    // As it was written, unless it would mean something else in its new place.
+    // With its original text, unless that would mean something else in its new place.
     let undo = Undo::Replaced { raw: raw.clone() };
     let as_written = syntax.undo(&with_value, &path, &undo);
     let is_same =

@@ -1,7 +1,7 @@
-//! A file below a folder that may be written in.
+//! A file below an allowed folder.
 //!
-//! The way from that folder to the file is gone step by step without following a link, and what is read, written and replaced
-//! afterwards goes by the folder that was opened: nothing that is put in the way meanwhile leads elsewhere.
+//! The path from that folder to the file is opened component by component without following symlinks, and all reads and writes use the
+//! opened folder's descriptor, so a symlink created meanwhile cannot redirect them.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -17,16 +17,16 @@ use rustix::io::Errno;
 use crate::document::MOST;
 use crate::error::BridgeError;
 
-/// A folder that was allowed, and a path below it.
+/// An allowed folder and a path below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     root: PathBuf,
     below: PathBuf,
-    /// Of files and folders that are made: for everybody to read, as in a project, or for the owner only.
+    /// The mode of created files and folders: readable by everyone, as in a project, or by the owner only.
     shared: bool,
 }
 
-/// A file as it was read.
+/// The content and metadata of a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub text: String,
@@ -35,7 +35,7 @@ pub struct Found {
     pub(crate) owner: (u32, u32),
 }
 
-/// The folder of a file.
+/// The opened folder of a file.
 pub(crate) struct Folder {
     pub(crate) fd: OwnedFd,
     pub(crate) name: OsString,
@@ -46,7 +46,7 @@ pub(crate) fn hash(content: &[u8]) -> String {
 }
 
 impl Place {
-    /// `below` has to be a plain path.
+    /// `below` must be a plain relative path.
     pub fn new(root: &Path, below: &Path, shared: bool) -> Result<Self, BridgeError> {
         let path = root.join(below);
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
@@ -73,7 +73,7 @@ impl Place {
         &self.below
     }
 
-    /// Folders that have to be made for it, outermost first.
+    /// The missing folders, outermost first.
     pub(crate) fn missing(&self) -> Vec<PathBuf> {
         let path = self.path();
         let above = path.ancestors().skip(1).take_while(|folder| folder.symlink_metadata().is_err());
@@ -86,7 +86,7 @@ impl Place {
         if self.shared { 0o644 } else { 0o600 }
     }
 
-    /// Opens the folder of the file; none where it is not there and is not to be made.
+    /// Opens the folder of the file; none if it is missing and must not be created.
     pub(crate) fn folder(&self, make: bool) -> Result<Option<Folder>, BridgeError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut path = self.root.clone();
@@ -128,7 +128,7 @@ impl Place {
         Ok(Some(Folder { fd, name }))
     }
 
-    /// The file; none where it is not there. A file that is not to be replaced is an error.
+    /// Reads the file; none if it is missing. A file that must not be replaced is an error.
     pub fn read(&self) -> Result<Option<Found>, BridgeError> {
         match self.folder(false)? {
             Some(folder) => self.read_in(&folder, &folder.name),
@@ -136,7 +136,7 @@ impl Place {
         }
     }
 
-    /// The same for a file beside it.
+    /// The same for a file in the same folder.
     pub(crate) fn read_in(&self, folder: &Folder, name: &OsString) -> Result<Option<Found>, BridgeError> {
         let path = self.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -149,11 +149,11 @@ impl Place {
         let stat = rustix::fs::fstat(&fd).map_err(|error| BridgeError::io(&path, "read")(error.into()))?;
         let refused = |why: &str, fix: &str| Err(BridgeError::refused(&path, why, fix));
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return refused("is not a regular file", "put a file in its place, or leave this agent out");
+            return refused("is not a regular file", "replace it with a regular file, or exclude this agent");
         }
         if stat.st_nlink > 1 {
             return refused(
-                "has other names (hard links), which a new file would not have",
+                "has several hard links, which replacing the file would break",
                 "make it a file of its own",
             );
         }
@@ -166,8 +166,8 @@ impl Place {
         std::fs::File::from(fd).take(most).read_to_end(&mut bytes).map_err(BridgeError::io(&path, "read"))?;
         if bytes.len() > MOST {
             return refused(
-                &format!("is longer than {} MiB", MOST >> 20),
-                "shorten it, or leave this agent out",
+                &format!("is larger than {} MiB", MOST >> 20),
+                "shorten it, or exclude this agent",
             );
         }
         let hash = hash(&bytes);
@@ -175,13 +175,13 @@ impl Place {
             Ok(text) => Ok(Some(Found { text, hash, mode, owner: (stat.st_uid, stat.st_gid) })),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
-                refused(&format!("is not UTF-8: byte {at} is no part of a character"), "save it as UTF-8")
+                refused(&format!("is not valid UTF-8 at byte {at}"), "save it as UTF-8")
             }
         }
     }
 
-    /// What stands under a name: a file by its content, and what cannot be read by its number. So something that was put
-    /// there meanwhile is another thing, whatever it is.
+    /// Identifies the object under a name: a file by its content, anything unreadable by its inode number. So any replacement is
+    /// detected.
     pub(crate) fn seen(&self, folder: &Folder, name: &OsString) -> Option<String> {
         match self.read_in(folder, name) {
             Ok(found) => found.map(|found| found.hash),
@@ -200,7 +200,7 @@ fn is_link(path: &Path, folder: impl AsFd, name: &std::ffi::OsStr) -> BridgeErro
         Ok(FileType::Symlink) => {
             let to =
                 std::fs::read_link(path).map_or_else(|_| String::new(), |to| format!(" to {}", to.display()));
-            let why = format!("is a symbolic link{to}, and links are not followed");
+            let why = format!("is a symbolic link{to}; links are not followed");
             BridgeError::refused(
                 path,
                 why,

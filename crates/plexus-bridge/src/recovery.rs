@@ -1,4 +1,4 @@
-//! What a process that died has left, or a change that failed: the file itself says whether it was made.
+//! Recovers from a crashed process or a failed change: the file itself shows whether the change was made.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::place::{Found, Place};
 use crate::replace::remove;
 use crate::{block, entry};
 
-/// Brings ledger and file together again. Whatever is in the way by now, later commands do not fail for it.
+/// Reconciles ledger and file. Obstacles are logged and do not fail later commands.
 pub(crate) fn settle(ledger: &mut Ledger, pending: &Pending) {
     let now = match tidied(pending) {
         Ok(now) => now,
         Err(error) => {
             tracing::warn!(%error, "cannot tell whether a change to a file was made");
-            // What may be in it stays known, so that it can be taken out once it can be read.
+            // The possible content stays recorded, so it can be removed once the file is readable.
             if let Some(record) = &pending.record {
                 let record = Record { alone: false, ..record.clone() };
                 ledger.settle(&pending.connection, &pending.path, Some(&record));
@@ -37,7 +37,7 @@ pub(crate) fn settle(ledger: &mut Ledger, pending: &Pending) {
     if now.is_none() {
         remove_folders(pending.record.as_ref().map_or(&[], |record| &record.made));
     }
-    // Somebody may have written it since: what is ours is in it, or it is not.
+    // Another program may have written it since: check whether our content is in it.
     let text = now.as_ref().map_or("", |now| now.text.as_str());
     let is_in = |part: &Part| {
         entry::is_current(text, part).or_else(|| block::is_current(&pending.path, text, part)) == Some(true)
@@ -51,7 +51,7 @@ pub(crate) fn settle(ledger: &mut Ledger, pending: &Pending) {
     drop_empty(ledger, &pending.connection);
 }
 
-/// The file, after what stood beside it is gone.
+/// The file, after its temporary file was removed.
 fn tidied(pending: &Pending) -> Result<Option<Found>, BridgeError> {
     let place = Place::new(&pending.root, &pending.below, false)?;
     let Some(folder) = place.folder(false)? else { return Ok(None) };
@@ -69,17 +69,17 @@ fn tidied(pending: &Pending) -> Result<Option<Found>, BridgeError> {
     place.read()
 }
 
-/// A connection of which nothing was written is none.
+/// Forgets a connection without any written file.
 fn drop_empty(ledger: &mut Ledger, key: &str) {
     if ledger.connections.get(key).is_some_and(|connection| connection.files.is_empty()) {
         ledger.connections.remove(key);
     }
 }
 
-/// Removes folders that were made, as far as nothing is in them.
+/// Removes created folders that are empty.
 pub(crate) fn remove_folders(made: &[PathBuf]) {
     for folder in made.iter().rev() {
-        // It fails where somebody uses it, as it should.
+        // Fails for a folder in use, as intended.
         let _ = std::fs::remove_dir(folder);
     }
 }

@@ -1,10 +1,9 @@
-//! A file is replaced by another as a whole, or not at all.
+//! Replaces a file atomically.
 //!
-//! - The new content is complete and on the disk, with the mode and the owner of the old one, before it gets the name.
-//! - Old and new change places in one step, and what came out is compared with what was read: when an agent has written its
-//!   file meanwhile, its version is put back, and the change is made anew on top of it.
-//! - A process that dies leaves the old file or the new one under the name, and at most one more beside it, whose name the
-//!   ledger knows.
+//! - The new content is complete and synced to disk, with the mode and owner of the old file, before it gets the name.
+//! - Old and new file are exchanged atomically, and the old content is compared with the content read before: if an agent has written
+//!   its file meanwhile, its version is restored, and the change is applied to that version.
+//! - After a crash the name has the old or the new file, and at most one temporary file remains, which the ledger lists.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,15 +15,15 @@ use rustix::io::Errno;
 use crate::error::BridgeError;
 use crate::place::{Folder, Found, Place, hash};
 
-/// How often two writers may trade places before it is given up.
+/// The number of attempts against a concurrent writer.
 const TRADES: usize = 100;
 
-/// What is about to be done to the disk. Somebody who watches can end the process there.
+/// Observes each step before it touches the disk. Tests use it to kill the process there.
 pub trait Steps: Send + Sync {
     fn about_to(&self, step: &'static str);
 }
 
-/// Nobody watches.
+/// Observes nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 
@@ -32,15 +31,15 @@ impl Steps for Unwatched {
     fn about_to(&self, _step: &'static str) {}
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replaced {
     Done,
-    /// The file is not what it was; nothing of it was changed.
+    /// The file has changed since it was read; it was left unchanged.
     Changed,
 }
 
-/// Gives the file this content. It has to be still what was read, or still not to be there.
+/// Writes this content to the file, if the file is still as read, or still missing.
 pub(crate) fn replace(
     place: &Place,
     folder: &Folder,
@@ -66,18 +65,18 @@ pub(crate) fn replace(
         remove(folder, &beside, &path)?;
         return Ok(Replaced::Changed);
     }
-    // What is under the name, and what was there before that, as far as it is known here.
+    // The known current content under the name, and the content before that.
     let (mut here, mut before) = (hash(content.as_bytes()), was.hash.clone());
     for trade in 0..TRADES {
         match rename(folder, &beside, &folder.name, RenameFlags::EXCHANGE) {
             Ok(()) => {}
-            // Not every file system can do it; then it was looked at a moment ago.
+            // Not every file system supports the exchange; then only the check just before protects.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if trade == 0 => {
                 rename(folder, &beside, &folder.name, RenameFlags::empty())
                     .map_err(|error| failed(folder, &beside, &path, error))?;
                 return synced(folder, &path).map(|()| Replaced::Done);
             }
-            // An agent that removes its file and writes another.
+            // An agent may remove its file and write another.
             Err(Errno::NOENT) => {
                 remove(folder, &beside, &path)?;
                 return Ok(Replaced::Changed);
@@ -89,7 +88,7 @@ pub(crate) fn replace(
         if trade == 0 && out.as_ref() == Some(&before) {
             steps.about_to("sync the folder");
             synced(folder, &path)?;
-            // Once more, as late as can be: an agent may have had the old file open.
+            // Checked again as late as possible: an agent may have had the old file open.
             steps.about_to("look at the old file again");
             out = place.seen(folder, &beside);
         }
@@ -98,7 +97,7 @@ pub(crate) fn replace(
             remove(folder, &beside, &path)?;
             return Ok(if trade == 0 { Replaced::Done } else { Replaced::Changed });
         }
-        // What came out is newer than what is under the name now: back with it.
+        // The exchanged file is newer than the one under the name: restore it.
         (before, here) = (here, out.unwrap_or_default());
     }
     rename(folder, &beside, &folder.name, RenameFlags::empty())
@@ -106,7 +105,7 @@ pub(crate) fn replace(
     Err(BridgeError::Restless(path))
 }
 
-/// Takes the file away. It has to be still what was read.
+/// Removes the file, if it is still as read.
 pub(crate) fn take_away(
     place: &Place,
     folder: &Folder,
@@ -131,7 +130,7 @@ pub(crate) fn take_away(
     }
     match rename(folder, &beside, &folder.name, RenameFlags::NOREPLACE) {
         Ok(()) => {}
-        // There is a newer one already.
+        // A newer file already exists.
         Err(Errno::EXIST) => remove(folder, &beside, &path)?,
         Err(error) => return Err(BridgeError::io(&path, "put back")(error.into())),
     }
@@ -177,7 +176,7 @@ fn write_beside(
 
 fn rename(folder: &Folder, from: &OsString, to: &OsString, flags: RenameFlags) -> Result<(), Errno> {
     match rustix::fs::renameat_with(&folder.fd, from, &folder.fd, to, flags) {
-        // A file system that knows no flags; the caller has looked whether the name is free.
+        // The file system does not support flags; the caller has checked that the name is free.
         Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
             match rustix::fs::statat(&folder.fd, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),

@@ -1,4 +1,4 @@
-//! How the connections are doing: what is ours in each file, compared with what was left there.
+//! The state of connections: our content in each file, compared with our last write.
 
 use plexus_proto::api::{
     ExternalAgent, ExternalAgentFile, ExternalAgentFileState, ExternalAgentPart, ExternalAgentState,
@@ -11,13 +11,13 @@ use crate::ledger::{Connection, Part, Record};
 use crate::{block, entry};
 
 impl Bridge {
-    /// All that is connected, and what else was found.
+    /// The state of all connections and installed agents.
     pub fn status(
         &self,
         node: &str,
         found: &[(&'static Agent, Installed)],
     ) -> Result<Vec<ExternalAgent>, BridgeError> {
-        // Who only looks waits for nobody.
+        // Reading takes no lock.
         let ledger = self.settled().or_else(|_| self.ledger())?;
         let mut agents: Vec<ExternalAgent> = ledger
             .connections
@@ -81,7 +81,7 @@ impl Bridge {
                 }),
             }
         }
-        // One without any file is not wired to anything, such as after a copy from before was put back.
+        // A connection without any file is not connected, such as after an old backup was restored.
         let well =
             !files.is_empty() && files.iter().all(|file| file.state == ExternalAgentFileState::Current);
         let state = match (well, connection.paused) {
@@ -133,7 +133,10 @@ impl Bridge {
             }
         };
         let Some(found) = found else {
-            return (ExternalAgentFileState::Removed, Some("somebody has removed the file".to_owned()));
+            return (
+                ExternalAgentFileState::Removed,
+                Some("the file was removed by another program".to_owned()),
+            );
         };
         if let Part::Entry { syntax, .. } = &record.part
             && let Err(error) = syntax.value(&found.text)
@@ -149,12 +152,12 @@ impl Bridge {
         match as_left {
             Some(true) => (ExternalAgentFileState::Current, None),
             Some(false) => {
-                let problem = "what is ours in it was changed, and is not overwritten; `plexus connect --policy replace` does";
+                let problem = "the content that Plexus wrote was changed and is not overwritten; `plexus connect --policy replace` overwrites it";
                 (ExternalAgentFileState::Changed, Some(problem.to_owned()))
             }
             None => (
                 ExternalAgentFileState::Removed,
-                Some("what was ours in it is gone; `plexus connect` puts it back".to_owned()),
+                Some("the content that Plexus wrote is gone; `plexus connect` writes it again".to_owned()),
             ),
         }
     }

@@ -1,18 +1,17 @@
-//! Other names of arguments.
+//! Aliases of arguments.
 //!
-//! Agents are trained with tools of their own, and a model that knows `file_path` and `content` writes them here too. A tool
-//! declares such names beside the type of its arguments. A call that uses one is a call with the canonical name from the
-//! moment its arguments are checked: the handler, the records, the idempotency key and the machine it is sent to see no
-//! other. No schema lists them, so they cost models nothing.
+//! Models are trained with the tools of their agents, so a model that knows `file_path` and `content` writes these names here too. A
+//! tool declares such aliases beside the type of its arguments. Validation replaces them by the canonical names: the handler, the
+//! records, the idempotency key and the node see only those. Schemas do not list aliases, so they cost no context.
 
 use std::iter;
 
 use serde_json::{Map, Value, json};
 
-/// An argument and the other names that it is accepted under.
+/// An argument and its aliases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alias {
-    /// The argument as the schema has it, after the names of the fields that it is in: `path`, `edits/old`.
+    /// The path of the argument in the schema, such as `path` or `edits/old`.
     pub argument: &'static str,
     pub names: &'static [&'static str],
 }
@@ -23,19 +22,18 @@ impl Alias {
         Self { argument, names }
     }
 
-    /// The fields that it is in, and its own name.
+    /// The path of the enclosing fields, and the argument's name.
     fn split(&self) -> (&'static str, &'static str) {
         self.argument.rsplit_once('/').unwrap_or(("", self.argument))
     }
 
-    /// The name of the argument, without those of the fields that it is in.
+    /// The name of the argument without its path.
     pub(crate) fn canonical(&self) -> &'static str {
         self.split().1
     }
 }
 
-/// Gives every argument its canonical name. Returns what is wrong where one is given under several names; nothing of it is
-/// renamed then.
+/// Replaces aliases by canonical names. Returns a problem for each argument given under several names, which is then not renamed.
 pub(crate) fn resolve(aliases: &[Alias], arguments: &mut Map<String, Value>) -> Vec<Value> {
     let mut problems = Vec::new();
     for alias in aliases {
@@ -46,7 +44,7 @@ pub(crate) fn resolve(aliases: &[Alias], arguments: &mut Map<String, Value>) -> 
     problems
 }
 
-/// Visits the objects in a field of a field; where one holds a list, all that are in it.
+/// Visits the objects at a path of fields; for a list, each of its objects.
 fn each(
     object: &mut Map<String, Value>,
     fields: &[&str],
@@ -70,7 +68,7 @@ fn each(
 
 fn rename(alias: &Alias, object: &mut Map<String, Value>, path: &str, problems: &mut Vec<Value>) {
     let canonical = alias.canonical();
-    // As everywhere, null stands for an argument that is not given.
+    // Null means "not given", as everywhere.
     for name in alias.names {
         if object.get(*name).is_some_and(Value::is_null) {
             object.remove(*name);
@@ -87,8 +85,8 @@ fn rename(alias: &Alias, object: &mut Map<String, Value>, path: &str, problems: 
         }
         [first, second, ..] => {
             let message = match first == canonical {
-                true => format!("another name of {canonical:?}, which is given too; give one of them"),
-                false => format!("another name of {canonical:?}, as {first:?} is; give one of them"),
+                true => format!("is an alias of {canonical:?}, which is also given; give only one"),
+                false => format!("is an alias of {canonical:?}, like {first:?}; give only one"),
             };
             problems.push(json!({ "path": format!("{path}/{second}"), "message": message }));
         }
@@ -96,7 +94,7 @@ fn rename(alias: &Alias, object: &mut Map<String, Value>, path: &str, problems: 
     }
 }
 
-/// The other names of arguments of the object at this path of the arguments.
+/// The aliases of arguments of the object at this path.
 pub(crate) fn names_at(aliases: &[Alias], path: &str) -> Vec<&'static str> {
     let is_place = |part: &&str| part.is_empty() || part.bytes().all(|byte| byte.is_ascii_digit());
     let within = path.split('/').filter(|part| !is_place(part)).collect::<Vec<_>>().join("/");
@@ -104,8 +102,8 @@ pub(crate) fn names_at(aliases: &[Alias], path: &str) -> Vec<&'static str> {
     here.flat_map(|alias| alias.names).copied().collect()
 }
 
-/// What is wrong with the names that a tool declares, given its schema: an argument that does not exist, or a name that
-/// stands for two. For tests of tools.
+/// The problems with the aliases that a tool declares, given its schema: an argument that does not exist, or an alias of two
+/// arguments. For tests of tools.
 #[must_use]
 pub fn conflicts(aliases: &[Alias], schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
@@ -122,10 +120,13 @@ pub fn conflicts(aliases: &[Alias], schema: &Value) -> Vec<String> {
         }
         for name in alias.names {
             if properties.get(*name).is_some() {
-                found.push(format!("{name} is an argument itself, and cannot stand for {}", alias.argument));
+                found.push(format!(
+                    "{name} is an argument itself and cannot be an alias of {}",
+                    alias.argument
+                ));
             }
             if seen.contains(&(within, *name)) {
-                found.push(format!("{name} stands for two arguments"));
+                found.push(format!("{name} is an alias of two arguments"));
             }
             seen.push((within, *name));
         }

@@ -1,4 +1,4 @@
-//! Argument validation, with errors that tell a model what to change.
+//! Argument validation. Errors say what a model has to change.
 
 use jsonschema::Validator;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
@@ -9,12 +9,12 @@ use crate::redact;
 use crate::visible::nearest;
 use crate::{CallError, ToolSpec, alias};
 
-/// Problems named in one error; a model fixes these first.
+/// The most problems reported in one error.
 const SHOWN: usize = 8;
-/// Characters of a wrong value that are repeated back.
+/// The most characters of an invalid value that an error quotes.
 const VALUE_SHOWN: usize = 80;
 
-/// Null stands for "not given" where a field may be left out, at any depth.
+/// Removes nulls of optional fields, at any depth: null means "not given".
 pub(crate) fn drop_nulls(arguments: &mut Map<String, Value>, schema: &Value) {
     let Some(properties) = schema["properties"].as_object() else { return };
     let required = schema["required"].as_array();
@@ -34,7 +34,7 @@ pub(crate) fn drop_nulls(arguments: &mut Map<String, Value>, schema: &Value) {
     }
 }
 
-/// Checks arguments, which have their canonical names by now, against the schema of the tool.
+/// Validates arguments, which already have their canonical names, against the tool's schema.
 pub(crate) fn validate(spec: &ToolSpec, validator: &Validator, arguments: &Value) -> Result<(), CallError> {
     if validator.is_valid(arguments) {
         return Ok(());
@@ -44,7 +44,7 @@ pub(crate) fn validate(spec: &ToolSpec, validator: &Validator, arguments: &Value
     Err(invalid(&spec.name, problems))
 }
 
-/// Refuses the one character that not every database can hold in a text.
+/// Refuses U+0000, which PostgreSQL cannot store in text.
 pub(crate) fn storable(tool: &str, field: &str, text: &str) -> Result<(), CallError> {
     if !text.contains('\0') {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) fn storable(tool: &str, field: &str, text: &str) -> Result<(), CallEr
     Err(invalid(tool, vec![serde_json::json!({ "path": format!("/{field}"), "message": message })]))
 }
 
-/// One error from a list of `{path, message, …}`.
+/// Combines a list of `{path, message, …}` into one error.
 #[must_use]
 pub fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
     let lines: Vec<String> = problems
@@ -71,7 +71,7 @@ pub fn invalid(tool: &str, problems: Vec<Value>) -> CallError {
     .details(json!({ "problems": problems }))
 }
 
-/// A field that this action needs and did not get.
+/// The error of a missing field that this action requires.
 #[must_use]
 pub fn missing(tool: &str, field: &str, action: &str) -> CallError {
     let message = format!("required for action {action:?}");
@@ -134,12 +134,12 @@ fn unknown_field(path: &str, field: &str, spec: &ToolSpec, error: &ValidationErr
         .map(|properties| properties.keys().map(String::as_str).collect())
         .unwrap_or_default();
     let field: String = field.chars().take(VALUE_SHOWN).collect();
-    // A misspelt name may be one of those that no schema lists.
+    // A misspelled name may be close to an alias, which no schema lists.
     let also = alias::names_at(spec.handling.aliases, path);
     let near = nearest(&field, also.iter().chain(&known).copied());
     let message = match near {
         Some(near) => format!("unknown field; did you mean {near:?}?"),
-        None if known.is_empty() => "unknown field; none are known here".to_owned(),
+        None if known.is_empty() => "unknown field; no fields are allowed here".to_owned(),
         None => format!("unknown field; known fields are {}", quoted(&known)),
     };
     json!({ "path": format!("{path}/{field}"), "message": message, "expected": known, "nearest": near })
@@ -161,7 +161,7 @@ fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A wrong value, short enough to repeat; one under a telling name is not repeated at all.
+/// A truncated invalid value for an error; a value under a credential-like name is not shown.
 fn shown(path: &str, value: &Value) -> String {
     if path.split('/').any(redact::is_secret_name) {
         return redact::REDACTED.to_owned();

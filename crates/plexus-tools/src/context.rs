@@ -1,4 +1,4 @@
-//! What a running tool knows about its call.
+//! The context of a running call, as its handler sees it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Answers, Capabilities, LogSink, MAX_QUESTIONS, Question, SharedAsk, Unasked};
-use crate::dispatcher::{Deadline, Sending};
+use crate::dispatcher::{Deadline, NodeDelivery};
 use crate::emit::Emitter;
 use crate::nodes::NodeEntry;
 use crate::sessions::SessionDirectory;
 use crate::{CallError, RawJson, Tool, Visible};
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     pub done: f64,
@@ -27,10 +27,10 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-/// Where progress goes. It must not block; a sink that cannot keep up drops what it gets.
+/// Receives progress. Must not block; a sink that cannot keep up drops values.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// What a session is wanted for.
+/// Why a session is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     Read,
@@ -41,51 +41,51 @@ pub enum Intent {
 pub struct ToolContext {
     pub call_id: CallId,
     pub principal: Arc<Principal>,
-    /// Session of the client that calls.
+    /// The session of the calling client.
     pub session_id: SessionId,
     pub visible: Arc<Visible>,
     pub store: Store,
     pub clock: Clock,
     /// Cancelled when the caller cancels or the deadline passes.
     pub cancel: CancellationToken,
-    /// The machine that was chosen for the call.
+    /// The node selected for the call.
     pub node: Option<NodeEntry>,
     pub(crate) tool: Arc<Tool>,
     /// How long the call may take.
     pub(crate) allowed: Duration,
-    /// There where the call goes to a machine.
-    pub(crate) sending: Option<Arc<Sending>>,
+    /// Set if the call runs on a node.
+    pub(crate) delivery: Option<Arc<NodeDelivery>>,
     pub(crate) emitter: Emitter,
     pub(crate) progress: Option<ProgressSink>,
     pub(crate) asker: Option<SharedAsk>,
     pub(crate) log: Option<LogSink>,
     pub(crate) inputs: Option<RawJson>,
-    /// There where there is somebody to ask.
+    /// Set if the caller can be asked questions.
     pub(crate) deadline: Option<Arc<Deadline>>,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) sessions: Arc<SessionDirectory>,
 }
 
 impl ToolContext {
-    /// Tells the caller how far the call has come, if it asked.
+    /// Reports progress to the caller, if it asked for progress.
     pub fn progress(&self, progress: Progress) {
         if let Some(sink) = &self.progress {
             sink(progress);
         }
     }
 
-    /// Tells what happens while the call runs, an object of a kind such as `terminal_output`; the id of the call and the name
-    /// of the machine are added. Waits for nothing: false when it was left out.
+    /// Emits an event of the running call, an object of a kind such as `terminal_output`; the call's id and the node's name are
+    /// added. Never blocks; returns false if the event was dropped.
     pub fn emit(&self, kind: &str, payload: Map<String, Value>) -> bool {
         self.emitter.emit(kind, payload)
     }
 
-    /// This call as it is sent to its machine, by the name that the tool has there. Its time is that which is left now.
+    /// The frame that sends this call to its node: with the tool's name there and the time left now.
     pub fn to_node(&self, arguments: &Value) -> Result<node::Call, CallError> {
-        let (Some(_), Some(sending)) = (&self.node, &self.sending) else {
+        let (Some(_), Some(delivery)) = (&self.node, &self.delivery) else {
             return Err(CallError::new(
                 ErrorCode::Internal,
-                "a call that is for no machine was to be sent to one",
+                "a call without a node was about to be sent to one",
             ));
         };
         let arguments = serde_json::value::to_raw_value(arguments)
@@ -99,39 +99,39 @@ impl ToolContext {
                 subject: self.principal.subject().to_owned(),
                 profile: self.principal.profile().map(str::to_owned),
             },
-            deadline_ms: sending.left_ms(),
-            keep: sending.keep,
-            idempotency_key: sending.key.clone(),
+            deadline_ms: delivery.left_ms(),
+            keep: delivery.keep,
+            idempotency_key: delivery.key.clone(),
             traceparent: self.trace.as_ref().map(|trace| trace.traceparent().to_owned()),
         })
     }
 
-    /// Whether the call waits for its machine if that is away.
+    /// Whether the call waits for its node if that is offline.
     #[must_use]
     pub fn waits_for_node(&self) -> bool {
-        self.sending.as_ref().is_some_and(|sending| sending.waits)
+        self.delivery.as_ref().is_some_and(|delivery| delivery.waits)
     }
 
-    /// The call is on its way to its machine: from here on its time counts, and it may run.
+    /// Marks the call as sent to its node: its deadline starts now, and it may run.
     pub fn sent(&self) {
-        if let Some(sending) = &self.sending {
-            sending.sent();
+        if let Some(delivery) = &self.delivery {
+            delivery.sent();
         }
     }
 
-    /// How long the call may still take, if it goes to a machine.
+    /// The time left for a call on a node.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        self.sending.as_ref().map(|sending| sending.left())
+        self.delivery.as_ref().map(|delivery| delivery.left())
     }
 
-    /// Where progress goes, for a tool that has others report it; none when the caller did not ask.
+    /// The progress sink, for a tool that forwards progress of others; none if the caller did not ask for progress.
     #[must_use]
     pub fn progress_sink(&self) -> Option<ProgressSink> {
         self.progress.clone()
     }
 
-    /// Asks the caller, and waits for all answers. The time that it takes is not the call's.
+    /// Asks the caller and waits for all answers. The deadline of the call is paused meanwhile.
     pub async fn ask(&self, questions: Vec<Question>) -> Result<Answers, Unasked> {
         let can = self.capabilities();
         let lacking = questions.iter().filter_map(|question| can.lacks(question)).reduce(Capabilities::and);
@@ -140,13 +140,13 @@ impl ToolContext {
         }
         let Some(asker) = &self.asker else { return Err(Unasked::Gone) };
         if questions.len() > MAX_QUESTIONS {
-            return Err(Unasked::TooMany("more questions at once than the hub passes on"));
+            return Err(Unasked::TooMany("more questions at once than the hub forwards"));
         }
         let _thinking = self.deadline.as_ref().map(|deadline| deadline.pause());
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {
-                // Whoever runs the tool sees first that it is cancelled, and not what it makes of this.
+                // The dispatcher sees the cancellation first and ignores how the tool handles this error.
                 tokio::task::yield_now().await;
                 Err(Unasked::Gone)
             }
@@ -154,32 +154,32 @@ impl ToolContext {
         }
     }
 
-    /// What the caller can be asked.
+    /// The kinds of questions that the caller can answer.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.asker.as_ref().map(|asker| asker.capabilities()).unwrap_or_default()
     }
 
-    /// Where the caller reads the log of another server, if it wants to.
+    /// The sink for log lines of other servers, if the caller wants them.
     #[must_use]
     pub fn log_sink(&self) -> Option<LogSink> {
         self.log.clone()
     }
 
-    /// Answers that the caller gave before it was asked, an object.
+    /// Answers that the caller sent along with the call, an object.
     #[must_use]
     pub fn inputs(&self) -> Option<&RawJson> {
         self.inputs.as_ref()
     }
 
-    /// The place of this call in a trace, for `_meta` or the headers of what the tool asks of others.
+    /// The trace context of this call, for `_meta` or the headers of requests that the tool makes.
     #[must_use]
     pub fn trace_context(&self) -> Option<&TraceContext> {
         self.trace.as_ref()
     }
 
-    /// The session a tool works on: the one named in its arguments, else the caller's. Only a write
-    /// makes one that does not exist.
+    /// The session a tool works on: the one named in its arguments, else the caller's. Only a write creates a missing
+    /// session.
     pub async fn target_session(&self, named: Option<&str>, intent: Intent) -> Result<SessionId, CallError> {
         match named {
             None => Ok(self.session_id),
@@ -187,7 +187,7 @@ impl ToolContext {
         }
     }
 
-    /// Folder for files of a session, made when first asked for.
+    /// The folder for files of a session, created on first use.
     pub fn files_dir(&self, session: SessionId) -> std::io::Result<PathBuf> {
         self.sessions.files_dir(session)
     }

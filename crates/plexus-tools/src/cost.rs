@@ -1,8 +1,8 @@
-//! What the tools that a caller is listed take of a model's context.
+//! The context cost of the tools listed to a caller.
 //!
-//! Counted is what a client sends to its model of a tool, which is its name, its description and the schema of its
-//! arguments, as one JSON object; and what the hub tells about itself and its servers when a client connects. Titles,
-//! annotations and output schemas go to clients and not to models.
+//! The cost counts what a client sends to its model: of each tool its name, description and input schema, as one JSON object; and the
+//! instructions about the hub and its servers that a client gets when it connects. Titles, annotations and output schemas go to
+//! clients, not to models.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use crate::{CallError, TOKENIZER, TokenCounter, Tool, Visible};
 
-/// A part of what a model is told when its client connects.
+/// A part of the instructions that a model gets when its client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// The slug of the server that it is about; none: the hub itself.
+    /// The slug of the described server; none for the hub itself.
     pub server: Option<String>,
     pub text: String,
 }
 
-/// The cost of what a caller is listed, and of what it is told.
+/// The cost of the listed tools and of the instructions.
 pub async fn cost(counter: &TokenCounter, visible: &Visible, said: &[Said]) -> Result<ToolsCost, CallError> {
     let listed = visible.listed_tools().chain(visible.unlisted_tools()).map(|tool| as_sent(tool));
     let texts = listed.chain(said.iter().map(|said| said.text.clone())).collect();
@@ -47,7 +47,7 @@ pub async fn cost(counter: &TokenCounter, visible: &Visible, said: &[Said]) -> R
     let all = servers.iter().map(|server| server.tokens).sum();
     servers.iter_mut().for_each(|server| server.share = share(server.tokens, all));
     tools.iter_mut().for_each(|tool| tool.share = share(tool.tokens, all));
-    // Stable sorts: equals stay in the order of their names.
+    // The sorts are stable: equal costs stay in name order.
     servers.sort_by_key(|server| std::cmp::Reverse(server.tokens));
     tools.sort_by_key(|tool| std::cmp::Reverse(tool.tokens));
     Ok(ToolsCost {
@@ -62,7 +62,7 @@ pub async fn cost(counter: &TokenCounter, visible: &Visible, said: &[Said]) -> R
     })
 }
 
-/// A tool as a model is given it.
+/// A tool as sent to a model.
 fn as_sent(tool: &Tool) -> String {
     #[derive(Serialize)]
     struct Sent<'t> {
@@ -72,7 +72,7 @@ fn as_sent(tool: &Tool) -> String {
     }
     let spec = tool.spec();
     let sent = Sent { name: tool.name(), description: &spec.description, input_schema: &spec.input_schema };
-    // A value that was read from JSON can be written as JSON.
+    // A value parsed from JSON can be serialized as JSON.
     serde_json::to_string(&sent).unwrap_or_default()
 }
 
@@ -84,7 +84,7 @@ fn nothing(server: Option<String>) -> ServerCost {
     ServerCost { server, tools: 0, tool_tokens: 0, instruction_tokens: 0, tokens: 0, share: 0.0 }
 }
 
-/// In percent, to a tenth.
+/// In percent, with one decimal.
 #[expect(clippy::cast_precision_loss, reason = "a share needs no more than three digits")]
 fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (part as f64 * 1000.0 / all as f64).round() / 10.0 }

@@ -1,6 +1,6 @@
-//! What a call tells while it runs.
+//! Events and progress of a running call.
 //!
-//! Nothing here waits: an event that cannot be taken at once is left out, and who emits it is told. On a hub it goes into
+//! Emitting never blocks: an event that cannot be accepted at once is dropped, and the emitter is notified. On a hub an event goes to
 //! the log of the call's session, before the end of the call, and to the caller as progress. On a node it goes to the hub.
 
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use serde_json::{Map, Value};
 
 use crate::{Progress, ProgressSink, redact};
 
-/// Kinds that a running tool may log: others are said by the hub alone, and a machine could make them up.
+/// The kinds that a running tool may log. Only the hub emits other kinds; a node could forge them.
 const KINDS: &[&str] = &["terminal_output", "terminal_closed"];
-/// How far a call has come: for the caller, not for the log.
+/// The kind for progress, which goes to the caller but not to the log.
 const PROGRESS: &str = "progress";
-/// Longest payload, as JSON.
+/// Longest payload, as JSON, in bytes.
 const EVENT: usize = 64 * 1024;
-/// What one call may log in all, as JSON.
+/// The most that one call may log in total, as JSON, in bytes.
 const CALL: usize = 2 << 20;
-/// Characters of an event that the caller gets as progress.
+/// The most characters of an event that are sent to the caller as progress.
 const MESSAGE: usize = 1_000;
 
-/// Where events go instead of into the log. It must not block; one that cannot take an event says so with `false`.
+/// Receives events in place of the log. Must not block; returns `false` if it drops the event.
 pub type EventSink = Arc<dyn Fn(&str, Map<String, Value>) -> bool + Send + Sync>;
 
-/// Where the events of one call go.
+/// The destination of the events of one call.
 #[derive(Clone)]
 pub(crate) enum Emitter {
     Sink(EventSink),
     Log(Arc<SessionLog>),
 }
 
-/// The log of the session that a call is of.
+/// The log of a call's session.
 pub(crate) struct SessionLog {
     pub(crate) store: Store,
     pub(crate) clock: Clock,
     pub(crate) call_id: CallId,
     pub(crate) session_id: SessionId,
     pub(crate) actor: String,
-    /// The machine that the call runs on.
+    /// The node that runs the call.
     pub(crate) node: Option<String>,
     pub(crate) progress: Option<ProgressSink>,
-    /// Bytes that were logged.
+    /// Bytes logged so far.
     logged: AtomicUsize,
-    /// Bytes that the caller was told of.
+    /// Bytes reported to the caller so far.
     told: AtomicUsize,
 }
 
@@ -106,13 +106,13 @@ impl SessionLog {
             external_id: None,
         };
         let records = Records { audit: vec![], events: vec![(self.session_id, event)] };
-        // Taken at once by the journal, or by the queue of the writer; both keep the order.
+        // Accepted at once by the journal or by the writer's queue; both keep the order.
         let taken = !matches!(self.store.append_soon(records).now_or_never(), Some(Err(_)));
         self.tell(&payload);
         taken
     }
 
-    /// What was said, for a caller that wants to see something happen.
+    /// Reports text of an event to the caller as progress.
     fn tell(&self, payload: &Map<String, Value>) {
         let (Some(sink), Some(text)) = (&self.progress, payload.get("text").and_then(Value::as_str)) else {
             return;

@@ -1,4 +1,4 @@
-//! Why a call did not give a result, in words a model can act on.
+//! Errors of calls, worded so that a model can act on them.
 
 use plexus_proto::ErrorCode;
 use plexus_store::StoreError;
@@ -9,23 +9,23 @@ use serde_json::Value;
 #[error("{message}")]
 pub struct CallError {
     pub code: ErrorCode,
-    /// What happened, to what.
+    /// What happened, and to what.
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
     pub details: Value,
-    /// It is certain that the tool did nothing.
+    /// The tool certainly had no effect.
     #[serde(default)]
     nothing_ran: bool,
-    /// Only who answers is going: the call itself goes on, and how it ends is heard by the next start of the hub.
+    /// The hub is stopping while the call continues; the next start of the hub receives its result.
     #[serde(skip)]
     goes_on: bool,
-    /// What another server itself said, for those who speak its protocol.
+    /// The original error of another server, for callers that use its protocol.
     #[serde(skip)]
     pub rpc: Option<Box<RpcCause>>,
 }
 
-/// An error of JSON-RPC.
+/// A JSON-RPC error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcCause {
     pub code: i64,
@@ -59,21 +59,21 @@ impl CallError {
         self
     }
 
-    /// With the error of the protocol that it comes from.
+    /// Adds the protocol error that caused this one.
     #[must_use]
     pub fn from_rpc(mut self, code: i64, message: impl Into<String>, data: Option<Value>) -> Self {
         self.rpc = Some(Box::new(RpcCause { code, message: message.into(), data }));
         self
     }
 
-    /// The call did not get as far as its tool: it can be made again without a thought.
+    /// Marks that the call did not reach its tool, so it is safe to repeat.
     #[must_use]
     pub fn before_it_ran(mut self) -> Self {
         self.nothing_ran = true;
         self
     }
 
-    /// Of a call to a machine: the hub stops, and the call does not. Its end is not to be recorded now.
+    /// Marks that the call continues on its node while the hub stops, so its end must not be recorded now.
     #[must_use]
     pub fn while_it_goes_on(mut self) -> Self {
         self.goes_on = true;
@@ -84,17 +84,17 @@ impl CallError {
         self.goes_on
     }
 
-    /// Whether it is certain that the tool did nothing.
+    /// Whether the tool certainly had no effect.
     pub(crate) fn nothing_ran(&self) -> bool {
         self.nothing_ran || matches!(self.code, ErrorCode::Overloaded | ErrorCode::UnknownTool)
     }
 
-    /// This error as that of the record of a call whose result was this: what was done elsewhere stays done.
+    /// Adapts this error, of recording a call, to the call's result: an effect outside the hub has already happened.
     pub(crate) fn after<T>(self, result: &Result<T, Self>) -> Self {
         match result {
             Err(ended) if ended.nothing_ran() => self,
             _ => Self { code: ErrorCode::Internal, ..self }.hint(
-                "The tool has run, and how it ended could not be recorded. Look first, and call again only if it has \
+                "The tool has run, but its result could not be recorded. Check first, and call again only if it has \
                  not done its work.",
             ),
         }
@@ -111,13 +111,13 @@ impl CallError {
 }
 
 impl From<StoreError> for CallError {
-    /// The cause goes to the log; a caller can do nothing with it but try again.
+    /// The cause is logged; a caller can only retry.
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, source = ?std::error::Error::source(&error), "store failed during a call");
         let code = if error.is_retryable() { ErrorCode::Unavailable } else { ErrorCode::Internal };
         let hint = match error {
             StoreError::Uncertain { .. } => {
-                "It may have been done all the same. Call again with the same idempotency key to get its result; \
+                "The write may have been committed. Call again with the same idempotency key to get its result; \
                  without a key, look first."
             }
             _ => "Nothing was changed. Try again.",

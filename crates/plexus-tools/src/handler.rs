@@ -1,4 +1,4 @@
-//! A tool as one object: its spec, its validator and what it does.
+//! A tool as one object: its spec, its validator and its handler.
 
 pub(crate) mod weight;
 
@@ -18,16 +18,16 @@ use serde_json::{Map, Value};
 use crate::nodes::selection;
 use crate::{Buffered, CallError, Placement, ToolContext, ToolOutput, ToolSpec, alias, arguments, schema};
 
-/// Work on the database that is committed together with the record of the call.
+/// Database work that commits together with the record of the call.
 pub type Transaction =
     Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<ToolOutput, CallError>> + Send>;
 
-/// How a handler ends.
+/// The result of a handler.
 pub enum Outcome {
-    /// Done; nothing of ours was changed.
+    /// Finished, without a write to the hub's database.
     Ready(ToolOutput),
-    /// To be done in one transaction with the audit record, the events and the idempotency key:
-    /// after a crash there are all of them or none.
+    /// A write to run in one transaction with the audit record, the events and the idempotency key: a crash leaves all of them
+    /// or none.
     Transact(Transaction),
 }
 
@@ -55,7 +55,7 @@ pub trait TypedTool: Send + Sync + 'static {
     type Args: DeserializeOwned + JsonSchema + Send;
     type Output: Serialize + JsonSchema;
 
-    /// Everything but the schemas, which are filled in.
+    /// The spec without the schemas, which are derived.
     fn spec(&self) -> ToolSpec;
 
     fn run(
@@ -66,7 +66,7 @@ pub trait TypedTool: Send + Sync + 'static {
 }
 
 impl ToolSpec {
-    /// The same tool with the schemas of these types; for who lists a tool that runs elsewhere.
+    /// The spec with the schemas of these types, to list a tool that runs on another machine.
     #[must_use]
     pub fn typed<T: TypedTool>(self) -> Self {
         let output = schema::of_output::<T::Output>();
@@ -78,25 +78,25 @@ impl ToolSpec {
     }
 }
 
-/// What a tool does with its checked arguments.
+/// How a tool is run with its validated arguments.
 pub type Run = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Result<Outcome, CallError>> + Send + Sync;
 
 #[derive(Clone)]
 enum Handler {
     Run(Arc<Run>),
-    /// Names another tool and its arguments; the dispatcher goes on with that one.
+    /// Names another tool and its arguments; the dispatcher continues with that tool.
     Indirect,
 }
 
 #[derive(Clone)]
 pub struct Tool {
     spec: Arc<ToolSpec>,
-    /// None: whoever runs the tool checks its arguments.
+    /// None: the program or server that runs the tool validates its arguments.
     validator: Option<Arc<Validator>>,
-    /// Name it is listed by, when that is not the canonical one.
+    /// The listed name, if it differs from the canonical one.
     listed: Option<Arc<str>>,
     handler: Handler,
-    /// Its calls choose the machine that they run on. Without it, a tool of a machine runs right here.
+    /// Its calls select the node that they run on. If false, a node tool runs on this machine.
     routed: bool,
 }
 
@@ -109,7 +109,7 @@ impl Tool {
         let run = move |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
             let (tool, name) = (tool.clone(), name.clone());
             Box::pin(async move {
-                // The schema was checked; what is left is what a schema cannot say.
+                // The schema matched; this covers what a schema cannot express.
                 let arguments = serde_json::from_value(arguments).map_err(|e| {
                     arguments::invalid(
                         &name,
@@ -127,8 +127,8 @@ impl Tool {
         Self::new(ToolSpec { input_schema: schema::of_input::<A>(), ..spec }, Handler::Indirect)
     }
 
-    /// A tool of another MCP server. A schema of its that cannot be used here, or only at too great a cost, is its own
-    /// affair: it checks the arguments too.
+    /// A tool of another MCP server. If its schema cannot be compiled, or is too expensive to check, the arguments are passed on
+    /// unchecked: the server validates them too.
     #[must_use]
     pub fn upstream(spec: ToolSpec, run: Arc<Run>) -> Self {
         let compiled = match weight::is_light(&spec.input_schema) {
@@ -144,13 +144,13 @@ impl Tool {
         Self { spec: Arc::new(spec), validator, listed: None, handler: Handler::Run(run), routed: false }
     }
 
-    /// A tool that is a program of the user. Its schema was found to be usable when its manifest was read.
+    /// A tool that runs a program of the user. Its schema was validated when its manifest was loaded.
     pub(crate) fn custom(spec: ToolSpec, run: Arc<Run>) -> Self {
         Self::new(spec, Handler::Run(run))
     }
 
-    /// A tool that runs on a machine which each call chooses: with the arguments that do so, and a handler that brings a
-    /// call to the machine in its context.
+    /// A tool that runs on a node selected by each call. Adds the arguments that select the node; the handler delivers the call
+    /// to the node in its context.
     #[must_use]
     pub fn on_node(spec: ToolSpec, run: Arc<Run>) -> Self {
         let input_schema = schema::with_routing(spec.input_schema);
@@ -162,7 +162,7 @@ impl Tool {
         let validator = match jsonschema::validator_for(&spec.input_schema) {
             Ok(validator) => validator,
             Err(error) => {
-                // A derived schema always compiles; should one not, refuse calls instead of accepting all.
+                // A derived schema always compiles; if one does not, refuse all calls instead of accepting all.
                 tracing::error!(tool = %spec.name, %error, "schema does not compile; calls will be refused");
                 match jsonschema::validator_for(&Value::Bool(false)) {
                     Ok(refuse) => refuse,
@@ -179,13 +179,13 @@ impl Tool {
         }
     }
 
-    /// Name that callers see. The canonical one is in the [spec](Self::spec).
+    /// The name that callers see. The canonical name is in the [spec](Self::spec).
     #[must_use]
     pub fn name(&self) -> &str {
         self.listed.as_deref().unwrap_or(&self.spec.name)
     }
 
-    /// The same tool, listed by another name.
+    /// The same tool, listed under another name.
     pub(crate) fn listed_as(&self, name: &str) -> Self {
         Self { listed: Some(Arc::from(name)), ..self.clone() }
     }
@@ -195,7 +195,7 @@ impl Tool {
         &self.spec
     }
 
-    /// Whether nobody could tell the two apart: same words, same name, same handler.
+    /// Whether the two are indistinguishable: same spec, same name, same handler.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         let handlers = match (&self.handler, &other.handler) {
             (Handler::Run(one), Handler::Run(other)) => Arc::ptr_eq(one, other),
@@ -205,7 +205,7 @@ impl Tool {
         handlers && self.routed == other.routed && self.listed == other.listed && self.spec == other.spec
     }
 
-    /// The name by which the machine that runs it knows it.
+    /// The tool's name on the node that runs it.
     pub(crate) fn name_there(&self) -> &str {
         let hosted = self.spec.upstream().filter(|upstream| upstream.node.is_some());
         hosted.and_then(|upstream| upstream.definition.get("name")?.as_str()).unwrap_or(&self.spec.name)
@@ -219,11 +219,11 @@ impl Tool {
         matches!(self.handler, Handler::Indirect)
     }
 
-    /// This tool as the principal may use it: whole, cut to some actions, or not at all.
+    /// This tool restricted to the actions that the principal may use; none if it may use none.
     pub(crate) fn narrowed_to(self: &Arc<Self>, principal: &Principal) -> Option<Arc<Self>> {
         let there = match self.spec.upstream().and_then(|upstream| upstream.node.as_ref()) {
             Some(host) => principal.allows(&selection::scope(&host.name)),
-            // Whoever may use no machine at all has no use for it.
+            // A principal that may use no node cannot use the tool.
             None => !self.routed || principal.scopes().allows_some("node"),
         };
         if !there {
@@ -254,11 +254,11 @@ impl Tool {
         Some(Arc::new(Self { listed: self.listed.clone(), routed: self.routed, ..narrowed }))
     }
 
-    /// Arguments as they will be run, and what is wrong with them.
+    /// The normalized arguments and the result of their validation.
     pub(crate) fn check(&self, mut arguments: Map<String, Value>) -> (Value, Result<(), CallError>) {
         let aliases = self.spec.handling.aliases;
         let doubled = alias::resolve(aliases, &mut arguments);
-        // What a null means to a program of others is for that program to say.
+        // The meaning of null is up to the third-party program.
         if matches!(self.spec.placement, Placement::Hub | Placement::Node) {
             arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
         }
@@ -282,7 +282,7 @@ impl Tool {
             Handler::Run(run) => run(context, arguments),
             Handler::Indirect => Box::pin(std::future::ready(Err(CallError::new(
                 ErrorCode::Internal,
-                "an indirect tool was run itself",
+                "an indirect tool was run directly",
             )))),
         }
     }

@@ -1,9 +1,8 @@
-//! Tools, and the one way to call them.
+//! Tools and the dispatcher, the only path to them.
 //!
-//! [`Dispatcher::call`] is the only path to a tool. In this order it resolves the name within what
-//! the caller may see, validates arguments, looks for an earlier result, takes a place among the
-//! caller's running calls, executes under a deadline, and records what happened. A tool that the
-//! caller may not use is not found by the same code that does not find one that does not exist.
+//! [`Dispatcher::call`] resolves the name among the tools visible to the caller, validates the arguments, checks the idempotency
+//! key, takes a concurrency slot, executes under a deadline and records the call, in this order. Looking up an unauthorized tool
+//! and a missing one takes the same code path and gives the same error.
 
 pub mod alias;
 pub mod arguments;
@@ -44,7 +43,7 @@ pub use emit::EventSink;
 pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};
 pub use output::{ForeignOutput, RawJson, ToolOutput};
-/// For nodes, which make one of each call that their hub sends: [`Principal::relayed`].
+/// Used by nodes to create a principal for each call from their hub: [`Principal::relayed`].
 pub use plexus_auth::Principal;
 pub use queued::QueuedWrite;
 pub use redact::text as redacted;

@@ -1,7 +1,7 @@
-//! The names that one caller's tools are listed by.
+//! The listed names of one caller's tools.
 //!
-//! They are made from what this caller sees and from nothing else: a name that is taken by a tool the caller
-//! does not see is free, or its absence would tell of that tool.
+//! They depend only on the tools that this caller sees. A name used by an invisible tool counts as free; otherwise its absence would
+//! reveal that tool.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,16 +10,15 @@ use plexus_proto::tool_name;
 
 use crate::Tool;
 
-/// Tools by the names they are listed by: the canonical one, or the tool's own where its server is configured
-/// so and nothing else goes by it. Of two that want the same name both keep the long one: which came first
-/// must not matter.
+/// Tools by their listed names: the canonical name, or the tool's own name if its server is configured so and the name is unique. If
+/// two tools have the same own name, both keep the canonical one, so the order does not matter.
 pub(crate) fn listed(tools: Vec<Arc<Tool>>) -> BTreeMap<String, Arc<Tool>> {
     let mut wanted: HashMap<String, usize> = HashMap::new();
     for bare in tools.iter().filter_map(|tool| bare_name(tool)) {
         *wanted.entry(bare).or_default() += 1;
     }
     if !wanted.is_empty() {
-        // Names that are somebody's already.
+        // Names already in use.
         for tool in &tools {
             wanted.remove(&*tool.spec().name);
         }

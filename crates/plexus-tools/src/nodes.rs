@@ -1,4 +1,4 @@
-//! The machines that tools run on, as the dispatcher knows them.
+//! The nodes that tools run on, as the dispatcher sees them.
 
 pub(crate) mod selection;
 
@@ -10,50 +10,50 @@ use plexus_auth::Principal;
 use plexus_proto::{CallId, NodeId, Timestamp};
 use uuid::Uuid;
 
-/// The machine that the hub itself runs on.
+/// The node on the hub's own machine.
 pub const LOCAL: &str = "local";
 
-/// One machine, as it is now.
+/// The current state of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEntry {
     pub id: NodeId,
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    /// Calls get through to it.
+    /// Whether calls reach it.
     pub online: bool,
-    /// Since when that is so; none of one that was never there.
+    /// Since when; none if the node has never connected.
     pub since: Option<Timestamp>,
-    /// Names the store that it keeps calls in, as it said last.
+    /// The id of the store that holds its calls, as last reported.
     pub store_id: Option<Uuid>,
-    /// It takes no new calls.
+    /// Whether it refuses new calls.
     pub draining: bool,
-    /// Canonical names of the tools that it has of itself; as it said last, also while it is away.
+    /// The canonical names of its own tools, as last reported; retained while it is offline.
     pub tools: BTreeSet<String>,
 }
 
 impl NodeEntry {
-    /// Why it takes no call now, if it does not: `offline since …`, `draining`.
+    /// Why it cannot accept a call now, if so: `offline since …`, `draining`.
     #[must_use]
     pub fn absence(&self) -> Option<String> {
         match (self.online, self.draining, self.since) {
             (false, _, Some(since)) => Some(format!("offline since {since:.0}")),
-            (false, _, None) => Some("offline, and never seen".to_owned()),
-            (true, true, _) => Some("draining: it takes no new calls".to_owned()),
+            (false, _, None) => Some("offline and has never connected".to_owned()),
+            (true, true, _) => Some("draining and accepts no new calls".to_owned()),
             (true, false, _) => None,
         }
     }
 }
 
-/// Those of the machines that somebody may use, whether they are up or not.
+/// The nodes that a principal may use, online or not.
 pub fn usable<'n>(all: &'n [NodeEntry], principal: &Principal) -> impl Iterator<Item = &'n NodeEntry> {
     all.iter().filter(|node| principal.allows(&selection::scope(&node.name)))
 }
 
-/// Who knows the machines, and brings calls to them.
+/// The directory of nodes, which also delivers calls to them.
 pub trait Nodes: Send + Sync + fmt::Debug {
-    /// All there are, whoever may see them. Costs no more than a pointer: it is read with every call.
+    /// All nodes, regardless of permissions. Must be cheap: it is read for every call.
     fn all(&self) -> Arc<[NodeEntry]>;
 
-    /// The end of a call is committed: the node that ran it need not keep it any longer.
+    /// The end of a call is committed, so its node may forget it.
     fn settled(&self, node: NodeId, call: CallId);
 }

@@ -1,4 +1,4 @@
-//! How a call ended, on its way between a node and a hub.
+//! Conversion of call results between a node and a hub.
 
 use plexus_proto::ErrorCode;
 use plexus_proto::node::{CallOutcome, Failure, Foreign, Output};
@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use crate::output::json_length;
 use crate::{CallError, ForeignOutput, RawJson, ToolOutput};
 
-/// Longest message or hint of a machine.
+/// Longest message or hint accepted from a node, in bytes.
 const WORDS: usize = 16 * 1024;
-/// Longest details of a machine, as JSON.
+/// Longest details accepted from a node, as JSON, in bytes.
 const DETAILS: usize = 64 * 1024;
 
-/// The end of a call as a node sends it.
+/// The result of a call as a node sends it.
 #[must_use]
 pub fn to_frame(result: Result<ToolOutput, CallError>) -> CallOutcome {
     match result {
@@ -31,7 +31,7 @@ pub fn to_frame(result: Result<ToolOutput, CallError>) -> CallOutcome {
     }
 }
 
-/// The end of a call as a node told it: checked, since the node may be anybody's.
+/// The result of a call as reported by a node; validated, because a node is not trusted.
 pub fn from_frame(outcome: CallOutcome) -> Result<ToolOutput, CallError> {
     match outcome {
         CallOutcome::Output(Output { text, structured }) => Ok(ToolOutput::Own { text, structured }),
@@ -54,9 +54,9 @@ fn foreign_output(foreign: &Foreign) -> Result<ToolOutput, CallError> {
     let begins = |json: &RawValue, with: char| json.get().trim_start().starts_with(with);
     let object = |json: &Option<Box<RawValue>>| json.as_deref().is_none_or(|json| begins(json, '{'));
     if !begins(&foreign.content, '[') || !object(&foreign.structured) || !object(&foreign.meta) {
-        let message = "the node sent a result that is none of an MCP server's";
+        let message = "the node sent a result that is not a valid MCP result";
         return Err(CallError::new(ErrorCode::ToolFailed, message)
-            .hint("The tool has run. Look first, and call again only if it has not done its work."));
+            .hint("The tool has run. Check first, and call again only if it did not take effect."));
     }
     Ok(ToolOutput::Foreign(ForeignOutput {
         content: RawJson::of(&foreign.content),
@@ -84,7 +84,7 @@ fn call_error(failure: Failure) -> CallError {
         false => text,
     };
     let details = if json_length(&failure.details) > DETAILS { Value::Null } else { failure.details };
-    // What it says of a caller's credential, or of its own faults, is not the hub's.
+    // Codes about a caller's credential or about internal faults must come from the hub itself.
     let code = match failure.code {
         ErrorCode::InvalidArguments
         | ErrorCode::NotFound
@@ -100,7 +100,7 @@ fn call_error(failure: Failure) -> CallError {
     };
     let mut error = CallError::new(code, bounded(failure.message)).details(details);
     error.hint = failure.hint.map(bounded);
-    // A hub takes some codes to say it; what a machine says is in its own word for it.
+    // The hub derives `nothing_ran` from some codes; a node reports it explicitly.
     if failure.nothing_ran { error.before_it_ran() } else { error }
 }
 

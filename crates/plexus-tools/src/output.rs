@@ -1,4 +1,4 @@
-//! What a tool gives back.
+//! The output of a tool.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::Capabilities;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ToolOutput {
-    /// Of a tool of ours: text for a model, and the same as data for a program.
+    /// From a native tool: text for a model, and the same content as data for a program.
     Own { text: String, structured: Option<Value> },
-    /// Of another MCP server, as it came; also of a tool of ours that has more to show than text, such as a picture.
+    /// From another MCP server, unchanged; also from a native tool with content other than text, such as an image.
     Foreign(ForeignOutput),
-    /// Of another MCP server's prompt or resource: its result as it came, an object.
+    /// From another MCP server's prompt or resource: its unchanged result, an object.
     Passed(RawJson),
 }
 
@@ -28,22 +28,22 @@ pub struct ForeignOutput {
     /// An array of content blocks.
     pub content: RawJson,
     pub structured: Option<RawJson>,
-    /// The server says that its tool failed.
+    /// The server reported that its tool failed.
     pub is_error: bool,
     /// Its `_meta`, an object.
     pub meta: Option<RawJson>,
-    /// What its caller could not be asked in the course of it.
+    /// The capabilities that the caller lacked for a question during the call.
     #[serde(skip)]
     pub lacking: Option<Capabilities>,
 }
 
 impl ToolOutput {
-    /// Text and data; data that cannot be JSON is left out, which only a broken `Serialize` causes.
+    /// Text and data. Data that cannot be serialized as JSON is omitted; only a broken `Serialize` causes this.
     pub fn new(text: impl Into<String>, structured: &impl Serialize) -> Self {
         Self::Own { text: text.into(), structured: serde_json::to_value(structured).ok() }
     }
 
-    /// The text of it; of another server's result, its text blocks.
+    /// The text; for another server's result, its text blocks.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -53,7 +53,7 @@ impl ToolOutput {
         }
     }
 
-    /// The data of it, if there is any.
+    /// The structured data, if any.
     #[must_use]
     pub fn structured(&self) -> Option<Cow<'_, Value>> {
         match self {
@@ -65,7 +65,7 @@ impl ToolOutput {
         }
     }
 
-    /// Whether the tool itself said that it failed.
+    /// Whether the tool itself reported a failure.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Foreign(ForeignOutput { is_error: true, .. }))
@@ -80,12 +80,12 @@ impl ForeignOutput {
     }
 }
 
-/// JSON text that was checked to be JSON, shared with the message it came in.
+/// Validated JSON text that shares the buffer of the message it arrived in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
 impl RawJson {
-    /// A part of `message`, without a copy where it lies inside of it.
+    /// A part of `message`; not copied if it lies inside its buffer.
     #[must_use]
     pub fn within(message: &Bytes, part: &RawValue) -> Self {
         let part = part.get().as_bytes();
@@ -101,7 +101,7 @@ impl RawJson {
         Self(Bytes::from_static(b"[]"))
     }
 
-    /// The same text on its own.
+    /// The same text in its own buffer.
     #[must_use]
     pub fn of(part: &RawValue) -> Self {
         Self(Bytes::copy_from_slice(part.get().as_bytes()))
@@ -109,7 +109,7 @@ impl RawJson {
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // It came out of a `str`; should that ever not hold, nothing is said instead of something wrong.
+        // The bytes come from a `str`; if they were invalid, return nothing rather than wrong text.
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
@@ -134,8 +134,8 @@ impl std::fmt::Debug for RawJson {
     }
 }
 
-/// As a string: what is kept of a result is its text, not what a reader of JSON makes of it. Behind an untagged enum
-/// raw JSON would be a value, with its members in another order and its large numbers rounded.
+/// Serialized as a string, so a stored result keeps its exact text. Within an untagged enum, raw JSON would be parsed into a value,
+/// which reorders members and rounds large numbers.
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for RawJson {
 #[cfg(test)]
 mod tests;
 
-/// Bytes that a value takes as JSON text, without making it.
+/// The length of a value as JSON text, computed without building the text.
 pub(crate) fn json_length(value: &Value) -> usize {
     struct Length(usize);
     impl std::io::Write for Length {
@@ -167,12 +167,12 @@ pub(crate) fn json_length(value: &Value) -> usize {
         }
     }
     let mut length = Length(0);
-    // Nothing fails that is only counted.
+    // Counting cannot fail.
     let _ = serde_json::to_writer(&mut length, value);
     length.0
 }
 
-/// Cuts the middle out of a text that is over `limit` bytes and says how much is gone.
+/// Removes the middle of a text longer than `limit` bytes and states how many bytes were removed.
 pub(crate) fn bound_text(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;

@@ -1,4 +1,4 @@
-//! What the profile of a principal shows of a catalogue, and what it names in vain.
+//! The part of a catalog that a profile shows, and warnings about names in the profile that match nothing.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,20 +9,20 @@ use crate::Tool;
 use crate::listing::listed;
 use crate::registry::Catalog;
 
-/// Profiles whose warnings are remembered as logged; of those beyond nothing is logged.
+/// The number of profiles whose logged warnings are remembered; further profiles log nothing.
 const TOLD: usize = 1_000;
 
-/// What a profile shows, by canonical names.
+/// The tools that a profile shows, by canonical names.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) tools: BTreeSet<String>,
-    /// Of these, those that lists show; none: all.
+    /// The listed ones among them; none for all.
     pub(crate) listed: Option<BTreeSet<String>>,
 }
 
-/// What a profile shows of the tools there are.
+/// Applies a profile to all tools.
 pub(crate) fn shown(catalog: &Catalog, profile: &str, told: &Told) -> Shown {
-    // By the names that someone has who sees all tools: a profile means the same to everyone.
+    // By the names in the view of all tools, so a profile means the same to every principal.
     let all = listed(catalog.tools.values().cloned().collect());
     let candidates: Vec<_> =
         all.values().chain(catalog.facilities.values()).map(|tool| candidate(tool)).collect();
@@ -35,7 +35,7 @@ pub(crate) fn shown(catalog: &Catalog, profile: &str, told: &Told) -> Shown {
     Shown { tools, listed }
 }
 
-/// A tool, as far as a profile cares.
+/// The properties of a tool that a profile uses.
 pub(crate) fn candidate(tool: &Tool) -> Candidate<'_> {
     let spec = tool.spec();
     Candidate {
@@ -48,7 +48,7 @@ pub(crate) fn candidate(tool: &Tool) -> Candidate<'_> {
     }
 }
 
-/// Profiles whose warnings were logged, so that each is logged once and not with every view.
+/// The profiles whose warnings were logged, so each is logged once and not with every view.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Mutex<HashSet<String>>);
 
@@ -58,7 +58,7 @@ impl Told {
         told.len() < TOLD && told.insert(profile.to_owned())
     }
 
-    /// The profiles are others now.
+    /// The profiles have changed.
     pub(crate) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -72,7 +72,7 @@ mod tests {
     use crate::{Access, Outcome, Tool, ToolOutput, ToolSpec};
 
     #[test]
-    fn a_tool_that_starts_agents_is_known_as_one_to_profiles() {
+    fn profiles_recognize_tools_that_start_agents() {
         let tool = |spec: ToolSpec| {
             let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {
                 Box::pin(std::future::ready(Ok(Outcome::Ready(ToolOutput::new("", &())))))

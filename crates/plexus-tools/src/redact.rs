@@ -1,8 +1,7 @@
-//! What must not stand in a record: values under telling names, and text that looks like a
-//! credential wherever it stands, in names too.
+//! Redaction of records: values under credential-like names, and text anywhere, also in names, that looks like a credential.
 //!
-//! Most of what calls carry has neither. So JSON that is going to be kept as text is looked at as text
-//! first ([`raw`]), and taken apart only where something in it looks as if it had to go.
+//! Most calls contain neither. So JSON that is stored as text is first scanned as text ([`raw`]) and parsed only if the scan finds
+//! something suspicious.
 
 mod raw;
 #[cfg(test)]
@@ -18,7 +17,7 @@ use plexus_kit::{credential, hex};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What is shorter could be found by trying, if its hash were known.
+/// Shorter content could be guessed from its hash.
 const GUESSED: usize = 1024;
 
 /// Redacts in place.
@@ -46,10 +45,10 @@ pub(crate) fn value(value: &mut Value) {
     }
 }
 
-/// The fields under names without credentials. Those that had different ones still have different names.
+/// The fields with redacted names. Names that differed still differ.
 fn named(fields: Map<String, Value>) -> Map<String, Value> {
     let mut kept = Map::new();
-    // How far each name was counted: counted from the beginning each time, many that are alike would take for ever.
+    // The last suffix used per name: counting from the start each time would be quadratic.
     let mut counted: HashMap<String, usize> = HashMap::new();
     for (name, field) in fields {
         let plain = text(&name).unwrap_or(name);
@@ -64,19 +63,19 @@ fn named(fields: Map<String, Value>) -> Map<String, Value> {
     kept
 }
 
-/// The text without what looks like a credential; none when there is nothing to hide.
+/// The text without credentials; none if it contains none.
 pub fn text(text: &str) -> Option<String> {
     match credential::pattern() {
         Some(pattern) if pattern.is_match(text) => Some(pattern.replace_all(text, REDACTED).into_owned()),
         Some(_) => None,
-        // The pattern is fixed and compiles; should it not, nothing is shown.
+        // The pattern is fixed and compiles; if it did not, show nothing.
         None => Some(REDACTED.to_owned()),
     }
 }
 
 /// A value as JSON text, redacted.
 pub(crate) fn json(value: &impl Serialize) -> String {
-    // Only a broken `Serialize` fails, and then there is nothing to keep.
+    // Only a broken `Serialize` fails; then there is nothing to store.
     match serde_json::to_string(value) {
         Ok(text) if raw::is_clean(&text) => text,
         Ok(text) => parsed(&text),
@@ -84,7 +83,7 @@ pub(crate) fn json(value: &impl Serialize) -> String {
     }
 }
 
-/// JSON text as it came from elsewhere, redacted; on one line.
+/// JSON text from another program, redacted and on one line.
 pub(crate) fn json_text(text: &str) -> Cow<'_, str> {
     if raw::is_clean(text) { Cow::Borrowed(text) } else { Cow::Owned(parsed(text)) }
 }
@@ -95,15 +94,15 @@ fn parsed(json: &str) -> String {
             self::value(&mut value);
             value.to_string()
         }
-        // Too deep, or with a number that is too large: kept as text. Where something in it may have to go,
-        // nobody can say how far it goes.
+        // Nested too deeply, or with a number that is too large: stored as text if it is clean. Otherwise the extent of a
+        // credential in it cannot be determined.
         Err(_) if raw::is_harmless(json) => Value::from(json).to_string(),
         Err(_) => serde_json::json!({ "unreadable": true, "bytes": json.len() }).to_string(),
     }
 }
 
-/// The value without what is in these fields, wherever they stand: of each only its length is left, and its hash where that
-/// does not give it away, as it would with what is short enough to be guessed.
+/// The value without the content of these fields, at any depth: each keeps its length, and its hash if the content is too long to
+/// be guessed from it.
 pub(crate) fn without<'v>(value: &'v Value, fields: &[&str]) -> Cow<'v, Value> {
     match fields.is_empty() {
         true => Cow::Borrowed(value),
@@ -133,7 +132,7 @@ fn length(content: &str) -> Value {
     serde_json::json!({ "not_recorded": content.len(), "sha256": hex::encode(hash.as_ref()) })
 }
 
-/// JSON text of at most about `limit` bytes: of what is longer the beginning is kept, as text.
+/// JSON text of at most about `limit` bytes; longer text is replaced by its beginning, as a string.
 pub(crate) fn bounded(json: &str, limit: usize) -> Cow<'_, str> {
     if json.len() <= limit {
         return Cow::Borrowed(json);

@@ -1,4 +1,4 @@
-//! All tools there are, as a snapshot that changes as a whole.
+//! All tools, as a snapshot that is replaced atomically.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +16,7 @@ use crate::listing::listed;
 use crate::profile_view::Told;
 use crate::{Placement, Tool, Visible};
 
-/// Views kept, one per token.
+/// The number of cached views, one per token.
 const VIEWS: u64 = 10_000;
 
 /// By canonical name.
@@ -26,22 +26,22 @@ type Tools = BTreeMap<String, Arc<Tool>>;
 pub(crate) struct Catalog {
     pub(crate) version: u64,
     pub(crate) tools: Tools,
-    /// What servers offer beside tools; no list of tools shows them.
+    /// What servers offer besides tools; not part of any tool list.
     pub(crate) facilities: Tools,
     pub(crate) profiles: Arc<Profiles>,
 }
 
 pub struct Registry {
     catalog: ArcSwap<Catalog>,
-    /// One change at a time; readers never wait for it.
+    /// Serializes changes; readers never wait for it.
     changing: Mutex<()>,
     versions: watch::Sender<u64>,
     views: Cache<TokenId, Arc<Visible>>,
     profiles: ArcSwapOption<LiveProfiles>,
     told: Told,
-    /// Canonical names of tools that are held back, and their servers. No list and no search looks here.
+    /// Canonical names of quarantined tools, and their servers. Not used by lists or search.
     held: ArcSwap<BTreeMap<String, String>>,
-    /// User-defined tools that cannot be called, and why. The same goes for them.
+    /// User-defined tools that cannot be called, and why. Not used by lists or search.
     absent: ArcSwap<BTreeMap<String, String>>,
 }
 
@@ -64,20 +64,19 @@ impl Registry {
         registry
     }
 
-    /// Adds tools; one of the same name is replaced.
+    /// Adds tools; a tool with the same name is replaced.
     pub fn add(&self, tools: impl IntoIterator<Item = Tool>) {
         self.change(|catalog| {
             catalog.extend(tools.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
     }
 
-    /// Takes tools away; names that are not there are passed over.
+    /// Removes tools; unknown names are ignored.
     pub fn remove(&self, names: &[&str]) {
         self.change(|catalog| catalog.retain(|name, _| !names.contains(&name.as_str())));
     }
 
-    /// Makes these the tools of a server, in place of those it had. Lists of callers stay as they are
-    /// when nothing has changed.
+    /// Replaces the tools of a server. Views of callers stay valid if nothing has changed.
     pub fn set_upstream(&self, server: &str, tools: impl IntoIterator<Item = Tool>) {
         self.change(|catalog| {
             catalog.retain(|_, tool| !is_of(tool, server));
@@ -85,8 +84,8 @@ impl Registry {
         });
     }
 
-    /// Makes these the tools of the servers that run on machines, in place of those there were. One that has the name of another
-    /// tool is left out: it never takes the place of the hub's own. Says which were.
+    /// Replaces the tools of the servers that run on nodes. A tool whose name is taken is omitted, so it never replaces a tool of the
+    /// hub. Returns the omitted ones.
     pub fn set_hosted(&self, tools: Vec<Tool>) -> Vec<String> {
         let mut left_out = Vec::new();
         self.change(|catalog| {
@@ -104,7 +103,7 @@ impl Registry {
         left_out
     }
 
-    /// Makes these the [facilities](crate::Facility) of a server, in place of those it had.
+    /// Replaces the [facilities](crate::Facility) of a server.
     pub fn set_facilities(&self, server: &str, facilities: impl IntoIterator<Item = Tool>) {
         self.edit(|catalog| {
             let there = &mut catalog.facilities;
@@ -113,7 +112,7 @@ impl Registry {
         });
     }
 
-    /// Makes these the canonical names of the tools of a server, which goes by its own name here, that nobody has approved yet, in place of those it had.
+    /// Replaces the canonical names of the quarantined tools of a server, given by its own name.
     pub fn set_held(&self, server: &str, names: impl IntoIterator<Item = String>) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held = BTreeMap::clone(&self.held.load());
@@ -122,23 +121,22 @@ impl Registry {
         self.held.store(Arc::new(held));
     }
 
-    /// The server of a tool that is held back: for those who can do something about it.
+    /// The server of a quarantined tool, for admins.
     pub(crate) fn holds_back(&self, name: &str) -> Option<String> {
         self.held.load().get(name).cloned()
     }
 
-    /// Makes these the user-defined tools that there are no tools of, each with why not, in place of those there were.
+    /// Replaces the user-defined tools that cannot be called, each with the reason.
     pub(crate) fn set_absent(&self, absent: BTreeMap<String, String>) {
         self.absent.store(Arc::new(absent));
     }
 
-    /// Why a user-defined tool cannot be called: for those who can do something about it.
+    /// Why a user-defined tool cannot be called, for admins.
     pub(crate) fn why_absent(&self, name: &str) -> Option<String> {
         self.absent.load().get(name).cloned()
     }
 
-    /// Makes these the user-defined tools, in place of those there were. One that has the name of another tool is left
-    /// out.
+    /// Replaces the user-defined tools. A tool whose name is taken is omitted.
     pub fn set_custom(&self, tools: Vec<Tool>) {
         self.change(|catalog| {
             catalog.retain(|_, tool| tool.spec().placement != Placement::Custom);
@@ -148,20 +146,20 @@ impl Registry {
         });
     }
 
-    /// Whether a tool that is not user-defined has this name.
+    /// Whether a tool other than a user-defined one has this name.
     #[must_use]
     pub fn is_taken(&self, name: &str) -> bool {
         self.catalog.load().tools.get(name).is_some_and(|tool| tool.spec().placement != Placement::Custom)
     }
 
-    /// Names by which the tools of a server are listed now, to someone who sees all tools.
+    /// The listed names of the tools of a server, as seen by a principal that sees all tools.
     #[must_use]
     pub fn listed_of(&self, server: &str) -> Vec<String> {
         let all = listed(self.catalog.load().tools.values().cloned().collect());
         all.into_iter().filter(|(_, tool)| is_of(tool, server)).map(|(name, _)| name).collect()
     }
 
-    /// The same of every server that has any, by its slug.
+    /// The same for every server with tools, by slug.
     #[must_use]
     pub fn listed_by_server(&self) -> BTreeMap<String, Vec<String>> {
         let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -194,18 +192,18 @@ impl Registry {
         self.versions.send_replace(version);
     }
 
-    /// Makes these the profiles that tokens are narrowed by. Without any, a token of a profile sees nothing.
+    /// Replaces the profiles that restrict tokens. Without profiles, a token with a profile sees nothing.
     pub fn set_profiles(&self, profiles: Arc<Profiles>) {
         self.change_profiles(|| profiles);
     }
 
-    /// Narrows tokens by these profiles from now on; see [`Self::reload_profiles`].
+    /// Restricts tokens by these profiles from now on; see [`Self::reload_profiles`].
     pub fn follow_profiles(&self, profiles: LiveProfiles) {
         self.profiles.store(Some(Arc::new(profiles.clone())));
         self.change_profiles(|| profiles.load());
     }
 
-    /// Reads the files of the profiles again. Lists of callers change where their profile has.
+    /// Reloads the profile files. Views change for callers whose profile has changed.
     pub fn reload_profiles(&self) -> ProfilesChange {
         let Some(profiles) = self.profiles.load_full() else { return ProfilesChange::default() };
         let change = profiles.reload();
@@ -215,20 +213,20 @@ impl Registry {
         change
     }
 
-    /// What `profiles` gives is asked for in turn, so that the newest is the one that stays.
+    /// Calls of `profiles` are serialized, so the newest result wins.
     fn change_profiles(&self, profiles: impl FnOnce() -> Arc<Profiles>) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.told.forget();
         self.put(Catalog { profiles: profiles(), ..Catalog::clone(&self.catalog.load()) });
     }
 
-    /// Follows the version; a new one means that lists may have changed.
+    /// Watches the version; a new version means that views may have changed.
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<u64> {
         self.versions.subscribe()
     }
 
-    /// What this principal may see now.
+    /// The current view of this principal.
     #[must_use]
     pub fn visible_to(&self, principal: &Principal) -> Arc<Visible> {
         let catalog = self.catalog.load();
@@ -242,19 +240,19 @@ impl Registry {
         view
     }
 
-    /// All tools there are, whoever may see them.
+    /// All tools, regardless of permissions.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Tool>> {
         self.catalog.load().tools.values().cloned().collect()
     }
 
-    /// What a token of this profile would see of what the principal does; made anew each time.
+    /// The view that a token of this profile would have within the principal's view; not cached.
     #[must_use]
     pub fn visible_through(&self, principal: &Principal, profile: &str) -> Visible {
         Visible::of_profile(&self.catalog.load(), principal, profile, &self.told)
     }
 
-    /// Number of tools that lists show to who may use all of them.
+    /// The number of listed tools for a principal that may use all of them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.catalog.load().tools.values().filter(|tool| !tool.spec().handling.unlisted).count()
@@ -266,17 +264,17 @@ impl Registry {
     }
 }
 
-/// Whether a tool is of this server behind the hub itself.
+/// Whether a tool belongs to this server of the hub itself.
 fn is_of(tool: &Tool, server: &str) -> bool {
     tool.spec().upstream().is_some_and(|upstream| upstream.node.is_none() && upstream.server == server)
 }
 
-/// Whether a tool is of a server that runs on a machine.
+/// Whether a tool belongs to a server that runs on a node.
 fn is_hosted(tool: &Tool) -> bool {
     tool.spec().upstream().is_some_and(|upstream| upstream.node.is_some())
 }
 
-/// Whether a change has changed nothing, so that nobody need look at it.
+/// Whether a change has no effect, so views stay valid.
 fn same(tools: &Tools, others: &Tools) -> bool {
     let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
     tools.len() == others.len()

@@ -1,11 +1,11 @@
-//! From what a caller wrote to the one tool that it can mean.
+//! Resolves a name as written by a caller to one tool.
 //!
-//! Models write names that they half remember: without the server, with other separators, with what their
-//! client puts in front. Each [step](STEPS) knows one such way; the first step that any tool fits decides. When
-//! several fit it, the answer names them: nothing is guessed, and no later step is asked to break the tie.
+//! Models write inexact names: without the server, with other separators, with their client's prefix. Each [step](STEPS) handles
+//! one such variant; the first step with a match decides. If several tools match it, the error lists them: nothing is guessed, and
+//! later steps do not break the tie.
 //!
-//! What always holds: the tools looked at are those the caller sees, so what is found may be called by its
-//! canonical name as well, and a tool that is not seen changes neither what is found nor a word of an error.
+//! Invariant: only tools visible to the caller are considered, so an invisible tool affects neither the result nor the text of an
+//! error.
 
 mod index;
 
@@ -19,23 +19,23 @@ use crate::visible::nearest;
 use crate::{CallError, Tool, UpstreamTool};
 pub(crate) use index::Index;
 
-/// Longest name that is repeated back to a caller.
+/// Longest name that an error quotes.
 const NAME_SHOWN: usize = 100;
-/// Longest name that is compared with others than the listed ones.
+/// Longest name that is compared with variants, not only with the listed names.
 const LONGEST: usize = 256;
-/// Candidates that are named when a name fits several tools.
+/// The most candidates that an ambiguity error lists.
 const CANDIDATES: usize = 10;
 
-/// Tools by the names they are listed by.
+/// Tools by their listed names.
 type Tools = BTreeMap<String, Arc<Tool>>;
 
-/// The tool that `name` stands for among these.
+/// Resolves `name` among these tools.
 pub(crate) fn resolve<'t>(
     tools: &'t Tools,
     index: &OnceLock<Index>,
     name: &str,
 ) -> Result<&'t Arc<Tool>, CallError> {
-    // Nearly every call ends here.
+    // The common case.
     if let Some(tool) = tools.get(name) {
         return Ok(tool);
     }
@@ -50,8 +50,7 @@ pub(crate) fn resolve<'t>(
     }
 }
 
-/// What the first step that fits anything fits: as written, else in letters of any case, else without what
-/// clients put in front.
+/// The matches of the first step that has any: as written, else ignoring case, else without the prefix of clients.
 fn fitting<'t>(tools: &'t Tools, index: &Index, name: &str) -> Vec<&'t Arc<Tool>> {
     let spellings = [Some(name), without_client_prefix(name)];
     for name in spellings.into_iter().flatten() {
@@ -71,10 +70,10 @@ fn fitting<'t>(tools: &'t Tools, index: &Index, name: &str) -> Vec<&'t Arc<Tool>
 
 type Step = fn(&Written<'_>, &Tool) -> bool;
 
-/// Ways to write a name, in the order in which they are tried.
+/// The variants of a name, in the order in which they are tried.
 const STEPS: [Step; 7] = [exact, bare, dashes, separated, joined, separated_without_mcp, joined_without_mcp];
 
-/// The name that the tool is listed by, or its canonical one.
+/// The listed or the canonical name.
 fn exact(written: &Written<'_>, tool: &Tool) -> bool {
     written.is(tool.name()) || written.is(&tool.spec().name)
 }
@@ -84,7 +83,7 @@ fn bare(written: &Written<'_>, tool: &Tool) -> bool {
     own_names(tool).is_some_and(|(_, names)| names.iter().any(|name| written.is(name)))
 }
 
-/// One of these with `-` and `_` exchanged, or the canonical name with the server's name as it is.
+/// One of these with `-` and `_` exchanged, or the canonical name with the server's own name.
 fn dashes(written: &Written<'_>, tool: &Tool) -> bool {
     let canonical = &tool.spec().name;
     let is = |name: &str| same(written.name, name, written.any_case, dash);
@@ -114,7 +113,7 @@ fn joined_without_mcp(written: &Written<'_>, tool: &Tool) -> bool {
     is_joined(written.name, written, tool)
 }
 
-/// Server of an upstream tool, and what it is called there: by the server itself, and in our names.
+/// The server of an upstream tool, the tool's name there, and the tool part of its canonical name.
 fn own_names(tool: &Tool) -> Option<(&UpstreamTool, [&str; 2])> {
     let upstream = tool.spec().upstream()?;
     let ours = tool_name::split(&tool.spec().name).map_or("", |(_, tool)| tool);
@@ -137,14 +136,14 @@ fn is_joined(text: &str, written: &Written<'_>, tool: &Tool) -> bool {
     })
 }
 
-/// A name as a caller wrote it, taken apart once for all tools.
+/// A name as written by a caller, parsed once for all tools.
 struct Written<'n> {
     name: &'n str,
     any_case: bool,
-    /// What it would be in our names, if it has the form of one.
+    /// Its canonical form, if it has the form of a canonical name.
     canonical: Option<String>,
     after_mcp: Option<&'n str>,
-    /// Every way to take it for a server, here as a slug, and a tool.
+    /// Every way to split it into a server, as a slug, and a tool.
     splits: Vec<(String, &'n str)>,
     splits_after_mcp: Vec<(String, &'n str)>,
 }
@@ -155,7 +154,7 @@ impl<'n> Written<'n> {
         let canonical = parts
             .and_then(|(server, tool)| tool_name::slug(server).map(|slug| tool_name::canonical(&slug, tool)));
         let after_mcp = strip_word(name, "mcp");
-        // The separator that follows `mcp` is the one between server and tool.
+        // The separator after `mcp` also separates server and tool.
         let separator = name.chars().nth("mcp".len()).filter(|c| SEPARATORS.contains(c));
         let splits_after_mcp = after_mcp.zip(separator).map(|(rest, separator)| splits(rest, &[separator]));
         let splits_after_mcp = splits_after_mcp.unwrap_or_default();
@@ -167,23 +166,23 @@ impl<'n> Written<'n> {
     }
 }
 
-/// What stands in no slug, and so may separate it from the tool.
+/// Characters that cannot occur in a slug, so they may separate it from the tool.
 const SEPARATORS: [char; 3] = [':', '.', '/'];
 
-/// Server and tool at each of these separators.
+/// The splits into server and tool at each of these separators.
 fn splits<'n>(text: &'n str, separators: &[char]) -> Vec<(String, &'n str)> {
     text.match_indices(separators)
         .filter_map(|(at, _)| Some((tool_name::slug(&text[..at])?, &text[at + 1..])))
         .collect()
 }
 
-/// Without what a client puts in front of our names: `mcp__plexus__`, in any of the ways to write it.
+/// Removes the prefix that clients add, `mcp__plexus__`, in any spelling.
 fn without_client_prefix(name: &str) -> Option<&str> {
     let name = strip_word(name, "mcp").unwrap_or(name);
     strip_word(name, tool_name::RESERVED_SLUG).filter(|rest| !rest.is_empty())
 }
 
-/// What follows a word and its separator.
+/// The rest after a word and its separator.
 fn strip_word<'n>(name: &'n str, word: &str) -> Option<&'n str> {
     let (head, rest) = name.split_at_checked(word.len())?;
     if !head.eq_ignore_ascii_case(word) {
@@ -192,7 +191,7 @@ fn strip_word<'n>(name: &'n str, word: &str) -> Option<&'n str> {
     rest.strip_prefix(tool_name::SEPARATOR).or_else(|| rest.strip_prefix(['_', '-', ':', '.', '/']))
 }
 
-/// Whether two texts are one but for what `fold` makes equal.
+/// Whether two texts are equal after `fold`.
 fn same(a: &str, b: &str, any_case: bool, fold: fn(char) -> char) -> bool {
     let folded = |c: char| letter(fold(c), any_case);
     a.chars().map(folded).eq(b.chars().map(folded))
@@ -214,7 +213,7 @@ fn letter(c: char, any_case: bool) -> char {
     if any_case { c.to_ascii_lowercase() } else { c }
 }
 
-/// Letters and digits, with one `_` for every run of anything else.
+/// Letters and digits, with one `_` for each run of other characters.
 fn flat(text: impl Iterator<Item = char>, any_case: bool) -> impl Iterator<Item = char> {
     let mut before = ' ';
     text.map(move |c| letter(separator(c), any_case)).filter(move |c| {
@@ -234,35 +233,34 @@ fn ambiguous(name: &str, found: &[&Arc<Tool>]) -> CallError {
         0 => String::new(),
         more => format!(" or one of {more} more"),
     };
-    let message = format!("{} could be any of {} tools", shown(name), found.len());
+    let message = format!("{} matches {} tools", shown(name), found.len());
     CallError::new(ErrorCode::UnknownTool, message)
-        .hint(format!("Nothing was run. Call one of them by its whole name: {}{more}.", names.join(", ")))
+        .hint(format!("Nothing was run. Call one of them by its full name: {}{more}.", names.join(", ")))
         .details(json!({ "candidates": names }))
 }
 
-/// Made from the name and from visible tools only, so it is the same for a tool that does not exist and for
-/// one that the caller may not see.
+/// Built from the name and from visible tools only, so a missing tool and an invisible one get the same error.
 fn unknown(tools: &Tools, name: &str) -> CallError {
     let shown = shown(name);
     let mut hint = match likely(tools, &shown) {
         Some(near) => format!("Did you mean {near}?"),
-        None => "List the tools to see what there is.".to_owned(),
+        None => "List the tools to see which exist.".to_owned(),
     };
-    // It may look the same as the right one.
+    // A confusable character may make it look like the right name.
     if let Some(odd) = name.chars().find(|c| !tool_name::is_plain(c.encode_utf8(&mut [0; 4]))) {
         hint.push_str(&format!(
-            " The name has the character U+{:04X} in it; those of tools have letters from a to z, digits, _ and -.",
+            " The name contains the character U+{:04X}; names of tools have only the letters a to z, digits, _ and -.",
             u32::from(odd)
         ));
     }
     CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {shown}")).hint(hint)
 }
 
-/// The listed name of the tool that was most likely meant, by its whole name or by that without the server.
+/// The listed name of the closest tool, compared with full names and with names without the server.
 fn likely<'t>(tools: &'t Tools, name: &str) -> Option<&'t str> {
     let name: String = name.chars().filter(char::is_ascii_graphic).collect();
     let without_server = |tool: &'t Arc<Tool>| tool_name::split(tool.name()).map(|(_, tool)| tool);
-    // Of two that are as near the last one is taken: rather a whole name than a part of one.
+    // Of two equally close names the last wins, so a full name is preferred to a part.
     let names = tools.values().filter_map(without_server).chain(tools.keys().map(String::as_str));
     let near = nearest(&name, names)?;
     let found = tools.get(near).or_else(|| tools.values().find(|tool| without_server(tool) == Some(near)));

@@ -1,7 +1,7 @@
-//! Which session a call belongs to.
+//! Finds the session of a call.
 //!
-//! A session is found by its owner and a key. The owner is the subject of the token, so whatever a
-//! client claims about its thread, it only ever reaches sessions of its own.
+//! A session is identified by its owner and a key. The owner is the subject of the token, so a client reaches only its own
+//! sessions, whatever it claims about its thread.
 
 use std::path::PathBuf;
 
@@ -14,11 +14,11 @@ use plexus_store::{Store, StoreError};
 
 use crate::{CallError, Intent};
 
-/// Sessions whose id is remembered.
+/// The number of cached session ids.
 const REMEMBERED: u64 = 50_000;
 const MAX_PART: usize = 120;
 
-/// Names a session of an owner: `codex:<thread>`, `external:<client>:<id>`, `named:<name>` …
+/// The key of a session of an owner: `codex:<thread>`, `external:<client>:<id>`, `named:<name>` …
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     key: String,
@@ -26,7 +26,7 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
-    /// A key from its parts. Parts come from clients: they are cut to size and cleaned.
+    /// Builds a key from its parts. Parts come from clients, so they are truncated and sanitized.
     ///
     /// ```
     /// use plexus_tools::SessionKey;
@@ -45,8 +45,8 @@ impl SessionKey {
         Self { key, client: client.map(clean) }
     }
 
-    /// That of a conversation, as the client calls it: the same whether the client names it with a call, or
-    /// somebody who started the client does.
+    /// The key of a client's conversation. It is the same whether the client sends the id with a call or the program that started the
+    /// client does.
     ///
     /// ```
     /// use plexus_tools::SessionKey;
@@ -74,8 +74,8 @@ impl SessionKey {
     }
 }
 
-/// Printable ASCII without the separator, at most [`MAX_PART`] characters; never empty. What had to be
-/// changed gets a hash of what it was, so that two names stay two.
+/// Sanitizes a part: printable ASCII without the separator, at most [`MAX_PART`] characters, never empty. A changed part gets a hash
+/// of the original, so different names stay different.
 fn clean(part: &str) -> String {
     let keep = |c: char| c.is_ascii_graphic() && c != ':';
     if !part.is_empty() && part.len() <= MAX_PART && part.chars().all(keep) {
@@ -99,7 +99,7 @@ impl SessionDirectory {
         Self { store, clock, files, ids: Cache::new(REMEMBERED) }
     }
 
-    /// The caller's session, made if it is new.
+    /// The caller's session, created if it does not exist.
     pub(crate) async fn open(&self, owner: &str, key: &SessionKey) -> Result<SessionId, StoreError> {
         let cached = (owner.to_owned(), key.key.clone());
         if let Some(id) = self.ids.get(&cached) {
@@ -118,7 +118,7 @@ impl SessionDirectory {
         Ok(id)
     }
 
-    /// The session that a tool argument names: by id, by key, or by a name of the caller's choice.
+    /// The session that a tool argument names: by id, by key, or by a name that the caller has chosen.
     pub(crate) async fn named(
         &self,
         principal: &Principal,
@@ -131,7 +131,7 @@ impl SessionDirectory {
                 ErrorCode::NotFound,
                 format!("No session {:?}", name.chars().take(100).collect::<String>()),
             )
-            .hint("Use the id of one of your sessions, or a name of your choice: the first write makes it.")
+            .hint("Use the id of one of your sessions, or any name: the first write under a name creates its session.")
         };
         if let Ok(id) = name.parse::<SessionId>() {
             let session = self.store.read_committed().await?.session(id).await?;
@@ -149,7 +149,7 @@ impl SessionDirectory {
             Intent::Write => Ok(self.open(owner, &key).await?),
             Intent::Read => {
                 let session = self.store.read_committed().await?.session_by_key(owner, key.as_str()).await?;
-                // A name that nothing was written under reads as empty, by an id that no session has.
+                // A name without any writes reads as empty: this id belongs to no session.
                 Ok(session.map_or_else(SessionId::new, |session| session.id))
             }
         }

@@ -1,4 +1,4 @@
-//! What a tool says about itself.
+//! The description of a tool: names, schemas, access, placement and time limits.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::alias::Alias;
 pub enum Placement {
     /// In the hub, on its own database.
     Hub,
-    /// In the hub, by a program of the user.
+    /// In the hub, as a program of the user.
     Custom,
-    /// On one of the machines, which the call chooses.
+    /// On a node that the call selects.
     Node,
     /// In another MCP server.
     Upstream(Arc<UpstreamTool>),
 }
 
-/// The machine that another MCP server runs on.
+/// The node that another MCP server runs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     pub id: NodeId,
-    /// What scopes say.
+    /// The name used in scopes.
     pub name: String,
 }
 
-/// An argument that says how long a call may take, in whole seconds.
+/// An argument that sets the time limit of a call, in whole seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeArgument {
     pub name: Cow<'static, str>,
-    /// More is taken as this.
+    /// Larger values are clamped to this.
     pub most: Duration,
-    /// What the tool needs beside, to stop by itself and say so.
+    /// Extra time for the tool to stop on its own and report it.
     pub grace: Duration,
 }
 
@@ -47,22 +47,22 @@ pub struct TimeArgument {
 pub struct UpstreamTool {
     /// Slug of the server.
     pub server: String,
-    /// Name of the tool there, or the one that its file gives it instead.
+    /// The tool's name there, or the name that the configuration file gives it instead.
     pub tool: String,
-    /// Groups of the server's configuration that it is in.
+    /// The groups of the server's configuration that contain it.
     pub groups: Vec<String>,
-    /// To be listed by its own name where no other tool has it.
+    /// Listed by its own name if no other tool has that name.
     pub bare: bool,
-    /// Its schema wants some of the arguments to be repeated in headers.
+    /// Its schema requires some arguments to be repeated in headers.
     pub repeats_arguments: bool,
-    /// Where it runs, if that is not the hub: calls go there and nowhere else.
+    /// The node it runs on, if not the hub; its calls go only there.
     pub node: Option<Host>,
-    /// What the server says of it, all of it.
+    /// The server's complete definition of it.
     pub definition: Map<String, Value>,
 }
 
-/// What another MCP server offers beside its tools. A caller's access to it is that to a tool which no list shows: by
-/// scopes and profiles, through the dispatcher, with a record of each use.
+/// What another MCP server offers besides tools. Access to it works like access to an unlisted tool: by scopes and profiles, through
+/// the dispatcher, with a record of each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facility {
     Resources,
@@ -78,8 +78,8 @@ impl Facility {
         }
     }
 
-    /// Canonical name of a server's: what scopes, profiles and records say. With a dot and one separator it is the name of
-    /// no tool.
+    /// The canonical name for a server, as used in scopes, profiles and records. It contains a dot and one separator, so it cannot be
+    /// the name of a tool.
     #[must_use]
     pub fn name(self, server: &str) -> String {
         format!("{}{server}.{}", tool_name::PREFIX, self.as_str())
@@ -87,7 +87,7 @@ impl Facility {
 }
 
 impl Placement {
-    /// In words: `hub`, `node`, `upstream:<server>`, `upstream:<server>@<node>`.
+    /// As text: `hub`, `node`, `upstream:<server>`, `upstream:<server>@<node>`.
     #[must_use]
     pub fn describe(&self) -> Cow<'static, str> {
         match self {
@@ -101,25 +101,24 @@ impl Placement {
     }
 }
 
-/// What running something means for the world.
+/// The effects of a tool or action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     pub annotations: ToolAnnotations,
-    /// Whether the local proxy may accept the call while the hub is away.
+    /// Whether the local proxy may accept the call while the hub is unreachable.
     pub bufferable: bool,
-    /// Its caller sends it again until it has an answer, and twice is as once: so nobody keeps it on disk on its way to a
-    /// machine.
+    /// Its caller repeats it until it gets a reply, and it is idempotent, so it is not stored on disk on its way to a node.
     pub repeated: bool,
 }
 
 impl Access {
     /// Changes nothing.
     pub const READ: Self = Self::new(true, false, true, false);
-    /// Adds something; twice adds it twice.
+    /// Adds something; not idempotent.
     pub const ADD: Self = Self::new(false, false, false, true);
-    /// Brings something to a given state; twice is as once.
+    /// Sets something to a given state; idempotent.
     pub const SET: Self = Self::new(false, false, true, true);
-    /// Takes something away or overwrites it; twice is as once.
+    /// Removes or overwrites something; idempotent.
     pub const REMOVE: Self = Self::new(false, true, true, true);
 
     const fn new(read_only: bool, destructive: bool, idempotent: bool, bufferable: bool) -> Self {
@@ -135,33 +134,33 @@ impl Access {
         }
     }
 
-    /// The same for calls that their caller repeats by itself.
+    /// The same for calls that their caller repeats automatically.
     #[must_use]
     pub const fn repeated(self) -> Self {
         Self { repeated: true, bufferable: false, ..self }
     }
 }
 
-/// What is special about how calls to a tool are treated; of most tools nothing.
+/// Special treatment of a tool's calls; most tools have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Handling {
-    /// It is for programs and in no list that a model reads; whoever may use it calls it by its name.
+    /// For programs: not in any list that a model reads, but callable by name.
     pub unlisted: bool,
-    /// Fields of its arguments and of its results, at any depth, whose content is in no record: only how long it is.
+    /// Fields of arguments and results, at any depth, whose content is not recorded; records hold only its length.
     pub unrecorded: &'static [&'static str],
-    /// Other names that its arguments are accepted under. No schema lists them.
+    /// Aliases of its arguments. Schemas do not list them.
     pub aliases: &'static [Alias],
 }
 
 impl Handling {
-    /// The fields that are not recorded, under all names that they may be given.
+    /// The unrecorded fields, including their aliases.
     pub(crate) fn unrecorded_names(&self) -> Vec<&'static str> {
         let hidden = self.aliases.iter().filter(|alias| self.unrecorded.contains(&alias.canonical()));
         self.unrecorded.iter().chain(hidden.flat_map(|alias| alias.names)).copied().collect()
     }
 }
 
-/// One action of a tool that has several, chosen by its argument `action`.
+/// One action of a tool with several actions, selected by the argument `action`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     pub name: Cow<'static, str>,
@@ -175,43 +174,43 @@ impl Action {
     }
 }
 
-/// Which calls of a tool the local proxy may accept while the hub is away.
+/// Which calls of a tool the local proxy may accept while the hub is unreachable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Buffered<'a> {
     Never,
     Always,
-    /// Those with one of these actions.
+    /// Calls with one of these actions.
     Actions(Vec<&'a str>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Canonical: what scopes, profiles and records say.
+    /// The canonical name, as used in scopes, profiles and records.
     pub name: Cow<'static, str>,
     pub title: Cow<'static, str>,
     pub description: Cow<'static, str>,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
-    /// For a tool without actions; with actions, what they have in common.
+    /// The access of a tool without actions; with actions, what they have in common.
     pub access: Access,
     pub actions: Vec<Action>,
     pub placement: Placement,
-    /// What a call may take that says nothing else.
+    /// The default time limit of a call.
     pub deadline: Duration,
-    /// Says it for a call, if there is one.
+    /// The argument that overrides it for a call, if the tool has one.
     pub time: Option<TimeArgument>,
-    /// For admins only: no scope of a tool's own reaches it.
+    /// For admins only: no tool scope grants access to it.
     pub admin: bool,
-    /// It starts agents, and so no sub-agent is ever shown it, whatever its profile says.
+    /// It starts agents, so it is never shown to a sub-agent, whatever its profile allows.
     pub starts_agents: bool,
     pub handling: Handling,
 }
 
-/// What a tool of the hub itself may take; longer means that it is stuck.
+/// The time limit of a native tool; a call that takes longer is stuck.
 const HUB_DEADLINE: Duration = Duration::from_secs(30);
 
 impl ToolSpec {
-    /// The other server that the tool is of, if it is.
+    /// The upstream tool behind this one, if any.
     #[must_use]
     pub fn upstream(&self) -> Option<&UpstreamTool> {
         match &self.placement {
@@ -220,8 +219,8 @@ impl ToolSpec {
         }
     }
 
-    /// Which of its calls may be buffered. Of a tool that runs elsewhere none: what became of such a call may be unknown,
-    /// and a buffered one is sent until it is known.
+    /// Which of its calls may be buffered. None for a tool that runs outside the hub: the outcome of such a call may be unknown, and a
+    /// buffered call is repeated until its outcome is known.
     #[must_use]
     pub fn buffered(&self) -> Buffered<'_> {
         let actions = self.actions.iter().filter(|action| action.access.bufferable);
@@ -233,7 +232,7 @@ impl ToolSpec {
         }
     }
 
-    /// Whether a call does something outside of the hub that must not be done twice.
+    /// Whether calls have an effect outside the hub.
     #[must_use]
     pub(crate) fn reaches_out(&self) -> bool {
         let hints = self.access.annotations;
@@ -266,13 +265,13 @@ impl ToolSpec {
         Self { placement: Placement::Node, ..Self::hub(name, title, description, access) }
     }
 
-    /// The same tool, whose calls say with an argument how long they may take.
+    /// The same tool with an argument for the time limit of a call.
     #[must_use]
     pub fn with_time(self, argument: &'static str, most: Duration, grace: Duration) -> Self {
         Self { time: Some(TimeArgument { name: argument.into(), most, grace }), ..self }
     }
 
-    /// How long a call with these checked arguments may take.
+    /// The time limit of a call with these validated arguments.
     #[must_use]
     pub fn allowed_time(&self, arguments: &Value) -> Duration {
         let asked = self.time.as_ref().and_then(|time| {
@@ -282,7 +281,7 @@ impl ToolSpec {
         asked.unwrap_or(self.deadline)
     }
 
-    /// What a call with these arguments does: its action's, where the tool has several.
+    /// The access of a call with these arguments: that of its action, if the tool has actions.
     #[must_use]
     pub fn access_of(&self, arguments: &Value) -> Access {
         let action = arguments["action"].as_str();
@@ -290,43 +289,43 @@ impl ToolSpec {
         named.map_or(self.access, |action| action.access)
     }
 
-    /// The same tool for admins only: `call:*` does not reach it, and nobody else sees it.
+    /// The same tool for admins only: `call:*` does not include it, and other principals do not see it.
     #[must_use]
     pub fn for_admins(self) -> Self {
         Self { admin: true, ..self }
     }
 
-    /// The same tool as one that starts agents: sub-agents are not shown it.
+    /// The same tool, marked as one that starts agents, so sub-agents do not see it.
     #[must_use]
     pub fn starting_agents(self) -> Self {
         Self { starts_agents: true, ..self }
     }
 
-    /// The same tool for programs: no list shows it.
+    /// The same tool, unlisted.
     #[must_use]
     pub fn for_programs(self) -> Self {
         Self { handling: Handling { unlisted: true, ..self.handling }, ..self }
     }
 
-    /// The same tool, of which the content of these fields is not recorded.
+    /// The same tool; the content of these fields is not recorded.
     #[must_use]
     pub fn without_record_of(self, unrecorded: &'static [&'static str]) -> Self {
         Self { handling: Handling { unrecorded, ..self.handling }, ..self }
     }
 
-    /// The same tool, whose arguments are accepted under other names too.
+    /// The same tool with aliases of its arguments.
     #[must_use]
     pub fn with_aliases(self, aliases: &'static [Alias]) -> Self {
         Self { handling: Handling { aliases, ..self.handling }, ..self }
     }
 
-    /// The same tool with actions, which say what it does in its place.
+    /// The same tool with actions; their access replaces its own.
     #[must_use]
     pub fn with_actions(self, actions: Vec<Action>) -> Self {
         Self { access: Self::common_access(&actions), actions, ..self }
     }
 
-    /// Scope that a call needs; with actions, the scope of all of them.
+    /// The scope that a call needs; with actions, the scope for all of them.
     #[must_use]
     pub fn scope(&self) -> String {
         if self.admin { Scope::ADMIN.to_owned() } else { format!("call:{}", self.name) }
@@ -337,7 +336,7 @@ impl ToolSpec {
         format!("call:{}.{}", self.name, action.name)
     }
 
-    /// What holds for the tool as a whole when it has these actions.
+    /// The access of a tool as a whole, combined from its actions.
     #[must_use]
     pub fn common_access(actions: &[Action]) -> Access {
         let all = |test: fn(&Access) -> bool| actions.iter().all(|action| test(&action.access));

@@ -1,4 +1,4 @@
-//! What one caller may see: the only place names are looked up.
+//! The view of one caller, the only place where names are looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -13,28 +13,27 @@ use crate::registry::Catalog;
 use crate::resolve::{Index, resolve};
 use crate::{CallError, Facility, Tool};
 
-/// The tools of a catalogue that a principal may use, each cut to the actions it may use, by the names
-/// they are listed by.
+/// The tools of a catalog that a principal may use, each restricted to the allowed actions, by listed name.
 #[derive(Debug)]
 pub struct Visible {
     version: u64,
     tools: BTreeMap<String, Arc<Tool>>,
-    /// Canonical names of those that are listed; none: all.
+    /// Canonical names of the listed tools; none for all.
     listed: Option<BTreeSet<String>>,
-    /// What it may use of servers beside their tools, by canonical name.
+    /// The facilities that it may use, by canonical name.
     facilities: BTreeMap<String, Arc<Tool>>,
-    /// For names that are not the listed ones, from the first of them on.
+    /// The index for names other than listed ones, built on the first such lookup.
     index: OnceLock<Index>,
     profiles: Arc<Profiles>,
 }
 
 impl Visible {
-    /// What a principal sees: its scopes, cut by its profile.
+    /// The view of a principal: its scopes, restricted by its profile.
     pub(crate) fn new(catalog: &Catalog, principal: &Principal, told: &Told) -> Self {
         Self::through(catalog, principal, principal.profile(), |_| true, told)
     }
 
-    /// What a token of this profile sees of what a principal does. What is for admins is not for tokens of profiles.
+    /// The view of a token with this profile within a principal's view. Admin tools are not visible to tokens with a profile.
     pub(crate) fn of_profile(catalog: &Catalog, principal: &Principal, profile: &str, told: &Told) -> Self {
         let own = principal.profile().map(|own| profile_view::shown(catalog, own, told).tools);
         let seen = |tool: &Tool| own.as_ref().is_none_or(|own| own.contains(&*tool.spec().name));
@@ -58,7 +57,7 @@ impl Visible {
         let tools = listed(seen(&catalog.tools));
         let facilities = seen(&catalog.facilities).into_iter();
         let facilities = facilities.map(|tool| (tool.spec().name.to_string(), tool)).collect();
-        // Whoever cannot find and call the others is shown them.
+        // A caller that cannot use `tool_search` and `tool_call` gets the full list.
         let finds = [tool_name::SEARCH, tool_name::CALL].iter().all(|name| tools.contains_key(*name));
         Self {
             version: catalog.version,
@@ -70,52 +69,52 @@ impl Visible {
         }
     }
 
-    /// The profiles there are, as of this view.
+    /// All profiles, as of this view.
     #[must_use]
     pub fn profiles(&self) -> &Arc<Profiles> {
         &self.profiles
     }
 
-    /// What is seen here, for a profile to choose from: so that a report on one names nothing that is not seen.
+    /// The visible tools as input of a profile, so a report about a profile names no invisible tool.
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate<'_>> {
         self.tools().map(|tool| profile_view::candidate(tool)).collect()
     }
 
-    /// Those of these names that stand for a tool which is seen: a text made for everybody names nothing else here.
+    /// The given names that refer to a visible tool, so a shared text can be filtered for this caller.
     #[must_use]
     pub fn seen_of(&self, names: &[String]) -> Vec<String> {
         names.iter().filter(|name| self.resolve(name).is_ok()).cloned().collect()
     }
 
-    /// Version of the catalogue this was cut from.
+    /// The version of the catalog behind this view.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// In order of their names; without those that are in no list.
+    /// Ordered by name; without unlisted tools.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools.values().filter(|tool| !tool.spec().handling.unlisted)
     }
 
-    /// Those that clients list to their models, in order of their names. Of a thin profile that is not all.
+    /// The tools that clients list to their models, ordered by name. A thin profile lists only some.
     pub fn listed_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools().filter(|tool| self.lists(tool))
     }
 
-    /// Those that can be called and are not listed.
+    /// The tools that can be called but are not listed.
     pub fn unlisted_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools().filter(|tool| !self.lists(tool))
     }
 
-    /// Whether lists show a part only, and the rest is found with `tool_search`.
+    /// Whether lists show only some tools, and the rest is found with `tool_search`.
     #[must_use]
     pub fn is_thin(&self) -> bool {
         self.listed.is_some()
     }
 
-    /// What a server offers beside its tools, if this caller may use it.
+    /// A facility of a server, if this caller may use it.
     #[must_use]
     pub fn facility(&self, server: &str, facility: Facility) -> Option<&Arc<Tool>> {
         self.facilities.get(&facility.name(server))
@@ -124,7 +123,7 @@ impl Visible {
     /// The same by its canonical name.
     pub(crate) fn facility_named(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         self.facilities.get(name).ok_or_else(|| {
-            CallError::new(ErrorCode::UnknownTool, "there is nothing of the kind that you may use")
+            CallError::new(ErrorCode::UnknownTool, "there is no such resource or prompt that you may use")
         })
     }
 
@@ -142,20 +141,20 @@ impl Visible {
         self.len() == 0
     }
 
-    /// The tool that a name stands for; the module `resolve` says which do.
+    /// Resolves a name to a tool, as described in the module `resolve`.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         resolve(&self.tools, &self.index, name)
     }
 }
 
-/// Longest words that are compared: the cost grows with the square of it.
+/// Longest words that are compared; the cost grows with its square.
 const LIKENESS: usize = 64;
-/// Words that are compared letter by letter; of more, those that look most promising.
+/// The most words that are compared letter by letter: the most promising ones.
 const COMPARED: usize = 50;
-/// How alike two words must be for one to be meant by the other, from 0 to 1.
+/// The minimum similarity of a suggestion, from 0 to 1.
 const ALIKE: f64 = 0.6;
 
-/// The candidate a misspelt word most likely meant; of two that are as near, the last.
+/// The candidate closest to a misspelled word; of two equally close ones, the last.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.to_lowercase().chars().take(LIKENESS).collect();
     let letters = Letters::of(&word);
@@ -181,19 +180,18 @@ pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// How often each letter is in a word, whatever its case: two words cannot be more alike than their letters are, and
-/// these are compared in no time.
+/// The count of each letter in a word, ignoring case. It gives a cheap upper bound for the similarity of two words.
 struct Letters {
     counts: [u8; 32],
     length: u8,
 }
 
 impl Letters {
-    /// Of a word of at most [`LIKENESS`] letters.
+    /// The counts of a word of at most [`LIKENESS`] letters.
     fn of(word: &str) -> Self {
         let mut letters = Self { counts: [0; 32], length: 0 };
         for letter in word.chars().flat_map(char::to_lowercase) {
-            // Several letters share a place, which only makes words look more alike than they are.
+            // Several letters share a slot, which can only overestimate the similarity.
             let count = &mut letters.counts[u32::from(letter) as usize % 32];
             *count = count.saturating_add(1);
             letters.length = letters.length.saturating_add(1);
@@ -201,7 +199,7 @@ impl Letters {
         letters
     }
 
-    /// The most that the likeness of the two words can be.
+    /// An upper bound for the similarity of two words.
     fn likeness(&self, other: &Self) -> f64 {
         let both = |(a, b): (&u8, &u8)| u32::from(*a.min(b));
         let common: u32 = self.counts.iter().zip(&other.counts).map(both).sum();

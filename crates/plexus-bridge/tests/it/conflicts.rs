@@ -40,7 +40,7 @@ fn an_entry_of_our_name_that_is_not_ours() {
         let why = why(home.connect_user("claude-code"));
         assert_eq!(
             why,
-            format!("{} has an entry \"plexus\" that was not made by this command", path.display())
+            format!("{} has an entry \"plexus\" that this command did not create", path.display())
         );
         assert_eq!(home.read(FILE), theirs);
         assert!(home.bridge.ledger().unwrap().connections.is_empty());
@@ -144,7 +144,10 @@ fn a_copy_that_somebody_has_changed_is_not_put_back() {
     let copy = home.data().join("backups").join(&id);
     std::fs::write(&copy, "{\"evil\": true}").unwrap();
     let error = home.bridge.plan_restore(&id).unwrap_err();
-    assert_eq!(error.to_string(), format!("{} cannot be used: it is not what was kept", copy.display()));
+    assert_eq!(
+        error.to_string(),
+        format!("{} cannot be used: its content has changed since the backup was made", copy.display())
+    );
     // What was put in comes out all the same.
     home.disconnect("claude-code", Policy::Skip).unwrap();
     assert_eq!(home.read(FILE), "{\n  \"a\": 1\n}\n");
@@ -153,7 +156,7 @@ fn a_copy_that_somebody_has_changed_is_not_put_back() {
 #[test]
 fn a_ledger_that_cannot_be_read_is_left_alone() {
     let cases = [
-        ("{\"version\": 2, \"unheard\": []}", "it is of version 2, and this program knows 1"),
+        ("{\"version\": 2, \"unheard\": []}", "it has version 2, but this program supports version 1"),
         ("{\"version\": 1, \"conn", "EOF while parsing a string at line 1 column 20"),
         ("", "EOF while parsing a value at line 1 column 0"),
     ];

@@ -37,7 +37,7 @@ fn files_that_are_left_alone() {
                 home.write(".codex/real.toml", "a = 1\n");
                 symlink("real.toml", home.path(FILE)).unwrap();
             },
-            "FILE is a symbolic link to real.toml, and links are not followed",
+            "FILE is a symbolic link to real.toml; links are not followed",
         ),
         (
             "a link to nothing",
@@ -45,7 +45,7 @@ fn files_that_are_left_alone() {
                 std::fs::create_dir(home.path(".codex")).unwrap();
                 symlink("nothing", home.path(FILE)).unwrap();
             },
-            "FILE is a symbolic link to nothing, and links are not followed",
+            "FILE is a symbolic link to nothing; links are not followed",
         ),
         (
             "a folder that is a link",
@@ -53,7 +53,7 @@ fn files_that_are_left_alone() {
                 home.write("dotfiles/config.toml", "a = 1\n");
                 symlink("dotfiles", home.path(".codex")).unwrap();
             },
-            "FOLDER is a symbolic link to dotfiles, and links are not followed",
+            "FOLDER is a symbolic link to dotfiles; links are not followed",
         ),
         (
             "a folder that is a file",
@@ -66,7 +66,7 @@ fn files_that_are_left_alone() {
                 home.write(FILE, "a = 1\n");
                 std::fs::hard_link(home.path(FILE), home.path("other")).unwrap();
             },
-            "FILE has other names (hard links), which a new file would not have",
+            "FILE has several hard links, which replacing the file would break",
         ),
         (
             "a folder in its place",
@@ -82,16 +82,8 @@ fn files_that_are_left_alone() {
             "FILE is not a regular file",
         ),
         ("too long", |home| home.write(FILE, vec![b'#'; (16 << 20) + 1]), "FILE is longer than 16 MiB"),
-        (
-            "not UTF-8",
-            |home| home.write(FILE, b"a = \"\xff\"\n"),
-            "FILE is not UTF-8: byte 5 is no part of a character",
-        ),
-        (
-            "UTF-16",
-            |home| home.write(FILE, b"\xff\xfea\0=\x001\0"),
-            "FILE is not UTF-8: byte 0 is no part of a character",
-        ),
+        ("not UTF-8", |home| home.write(FILE, b"a = \"\xff\"\n"), "FILE is not valid UTF-8 at byte 5"),
+        ("UTF-16", |home| home.write(FILE, b"\xff\xfea\0=\x001\0"), "FILE is not valid UTF-8 at byte 0"),
         ("zeros", |home| home.write(FILE, [0; 64]), "FILE is not valid TOML: key with no value on line 1"),
     ];
     for (name, put, expected) in cases {

@@ -106,7 +106,7 @@ fn other_line_ends_are_no_change() {
 fn a_block_that_a_person_has_removed_is_not_written_again_by_itself() {
     let home = connected("Mine.\n");
     home.write(FILE, "Mine, now.\n");
-    let expected = format!("{} had a block of Plexus that somebody has removed", home.path(FILE).display());
+    let expected = format!("{} had a block of Plexus that was removed by hand", home.path(FILE).display());
     let synced = home.bridge.sync(&content("Be brief."), None).unwrap();
     assert_eq!(problems(&synced), [expected]);
     assert_eq!(home.read(FILE), "Mine, now.\n");
@@ -134,7 +134,7 @@ fn marks_that_form_no_block_are_left() {
         for policy in [Policy::Skip, Policy::Replace] {
             let result = home.connect("codex", &Scope::User, Some(&content("Be kind.")), policy);
             let expected =
-                format!("{} has marks of Plexus that do not form one block", home.path(FILE).display());
+                format!("{} has markers of Plexus that do not form one block", home.path(FILE).display());
             assert_eq!(why(result), expected);
             assert_eq!(home.read(FILE), text);
         }
@@ -145,7 +145,7 @@ fn marks_that_form_no_block_are_left() {
     let result = home.connect("codex", &Scope::User, Some(&content("Be kind.")), Policy::Skip);
     assert_eq!(
         why(result),
-        format!("{} has a block of Plexus that is not known here", home.path(FILE).display())
+        format!("{} has a block of Plexus that is not in the ledger", home.path(FILE).display())
     );
 }
 
@@ -247,7 +247,7 @@ fn identity_files_that_are_no_files_are_left_out_and_named() {
     let left_out = [
         ("IDENTITY.md", "is not a regular file"),
         ("TOOLS.md", "is a symbolic link"),
-        ("MEMORY.md", "is not UTF-8: byte 0 is no part of a character"),
+        ("MEMORY.md", "is not valid UTF-8 at byte 0"),
         ("BIG.md", "is longer than 1024 KiB"),
     ];
     let left_out = left_out.map(|(name, why)| format!("{} {why}", path(name).display()));
@@ -291,7 +291,7 @@ fn a_file_that_everybody_can_write_tells_agents_nothing() {
     let bundle = Bundle::read(folder.path(), &["SOUL.md".to_owned(), "USER.md".to_owned()]);
     assert_eq!(bundle.files, [("USER.md".to_owned(), "text".to_owned())]);
     let [left_out] = bundle.left_out.as_slice() else { panic!("{:?}", bundle.left_out) };
-    assert!(left_out.contains("SOUL.md can be written by everybody"), "{left_out}");
+    assert!(left_out.contains("SOUL.md is world-writable"), "{left_out}");
 }
 
 #[test]

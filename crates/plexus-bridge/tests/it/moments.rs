@@ -253,7 +253,7 @@ fn a_link_that_is_put_in_the_way_is_not_followed() {
             break;
         }
         if let Err(error) = connected {
-            let why = "is a symbolic link to elsewhere.toml, and links are not followed";
+            let why = "is a symbolic link to elsewhere.toml; links are not followed";
             assert_eq!(error.to_string(), format!("{} {why}", home.path(FILE).display()), "step {at}");
         }
         assert_eq!(home.read(".codex/elsewhere.toml"), "other = 1\n", "step {at}");

@@ -8,8 +8,7 @@ use http::HeaderMap;
 use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
-use plexus_tools::{Call, CallKind, SessionKey, ToolOutput, Via};
-use tokio_util::sync::CancellationToken;
+use plexus_tools::{Call, SessionKey, ToolOutput, Via};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -156,25 +155,9 @@ pub(super) async fn call(
         Some(name) => SessionKey::new("named", &[name], None),
         None => SessionKey::new("rest", &[caller.principal.name()], None),
     };
-    let call = Call {
-        call_id: None,
-        kind: CallKind::Tool,
-        tool: name,
-        arguments: params.arguments,
-        session,
-        idempotency_key: text(&headers, "idempotency-key")?.map(str::to_owned),
-        occurred_at: None,
-        via: Via::Rest,
-        cancel: CancellationToken::new(),
-        progress: None,
-        events: None,
-        deadline: None,
-        asker: None,
-        log: None,
-        inputs: None,
-        trace: Incoming { call: None, request: trace_context(&headers) },
-        until_end: None,
-    };
+    let call = Call::new(name, params.arguments, session, Via::Rest)
+        .with_idempotency_key(text(&headers, "idempotency-key")?.map(str::to_owned))
+        .with_trace(Incoming { call: None, request: trace_context(&headers) });
     let reply = caller.services.dispatcher.call(caller.principal, call).await;
     let (success, text, structured, content) = match reply.result {
         Ok(output) => {

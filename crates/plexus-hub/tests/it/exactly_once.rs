@@ -5,16 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_auth::{Authenticator, KeyRing, Principal};
-use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Secret, Supervisor};
 use plexus_store::{Store, StoreOptions};
 use plexus_testkit::{TestHub, postgres};
-use plexus_tools::{
-    Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Registry, SessionKey, Via, native,
-};
+use plexus_tools::{Call, CallReply, Dispatcher, DispatcherOptions, Registry, SessionKey, Via, native};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Number of writes in flight per hub.
@@ -45,25 +41,8 @@ async fn open(url: &str, name: &str, dir: &Path, supervisor: &Supervisor) -> (St
 }
 
 fn todo(key: &str, arguments: Value) -> Call {
-    Call {
-        call_id: None,
-        kind: CallKind::Tool,
-        tool: "todo".to_owned(),
-        arguments,
-        session: SessionKey::new("external", &["test", "1"], None),
-        idempotency_key: Some(key.to_owned()),
-        occurred_at: None,
-        via: Via::Mcp,
-        cancel: CancellationToken::new(),
-        progress: None,
-        events: None,
-        deadline: None,
-        asker: None,
-        log: None,
-        inputs: None,
-        trace: Incoming::default(),
-        until_end: None,
-    }
+    Call::new("todo", arguments, SessionKey::new("external", &["test", "1"], None), Via::Mcp)
+        .with_idempotency_key(Some(key.to_owned()))
 }
 
 fn add(number: usize) -> Call {

@@ -6,15 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_auth::Principal;
-use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Environment, Supervisor};
 use plexus_machine::launch::Launcher;
 use plexus_machine::policy::Policies;
 use plexus_machine::{Machine, tools};
 use plexus_store::{Store, StoreOptions};
-use plexus_tools::{
-    Call, CallError, CallKind, Dispatcher, DispatcherOptions, Registry, SessionKey, ToolOutput, Via,
-};
+use plexus_tools::{Call, CallError, Dispatcher, DispatcherOptions, Registry, SessionKey, ToolOutput, Via};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -257,30 +254,15 @@ impl Workbench {
         cancel: CancellationToken,
         told: Option<Told>,
     ) -> Result<ToolOutput, CallError> {
-        let call = Call {
-            call_id: None,
-            kind: CallKind::Tool,
-            tool: tool.to_owned(),
-            arguments,
-            session: SessionKey::new("hub", &[session], None),
-            idempotency_key: None,
-            occurred_at: None,
-            via: Via::Link,
-            cancel,
-            progress: None,
-            events: Some(Arc::new(move |kind: &str, payload| {
-                if let Some(told) = &told {
-                    told.lock().unwrap().push((kind.to_owned(), payload));
-                }
-                true
-            })),
-            deadline: None,
-            asker: None,
-            log: None,
-            inputs: None,
-            trace: Incoming::default(),
-            until_end: None,
-        };
+        let events = Arc::new(move |kind: &str, payload| {
+            if let Some(told) = &told {
+                told.lock().unwrap().push((kind.to_owned(), payload));
+            }
+            true
+        });
+        let call = Call::new(tool, arguments, SessionKey::new("hub", &[session], None), Via::Link)
+            .with_cancel(cancel)
+            .with_events(events);
         let principal = Arc::new(Principal::relayed(subject).unwrap());
         bounded(self.running.dispatcher.call(principal, call)).await.result
     }

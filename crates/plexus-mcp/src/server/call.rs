@@ -147,25 +147,12 @@ pub(super) fn begin(
         call: TraceContext::extract(|name| meta.get(name).and_then(Value::as_str)),
         request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
     };
-    Ok(Call {
-        call_id: None,
-        kind: target.subject.kind(),
-        tool: target.name,
-        arguments: target.arguments,
-        session,
-        idempotency_key,
-        occurred_at,
-        via: Via::Mcp,
-        cancel,
-        progress: None,
-        events: None,
-        deadline: None,
-        asker: None,
-        log: None,
-        inputs: None,
-        trace,
-        until_end: None,
-    })
+    Ok(Call::new(target.name, target.arguments, session, Via::Mcp)
+        .with_kind(target.subject.kind())
+        .with_idempotency_key(idempotency_key)
+        .with_occurred_at(occurred_at)
+        .with_cancel(cancel)
+        .with_trace(trace))
 }
 
 /// When the call was first asked for, if it was kept since.

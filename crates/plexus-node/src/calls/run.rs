@@ -13,7 +13,7 @@ use plexus_machine::tools::probe;
 use plexus_proto::ErrorCode;
 use plexus_proto::node::{self, CallEvent, CallOutcome, MAX_FRAME};
 use plexus_store::Store;
-use plexus_tools::{Call, CallKind, Dispatcher, EventSink, Progress, ProgressSink, SessionKey, Via, outcome};
+use plexus_tools::{Call, Dispatcher, EventSink, Progress, ProgressSink, SessionKey, Via, outcome};
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
@@ -61,26 +61,15 @@ impl Runner {
             }
         };
         let events = events(&call, tell);
-        let call = Call {
-            call_id: Some(call.call_id),
-            kind: CallKind::Tool,
-            tool: call.tool,
-            arguments,
-            session: SessionKey::new("hub", &[&call.session_id.to_string()], None),
-            // The hub has taken the key; here the call's own id keeps it from running twice.
-            idempotency_key: None,
-            occurred_at: None,
-            via: Via::Link,
-            cancel: stop.token(),
-            progress: Some(progress(events.clone())),
-            events: Some(events),
-            deadline: Some(Duration::from_millis(call.deadline_ms)),
-            asker: None,
-            log: None,
-            inputs: None,
-            trace: trace(call.traceparent.as_deref()),
-            until_end: None,
-        };
+        let session = SessionKey::new("hub", &[&call.session_id.to_string()], None);
+        // Without an idempotency key: the hub has claimed it, and the call id keeps the call from running twice here.
+        let call = Call::new(call.tool, arguments, session, Via::Link)
+            .with_call_id(call.call_id)
+            .with_cancel(stop.token())
+            .with_progress(progress(events.clone()))
+            .with_events(events)
+            .with_deadline(Duration::from_millis(call.deadline_ms))
+            .with_trace(trace(call.traceparent.as_deref()));
         outcome::to_frame(self.dispatcher.call(Arc::new(principal), call).await.result)
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::{Arc, PoisonError};
 
 use plexus_auth::Principal;
-use plexus_kit::trace::Incoming;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{ArgumentProblem, ToolTrial};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{CustomError, CustomTools, run};
-use crate::{Call, CallError, CallKind, Dispatcher, SessionKey, Via};
+use crate::{Call, CallError, Dispatcher, SessionKey, Via};
 
 /// Calls a tool with these arguments, whether or not it is switched on, and tells how that went. Who may do that is for
 /// the caller to know.
@@ -24,26 +23,8 @@ pub async fn try_out(
     cancel: CancellationToken,
 ) -> Result<ToolTrial, CustomError> {
     let (tool, report) = tools.trial(name)?;
-    let call = Call {
-        call_id: None,
-        kind: CallKind::Tool,
-        tool: name.to_owned(),
-        arguments,
-        // Not among what its user does.
-        session: SessionKey::new("test", &[name], None),
-        idempotency_key: None,
-        occurred_at: None,
-        via,
-        cancel,
-        progress: None,
-        events: None,
-        deadline: None,
-        asker: None,
-        log: None,
-        inputs: None,
-        trace: Incoming::default(),
-        until_end: None,
-    };
+    // A session of its own: a trial is not part of the user's work.
+    let call = Call::new(name, arguments, SessionKey::new("test", &[name], None), via).with_cancel(cancel);
     let reply = dispatcher.try_out(principal, call, tool).await;
     let ran = report.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut trial = ToolTrial {

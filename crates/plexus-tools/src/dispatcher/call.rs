@@ -1,4 +1,4 @@
-//! A call: as it is asked for, while it is seen through, and as it ended.
+//! A call: the request, the running call and its reply.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{CallError, EventSink, LogSink, ProgressSink, RawJson, SessionKey, SharedAsk, ToolOutput};
 
-/// Through which door a call came.
+/// The interface through which a call arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
     Mcp,
     Rest,
-    /// The link of a node: a hub has it run a tool here.
+    /// The link of a node: a hub runs a tool on this machine.
     Link,
 }
 
@@ -31,47 +31,118 @@ impl Via {
     }
 }
 
-/// What a call is of.
+/// The kind of thing that a call addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CallKind {
     #[default]
     Tool,
-    /// Of a server's resources.
+    /// A server's resources.
     Resources,
-    /// Of a server's prompts.
+    /// A server's prompts.
     Prompts,
 }
 
-/// A call, as asked for.
+/// A requested call.
 pub struct Call {
-    /// The one that it has already, where somebody else has recorded it.
+    /// The id under which another process has already recorded the call.
     pub call_id: Option<CallId>,
     pub kind: CallKind,
-    /// Name of a tool, or of what a server has resources or prompts under.
+    /// The name of a tool, or the name under which a server offers resources or prompts.
     pub tool: String,
-    /// An object, or null for none.
+    /// An object, or null for no arguments.
     pub arguments: Value,
     pub session: SessionKey,
     pub idempotency_key: Option<String>,
-    /// When it was first asked for, where it was kept on its way since. Counts with a key only.
+    /// The time of the original request, if the call was queued on its way. Ignored without an idempotency key.
     pub occurred_at: Option<Timestamp>,
     pub via: Via,
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,
     pub progress: Option<ProgressSink>,
-    /// Where what it tells while it runs goes; without one, into the log of its session and to the caller as progress.
+    /// Receives the events of the running call. Without a sink they go to the session's log and, as progress, to the caller.
     pub events: Option<EventSink>,
-    /// What it may take at most, where its caller waits no longer than that.
+    /// The longest time that the caller waits; shortens the tool's own limit.
     pub deadline: Option<Duration>,
-    /// Whom to ask, if the caller can be asked.
+    /// Forwards questions to the caller, if the caller can answer any.
     pub asker: Option<SharedAsk>,
     pub log: Option<LogSink>,
-    /// Answers that came with the call, before anything was asked: an object.
+    /// Answers that the caller sent along with the call, before any question: an object.
     pub inputs: Option<RawJson>,
-    /// The trace that the caller says this is part of.
+    /// The trace that the caller states as this call's parent.
     pub trace: Incoming,
-    /// Dropped when the call has ended, also when nobody waits for it any more.
+    /// Dropped when the call has ended, also if the caller has disconnected.
     pub until_end: Option<Box<dyn Send + Sync>>,
+}
+
+impl Call {
+    /// A call of a tool with default options: no idempotency key, no deadline of its own, and nothing reported while it runs.
+    #[must_use]
+    pub fn new(tool: impl Into<String>, arguments: Value, session: SessionKey, via: Via) -> Self {
+        Self {
+            call_id: None,
+            kind: CallKind::Tool,
+            tool: tool.into(),
+            arguments,
+            session,
+            idempotency_key: None,
+            occurred_at: None,
+            via,
+            cancel: CancellationToken::new(),
+            progress: None,
+            events: None,
+            deadline: None,
+            asker: None,
+            log: None,
+            inputs: None,
+            trace: Incoming::default(),
+            until_end: None,
+        }
+    }
+
+    #[must_use]
+    pub fn with_call_id(self, call_id: CallId) -> Self {
+        Self { call_id: Some(call_id), ..self }
+    }
+
+    #[must_use]
+    pub fn with_kind(self, kind: CallKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    #[must_use]
+    pub fn with_idempotency_key(self, idempotency_key: Option<String>) -> Self {
+        Self { idempotency_key, ..self }
+    }
+
+    #[must_use]
+    pub fn with_occurred_at(self, occurred_at: Option<Timestamp>) -> Self {
+        Self { occurred_at, ..self }
+    }
+
+    #[must_use]
+    pub fn with_cancel(self, cancel: CancellationToken) -> Self {
+        Self { cancel, ..self }
+    }
+
+    #[must_use]
+    pub fn with_progress(self, progress: ProgressSink) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
+    #[must_use]
+    pub fn with_events(self, events: EventSink) -> Self {
+        Self { events: Some(events), ..self }
+    }
+
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    #[must_use]
+    pub fn with_trace(self, trace: Incoming) -> Self {
+        Self { trace, ..self }
+    }
 }
 
 impl fmt::Debug for Call {
@@ -83,20 +154,20 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A call that is seen through.
+/// A call in flight.
 #[derive(Debug)]
 pub struct Begun {
     pub call_id: CallId,
     pub reply: SeeThrough<CallReply>,
 }
 
-/// A call, as it ended.
+/// The reply to a call that has ended.
 #[derive(Debug, Clone)]
 pub struct CallReply {
     pub call_id: CallId,
-    /// None only when the database could not be reached.
+    /// None only if the database could not be reached.
     pub session_id: Option<SessionId>,
-    /// Canonical name, or what was asked for if there is no such tool.
+    /// The canonical name, or the requested name if no such tool exists.
     pub tool: String,
     /// The result is that of an earlier call with the same key.
     pub replayed: bool,

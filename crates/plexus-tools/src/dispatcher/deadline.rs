@@ -1,11 +1,11 @@
-//! Time that stands still while a person thinks.
+//! A deadline that is paused while the caller answers a question.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Counts the time of one call, but for that in which its caller is asked something.
+/// Counts the time of one call, without the time in which a question to its caller is open.
 #[derive(Debug)]
 pub(crate) struct Deadline(watch::Sender<usize>);
 
@@ -16,17 +16,17 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Nothing is counted until this is dropped.
+    /// Pauses the deadline until the guard is dropped.
     pub(crate) fn pause(&self) -> Pause<'_> {
         self.0.send_modify(|asking| *asking += 1);
         Pause(self)
     }
 
-    /// Ends when so much time was counted.
+    /// Completes when `limit` has been counted.
     pub(super) async fn passed(&self, limit: Duration) {
         let mut asking = self.0.subscribe();
         let mut left = limit;
-        // The sender is `self`: neither wait ends for want of one.
+        // `self` holds the sender, so neither wait fails.
         while asking.wait_for(|asking| *asking == 0).await.is_ok() {
             let began = Instant::now();
             tokio::select! {
@@ -37,7 +37,7 @@ impl Deadline {
     }
 }
 
-/// Somebody is asked.
+/// An open question; the deadline is paused until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Pause<'d>(&'d Deadline);
 
@@ -59,7 +59,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_thought_about_is_not_counted() {
+    async fn deadline_is_paused_while_any_question_is_open() {
         let deadline = Deadline::default();
         let mut passed = std::pin::pin!(deadline.passed(3 * SECOND));
         assert!(passed.as_mut().now_or_never().is_none());

@@ -1,4 +1,4 @@
-//! Calls in the log, in traces and in numbers.
+//! Log lines, traces and metrics of calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,12 @@ use tracing::{Span, field};
 
 use super::{Call, CallReply};
 
-/// Stands for every name that is no tool, or none that the caller may know of: callers must not be
-/// able to make up label values.
+/// The label of every name that is not a tool the caller may see: callers must not be able to choose label values.
 const UNKNOWN: &str = "unknown";
 
 type CallLabels = (Label<Arc<str>>, Label<&'static str>);
 
-/// How calls went, by tool.
+/// Outcomes and durations of calls, by tool.
 #[derive(Debug)]
 pub(super) struct CallMetrics {
     calls: Family<CallLabels, Counter>,
@@ -26,7 +25,7 @@ pub(super) struct CallMetrics {
     meters: ByName<Meter>,
 }
 
-/// The metrics of one tool that nearly every call needs.
+/// The metrics of one tool that nearly every call needs, cached.
 #[derive(Debug, Clone)]
 struct Meter {
     tool: Arc<str>,
@@ -46,8 +45,8 @@ impl Default for CallMetrics {
 
 impl CallMetrics {
     pub(super) fn register(&self, metrics: &Metrics) {
-        metrics.add("plexus_tool_calls", "Calls that ended, by how they ended", self.calls.clone());
-        let about = "Time of a call, from its arrival to the commit of its record";
+        metrics.add("plexus_tool_calls", "Calls that ended, by outcome", self.calls.clone());
+        let about = "Duration of a call, from its arrival to the commit of its record";
         metrics.add("plexus_tool_call_duration_seconds", about, self.seconds.clone());
     }
 
@@ -59,10 +58,10 @@ impl CallMetrics {
         })
     }
 
-    /// Counts a call that has ended, and says so in the log; within the span of the call.
+    /// Counts and logs a call that has ended. Must run within the span of the call.
     pub(super) fn ended(&self, reply: &CallReply, took: Duration) {
         let code = reply.result.as_ref().err().map(|error| error.code);
-        // Without a session the name was not looked up.
+        // Without a session the name was not resolved.
         let known = reply.session_id.is_some() && code != Some(ErrorCode::UnknownTool);
         let meter = self.meter(if known { &reply.tool } else { UNKNOWN });
         meter.seconds.observe(took.as_secs_f64());
@@ -75,7 +74,7 @@ impl CallMetrics {
         trace::note(&span, "outcome", outcome);
         let elapsed_ms = millis(took);
         match code {
-            // Neither is the caller's doing, so somebody should look.
+            // Neither error is the caller's fault, so the log shows it by default.
             Some(ErrorCode::Internal | ErrorCode::DeadlineExceeded) => {
                 trace::failed(&span, outcome);
                 tracing::warn!(outcome, elapsed_ms, "call failed");
@@ -93,8 +92,8 @@ fn labels(tool: &Arc<str>, outcome: &'static str) -> CallLabels {
     ([("tool", tool.clone())], [("outcome", outcome)])
 }
 
-/// The span of a call: what its lines in the log have in common. The tool is noted when it is known
-/// to be one; before that it is only what a caller wrote.
+/// The span of a call, shared by its log lines. The tool's name is recorded once it is resolved; until then it is only caller
+/// input.
 pub(super) fn span(call_id: CallId, call: &Call) -> Span {
     let via = call.via.as_str();
     let span = tracing::error_span!("call", %call_id, via, session_id = field::Empty, tool = field::Empty);

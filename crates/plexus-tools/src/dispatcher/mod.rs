@@ -1,19 +1,39 @@
-//! The one way in for every call.
+//! The dispatcher: the only path from a caller to a tool's handler.
+//!
+//! MCP, REST, the agent loop, a node's link and the replay of an outbox all call [`Dispatcher::call`], which runs these steps in
+//! this order, each once:
+//!
+//! 1. **Resolve the name** among the tools that the principal may use, so that an unauthorized tool and a missing one get the
+//!    same error (`prepare.rs`; `Visible` holds what is authorized).
+//! 2. **Validate the arguments** against the tool's schema (`prepare.rs`).
+//! 3. **Route**: select the node of a call that runs on another machine (`route.rs`).
+//! 4. **Check the idempotency key**: wait for a running call with the same key (`key_locks.rs`), then replay the stored result of
+//!    the first call, if one exists (`stored_results.rs`; on a node, `conclude.rs` waits for the first call's end).
+//! 5. **Take a concurrency slot** of the principal (`Inner::enter` in this file).
+//! 6. **Record the start** in the audit log and the session (`record.rs`).
+//! 7. **Execute under the deadline** (`execute.rs`, `deadline.rs`): in the hub; at another server, after the key was claimed
+//!    (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`, `node_delivery.rs`).
+//! 8. **Commit**: a native write commits in one transaction with its key and its record (`commit.rs`); `conclude.rs` ends the
+//!    calls on nodes, also those whose hub has stopped.
+//! 9. **Redact and record the end**: audit entry and session event (`record.rs`).
+//! 10. **Count and log** the ended call (`measure.rs`).
+//!
+//! A call that fails in steps 1 to 5 is recorded as refused. The caller gets its reply after the record is durable.
 
 mod call;
 mod commit;
 mod conclude;
 mod deadline;
-mod elsewhere;
-mod handling;
-mod kept;
-mod keys;
+mod execute;
+mod external;
+mod key_locks;
 mod measure;
-mod on_node;
+mod node_call;
+mod node_delivery;
 mod prepare;
 mod record;
 mod route;
-mod sending;
+mod stored_results;
 
 use std::mem;
 use std::path::PathBuf;
@@ -38,31 +58,32 @@ use crate::sessions::SessionDirectory;
 use crate::{CallError, Outcome, Registry, Tool, ToolContext, ToolOutput, Visible};
 
 pub(crate) use deadline::Deadline;
-pub(crate) use sending::Sending;
+pub(crate) use node_delivery::NodeDelivery;
 
-use handling::{bound, given_up, run_handler};
-use kept::{Keep, Kept};
-use keys::Keys;
+use execute::{bound, run_handler, until_abandoned};
+use key_locks::KeyLocks;
 use measure::CallMetrics;
-use on_node::Waited;
+use node_call::AwaitedCalls;
 use prepare::{Prepared, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
+use stored_results::{KeyClaim, StoredResult};
 
 pub use call::{Begun, Call, CallKind, CallReply, Via};
 pub use prepare::request_digest;
 
-/// Longest idempotency key.
+/// Longest idempotency key, in bytes.
 const MAX_KEY: usize = 255;
 
+/// Folders and limits of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct DispatcherOptions {
-    /// Parent of the sessions' file folders.
+    /// The parent of the sessions' file folders.
     pub files_dir: PathBuf,
     pub calls_per_principal: usize,
     pub output_bytes: usize,
 }
 
-/// A dispatcher that may be gone.
+/// A handle that does not keep the dispatcher alive.
 #[derive(Debug, Clone)]
 pub(crate) struct WeakDispatcher(Weak<Inner>);
 
@@ -72,7 +93,7 @@ impl WeakDispatcher {
     }
 }
 
-/// Cheap to clone; all clones are one dispatcher.
+/// Runs every call. Cheap to clone; clones share one dispatcher.
 #[derive(Debug, Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -84,18 +105,18 @@ struct Inner {
     supervisor: Supervisor,
     sessions: Arc<SessionDirectory>,
     running: Quota,
-    keys: Keys,
+    key_locks: KeyLocks,
     output_bytes: AtomicUsize,
     metrics: CallMetrics,
-    /// Who knows the machines; a node of its own has none.
+    /// The nodes that calls can be routed to; none on a node.
     nodes: ArcSwapOption<SharedNodes>,
-    /// Calls to machines that are waited for here.
-    waited: Waited,
-    /// Moves when a call that nobody waited for was concluded.
+    /// Calls on nodes that a caller in this process waits for.
+    awaited: AwaitedCalls,
+    /// Changes when a call on a node has ended without a waiting caller.
     concluded: watch::Sender<u64>,
 }
 
-/// Behind one more pointer: what is swapped has a size.
+/// A wrapper because `ArcSwap` needs a `Sized` type.
 #[derive(Debug, Clone)]
 struct SharedNodes(Arc<dyn Nodes>);
 
@@ -116,34 +137,34 @@ impl Dispatcher {
             supervisor,
             sessions,
             running: Quota::new(options.calls_per_principal),
-            keys: Keys::default(),
+            key_locks: KeyLocks::default(),
             output_bytes: AtomicUsize::new(options.output_bytes),
             metrics: CallMetrics::default(),
             nodes: ArcSwapOption::empty(),
-            waited: Waited::default(),
+            awaited: AwaitedCalls::default(),
             concluded: watch::Sender::new(0),
         }))
     }
 
-    /// Holds for calls from now on.
+    /// Sets the limits for calls that start from now on.
     pub fn set_limits(&self, calls_per_principal: usize, output_bytes: usize) {
         self.0.running.set_limit(calls_per_principal);
         self.0.output_bytes.store(output_bytes, Ordering::Relaxed);
     }
 
-    /// Who knows the machines that calls go to, from now on.
+    /// Sets the nodes that calls are routed to from now on.
     pub fn set_nodes(&self, nodes: Arc<dyn Nodes>) {
         self.0.nodes.store(Some(Arc::new(SharedNodes(nodes))));
     }
 
-    /// Lets others read what is measured here.
+    /// Registers the metrics of calls.
     pub fn register(&self, metrics: &Metrics) {
         self.0.metrics.register(metrics);
         let (running, waiting) = (self.0.clone(), self.0.clone());
-        let about = "Calls that run now";
+        let about = "Calls in flight";
         metrics.read("plexus_tool_calls_in_flight", about, move || count(running.running.total()));
-        let about = "Calls that wait for another one with the same idempotency key";
-        metrics.read("plexus_tool_calls_waiting", about, move || count(waiting.keys.waiting()));
+        let about = "Calls that wait for a running call with the same idempotency key";
+        metrics.read("plexus_tool_calls_waiting", about, move || count(waiting.key_locks.waiting()));
     }
 
     #[must_use]
@@ -151,7 +172,7 @@ impl Dispatcher {
         &self.0.registry
     }
 
-    /// Calls that run now.
+    /// The number of calls in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.0.running.total()
@@ -159,35 +180,35 @@ impl Dispatcher {
 
     /// Runs a call and records it.
     ///
-    /// It is seen through: a caller that goes away loses the answer, not the record. To stop the work,
-    /// cancel `call.cancel`.
+    /// The call continues if the future is dropped: a caller that disconnects loses the reply, not the record. To stop the
+    /// work, cancel `call.cancel`.
     pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
         self.begin(principal, call).reply.await
     }
 
-    /// The same for who wants to know the call before it has ended. It does not run before its reply is waited for.
+    /// Like [`call`](Self::call), but returns the call's id before the call ends. The call starts when its reply is first polled.
     pub fn begin(&self, principal: Arc<Principal>, call: Call) -> Begun {
         self.see_through(principal, call, None)
     }
 
-    /// Whether there is what this would call, to this principal; also behind a tool that calls others.
+    /// Checks that the called tool exists for this principal, also the target of a tool that calls others.
     pub fn may_call(&self, principal: &Principal, name: &str, arguments: &Value) -> Result<(), CallError> {
         prepare::visible(&self.0.registry.visible_to(principal), name, arguments)
     }
 
-    /// The error of a name that was looked up in vain, as this principal is told it.
+    /// The error of a failed lookup, with the details that this principal may see.
     #[must_use]
     pub fn explained(&self, principal: &Principal, name: &str, error: CallError) -> CallError {
         self.0.for_admins(principal, name, error)
     }
 
-    /// The same with a tool that need not be in the registry, in place of what the call names: for one that is tried out
-    /// before it is there. Whoever hands it over has checked that the principal may have it run.
+    /// Runs `tool` in place of the tool that the call names, for a trial before the tool is registered. The caller must have
+    /// checked that the principal may run it.
     pub(crate) async fn try_out(&self, principal: Arc<Principal>, call: Call, tool: Tool) -> CallReply {
         self.see_through(principal, call, Some(Arc::new(tool))).reply.await
     }
 
-    /// The same dispatcher for what it holds itself.
+    /// A weak handle, for objects that the dispatcher itself owns.
     pub(crate) fn downgrade(&self) -> WeakDispatcher {
         WeakDispatcher(Arc::downgrade(&self.0))
     }
@@ -273,7 +294,7 @@ impl Inner {
         };
         CallReply {
             call_id,
-            // A replay tells where the write is, which may have come from another session.
+            // A replay reports the session of the original write, which may be another one.
             session_id: Some(replayed_from.unwrap_or(session_id)),
             tool,
             replayed: replayed_from.is_some(),
@@ -281,7 +302,7 @@ impl Inner {
         }
     }
 
-    /// What the handler of a call gets to know.
+    /// The context passed to the handler of a call.
     fn context(
         &self,
         call_id: CallId,
@@ -315,9 +336,9 @@ impl Inner {
             node: route.map(|route| route.node.clone()),
             tool: prepared.tool.clone(),
             allowed,
-            sending: route.map(|route| {
+            delivery: route.map(|route| {
                 let waits = route.queue.is_some();
-                Arc::new(Sending::new(prepared.is_kept(), waits, call.idempotency_key, allowed))
+                Arc::new(NodeDelivery::new(prepared.is_held_by_node(), waits, call.idempotency_key, allowed))
             }),
             emitter,
             progress: call.progress,
@@ -330,7 +351,7 @@ impl Inner {
         }
     }
 
-    /// Says more to who can do something about it: to everybody else a tool that is held back or off does not exist.
+    /// Adds for admins why a tool is missing. For all other callers a quarantined or disabled tool does not exist.
     fn for_admins(&self, principal: &Principal, tool: &str, error: CallError) -> CallError {
         if error.code != ErrorCode::UnknownTool || !principal.is_admin() {
             return error;
@@ -338,8 +359,8 @@ impl Inner {
         if let Some(server) = self.registry.holds_back(tool) {
             let name = shell::word(&server);
             return error.hint(format!(
-                "It is in quarantine: what the server {server} says of it has not been approved. `plexus upstream approve \
-                 {name}` shows it."
+                "It is in quarantine: its definition from the server {server} has not been approved. Review it with \
+                 `plexus upstream approve {name}`."
             ));
         }
         match self.registry.why_absent(tool) {
@@ -348,7 +369,7 @@ impl Inner {
         }
     }
 
-    /// Looks for an earlier result, takes a place among the running calls, runs.
+    /// Checks the idempotency key, then runs the call unless an earlier result is stored.
     async fn admit(
         self: &Arc<Self>,
         prepared: Prepared,
@@ -363,14 +384,14 @@ impl Inner {
         if key.is_empty() || key.len() > MAX_KEY {
             let error = CallError::new(
                 ErrorCode::InvalidRequest,
-                format!("an idempotency key has 1 to {MAX_KEY} bytes, this one {}", key.len()),
+                format!("the idempotency key has {} bytes; it must have 1 to {MAX_KEY}", key.len()),
             );
             return Admitted::run(self.refuse(record, error).await);
         }
-        // A second call with the key of a running one waits for that one's result.
+        // A second call with the key of a running call waits for that call's result.
         let waited = tokio::select! {
-            held = self.keys.hold(&subject, &key) => Ok(held),
-            error = given_up(&prepared.tool, &context.cancel, context.allowed, None) => Err(error),
+            held = self.key_locks.lock(&subject, &key) => Ok(held),
+            error = until_abandoned(&prepared.tool, &context.cancel, context.allowed, None) => Err(error),
         };
         let _held = match waited {
             Ok(held) => held,
@@ -382,7 +403,7 @@ impl Inner {
             Err(error) => return Admitted::run(self.refuse(record, error).await),
         };
         let earlier = match earlier {
-            // A hub that is gone may have sent the first call to a machine, which still has it.
+            // A hub that has stopped may have sent the first call to a node, which may still be running it.
             Some(first) if prepared.route.is_some() && first.request_hash == request_hash => {
                 self.after_end(first, &context).await
             }
@@ -394,53 +415,51 @@ impl Inner {
         };
         match earlier {
             Some(earlier) if earlier.request_hash != request_hash => {
-                Admitted::run(self.refuse(record, kept::used_otherwise(&key)).await)
+                Admitted::run(self.refuse(record, stored_results::key_reused(&key)).await)
             }
             Some(earlier) => {
                 let result = self.replay(&earlier, record).await;
                 Admitted { replayed_from: Some(earlier.session_id), result }
             }
             None => {
-                let keep = Keep { subject, key, request_hash, session_id: context.session_id };
-                self.enter(prepared, context, record, Some(keep)).await
+                let claim = KeyClaim { subject, key, request_hash, session_id: context.session_id };
+                self.enter(prepared, context, record, Some(claim)).await
             }
         }
     }
 
-    /// Runs the call if its principal may have one more.
+    /// Runs the call if its principal is below its limit of running calls.
     async fn enter(
         self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,
-        keep: Option<Keep>,
+        claim: Option<KeyClaim>,
     ) -> Admitted {
         let subject = context.principal.subject();
-        let Some(_place) = self.running.enter(subject) else {
-            let message = format!(
-                "{subject} already has {} calls running, the most allowed at once",
-                self.running.limit()
-            );
+        let Some(_slot) = self.running.enter(subject) else {
+            let message =
+                format!("{subject} already has {} running calls, which is the limit", self.running.limit());
             let error = CallError::new(ErrorCode::Overloaded, message)
-                .hint("Nothing was run. Wait for one to end and call again.");
+                .hint("Nothing was run. Wait for one of them to end and call again.");
             return Admitted::run(self.refuse(record, error).await);
         };
-        self.execute(prepared, context, record, keep).await
+        self.execute(prepared, context, record, claim).await
     }
 
     async fn earlier(&self, subject: &str, key: &str) -> Result<Option<IdempotencyRecord>, CallError> {
         Ok(self.store.read_committed().await?.idempotent_result(subject, key).await?)
     }
 
-    /// Runs the handler and commits what it did together with the record of it.
+    /// Runs the handler and commits its writes together with their record.
     async fn execute(
         self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,
-        keep: Option<Keep>,
+        claim: Option<KeyClaim>,
     ) -> Admitted {
-        // First in the queue of the writer, so committed before or with whatever the tool does.
+        // Submitted to the writer first, so it commits before or with the writes of the tool.
         let started = match self.store.append_soon(record.started()).await {
             Ok(started) => started,
             Err(error) => return Admitted::run(Err(error.into())),
@@ -450,20 +469,20 @@ impl Inner {
             None => prepared,
             Some(route) => match route.check(&prepared.tool) {
                 Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
-                Ok(()) if prepared.is_kept() => {
-                    let there = self.execute_on_node(prepared.for_machine(), context, record, keep).await;
-                    return Admitted::run(there);
+                Ok(()) if prepared.is_held_by_node() => {
+                    let ended = self.execute_on_node(prepared.for_machine(), context, record, claim).await;
+                    return Admitted::run(ended);
                 }
                 Ok(()) => prepared.for_machine(),
             },
         };
         if prepared.reaches_out() {
-            return Admitted::run(self.execute_elsewhere(prepared, context, record, keep).await);
+            return Admitted::run(self.execute_external(prepared, context, record, claim).await);
         }
         let limit = self.output_bytes.load(Ordering::Relaxed);
         let work: Transaction = match run_handler(prepared, context).await {
             Ok(Outcome::Transact(work)) => work,
-            Ok(Outcome::Ready(output)) if keep.is_some() => {
+            Ok(Outcome::Ready(output)) if claim.is_some() => {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
             Ok(Outcome::Ready(output)) => {
@@ -471,10 +490,10 @@ impl Inner {
             }
             Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
         };
-        self.commit(work, record, keep, limit).await
+        self.commit(work, record, claim, limit).await
     }
 
-    /// The end of a call that changed nothing.
+    /// Records the end of a call that wrote nothing.
     async fn finish(
         &self,
         record: CallRecord,
@@ -503,13 +522,13 @@ impl Inner {
     async fn replay(&self, earlier: &IdempotencyRecord, record: CallRecord) -> Result<ToolOutput, CallError> {
         let records = record.replayed(earlier.call_id);
         self.store.append(records).await?;
-        Kept::read(&earlier.result)
+        StoredResult::read(&earlier.result)
     }
 }
 
-/// How a call that passed its checks ended.
+/// The end of a call that has passed its checks.
 struct Admitted {
-    /// The session of the earlier call whose result this is.
+    /// The session of the earlier call, if its result was replayed.
     replayed_from: Option<SessionId>,
     result: Result<ToolOutput, CallError>,
 }

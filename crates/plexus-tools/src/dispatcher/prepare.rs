@@ -1,4 +1,4 @@
-//! The first half of a call: name to tool, arguments to what the tool takes.
+//! Resolves the name of a call to a tool and validates the arguments.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::route::{self, Route};
 use crate::native::tool_call;
 use crate::{CallError, Tool, Visible, arguments, redact};
 
-/// A call whose name and arguments hold.
+/// A call with a resolved tool and valid arguments.
 pub(super) struct Prepared {
     pub(super) tool: Arc<Tool>,
     pub(super) arguments: Value,
-    /// Where it goes, if that is not here.
+    /// Its destination, if it runs on a node.
     pub(super) route: Option<Route>,
 }
 
-/// A call that was turned down, with what is known of it for the record.
+/// A refused call, with the details that are known for its record.
 pub(super) struct Refused {
     pub(super) tool: String,
     pub(super) arguments: Value,
@@ -27,35 +27,35 @@ pub(super) struct Refused {
 }
 
 impl Prepared {
-    /// Whether its machine keeps the call until its end is committed here: not if running it twice does no harm and its
-    /// caller repeats it, but always if it may have to wait.
-    pub(super) fn is_kept(&self) -> bool {
+    /// Whether the node holds the call until its end is committed here. Required for a call that must not run twice or that may
+    /// be queued; not for a read or for a call that its caller repeats anyway.
+    pub(super) fn is_held_by_node(&self) -> bool {
         let access = self.tool.spec().access_of(&self.arguments);
         let once = !access.annotations.read_only_hint && !access.repeated;
         self.route.as_ref().is_some_and(|route| once || route.queue.is_some())
     }
 
-    /// Whether the call does something outside of the hub that must not be done twice.
+    /// Whether the call has an effect outside the hub that must not happen twice.
     pub(super) fn reaches_out(&self) -> bool {
         let hints = self.tool.spec().access_of(&self.arguments).annotations;
         self.tool.spec().reaches_out() && !hints.read_only_hint && !hints.idempotent_hint
     }
 
-    /// The same call with the arguments that its machine gets.
+    /// The same call with the arguments that the node receives.
     pub(super) fn for_machine(self) -> Self {
         Self { arguments: route::without_routing(&self.tool, self.arguments), ..self }
     }
 
-    /// The same for the same tool and the same arguments, however they were written.
+    /// A hash of the tool and its arguments that does not depend on the formatting of the arguments.
     pub(super) fn hash(&self) -> String {
         request_hash(&self.tool.spec().name, &self.arguments)
     }
 }
 
-/// A tool, and arguments that are not checked yet.
+/// A resolved tool and its arguments before validation.
 type Found = (Arc<Tool>, Map<String, Value>);
 
-/// Name to tool, arguments to what the tool takes; through `tool_call` to the tool it names.
+/// Resolves the name and validates the arguments; a call of `tool_call` becomes a call of its target.
 pub(super) fn prepare(
     visible: &Visible,
     kind: CallKind,
@@ -84,7 +84,7 @@ pub(super) fn prepare(
     check(tool, given)
 }
 
-/// Whether there is what a call names; its arguments are not looked at otherwise.
+/// Checks that the called tool, or the target of `tool_call`, is visible. Does not validate the arguments.
 pub(super) fn visible(visible: &Visible, name: &str, arguments: &Value) -> Result<(), CallError> {
     let tool = visible.resolve(name)?;
     if !tool.is_indirect() {
@@ -95,7 +95,7 @@ pub(super) fn visible(visible: &Visible, name: &str, arguments: &Value) -> Resul
     arguments["name"].as_str().map_or(Ok(()), |target| visible.resolve(target).map(drop))
 }
 
-/// The same for a tool that is there already.
+/// Like [`prepare`], for a tool that needs no lookup.
 pub(super) fn prepare_given(tool: Arc<Tool>, given: Value) -> Result<Prepared, Box<Refused>> {
     let (tool, given) = with_arguments(tool, given)?;
     check(tool, given)
@@ -117,7 +117,7 @@ fn with_arguments(tool: Arc<Tool>, given: Value) -> Result<Found, Box<Refused>> 
         Value::Null => Ok((tool, Map::new())),
         Value::Object(given) => Ok((tool, given)),
         other => {
-            let problem = serde_json::json!({ "path": "", "message": "expected an object of arguments" });
+            let problem = serde_json::json!({ "path": "", "message": "arguments must be a JSON object" });
             let error = arguments::invalid(&tool.spec().name, vec![problem]);
             Err(refused(&tool.spec().name, other, error))
         }
@@ -140,7 +140,7 @@ fn request_hash(tool: &str, arguments: &Value) -> String {
     hex::encode(digest(&[tool, &canonical(arguments)]).as_ref())
 }
 
-/// The same for the same method, name and arguments, however the arguments were written.
+/// A digest of method, name and arguments that does not depend on the formatting of the arguments.
 #[must_use]
 pub fn request_digest(method: &str, name: &str, arguments: &Value) -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -148,7 +148,7 @@ pub fn request_digest(method: &str, name: &str, arguments: &Value) -> [u8; 32] {
     bytes
 }
 
-/// Only a name may contain what separates the parts, so they can be told apart in one way.
+/// Hashes the parts, separated by NUL bytes. Only the name may contain a NUL, so the split into parts is unambiguous.
 fn digest(parts: &[&str]) -> digest::Digest {
     let mut context = digest::Context::new(&digest::SHA256);
     for (index, part) in parts.iter().enumerate() {
@@ -160,7 +160,7 @@ fn digest(parts: &[&str]) -> digest::Digest {
     context.finish()
 }
 
-/// JSON with sorted keys, so that the order in which a client wrote them does not matter.
+/// JSON with sorted keys, so the result does not depend on the client's key order.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What is written about a call: two audit entries and its events, redacted and bounded.
+//! The records of a call: two audit entries and its session events, redacted and bounded.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,40 +17,41 @@ use super::prepare::Prepared;
 use crate::nodes::NodeEntry;
 use crate::{CallError, RawJson, ToolOutput, redact};
 
-/// By how much the clock of a caller may be ahead, in milliseconds.
-const AHEAD_MS: i64 = 300_000;
-/// Arguments or result in an audit entry.
+/// How far the clock of a caller may be ahead, in milliseconds.
+const MAX_CLOCK_SKEW_MS: i64 = 300_000;
+/// Longest arguments or result in an audit entry, in bytes.
 const AUDIT_DETAIL: usize = 8 * 1024;
-/// Arguments, and result, in an event.
+/// Longest arguments, and longest result, in an event, in bytes.
 const EVENT_DETAIL: usize = 32 * 1024;
 
-/// Everything about a call but which tool it turned out to be.
+/// Everything about a call that is known before its tool is resolved.
 #[derive(Clone)]
 pub(super) struct CallOrigin {
     call_id: CallId,
     token_id: TokenId,
     subject: String,
     session_id: SessionId,
-    /// As the audit has it.
+    /// As written to the audit log.
     via: Cow<'static, str>,
-    /// When it was first asked for, if it was kept on its way since.
+    /// The time of the original request, if the call was queued on its way.
     occurred_at: Option<Timestamp>,
-    /// How long that was, in milliseconds.
+    /// How long it was queued, in milliseconds.
     waited_ms: Option<i64>,
     clock: Clock,
 }
 
+/// The records of a call whose tool is resolved.
 #[derive(Clone)]
 pub(super) struct CallRecord {
     origin: CallOrigin,
-    /// The machine that it goes to, and its name where it is known.
+    /// The node that runs the call, and its name if known.
     node: Option<(NodeId, Option<String>)>,
     tool: String,
-    /// JSON text, redacted: made once, since it is part of up to four records.
+    /// Redacted JSON text, rendered once for up to four records.
     arguments: String,
-    /// Fields that are not recorded.
+    /// The fields that are excluded from records.
     unrecorded: &'static [&'static str],
-    /// What became of the records of its start.
+    /// The write of the start records.
     start: Option<Ticket>,
 }
 
@@ -67,7 +68,7 @@ impl CallRecord {
         &self.origin.via
     }
 
-    /// The record of a call whose start was recorded by a hub that is gone.
+    /// The record of a call whose start was recorded by another hub process.
     pub(super) fn of_row(call: &NodeCallRecord, node: Option<String>, clock: Clock) -> Self {
         let origin = CallOrigin {
             call_id: call.call_id,
@@ -91,12 +92,12 @@ impl CallRecord {
         }
     }
 
-    /// The same record, now that its start was submitted.
+    /// The same record after the start records were submitted.
     pub(super) fn after(self, start: Ticket) -> Self {
         Self { start: Some(start), ..self }
     }
 
-    /// The call ran; to be [completed](Self::complete) when it is written.
+    /// The records of the end of a call, to be [completed](Self::complete) when they are written.
     pub(super) fn ended(&self, result: Result<&ToolOutput, &CallError>) -> Records {
         let (detail, outcome) = (detail(result, self.unrecorded), outcome(result));
         Records {
@@ -105,7 +106,7 @@ impl CallRecord {
         }
     }
 
-    /// Puts the records of the start before those of the end, should they have been lost.
+    /// Prepends the records of the start if their write was lost.
     pub(super) fn complete(&self, ended: Records) -> Records {
         if !self.start.as_ref().is_some_and(Ticket::is_lost) {
             return ended;
@@ -116,7 +117,7 @@ impl CallRecord {
         records
     }
 
-    /// The call was turned down before it ran: both entries at once.
+    /// The call was refused before it ran: both audit entries at once.
     pub(super) fn refused(&self, result: Result<&ToolOutput, &CallError>) -> Records {
         let detail = detail(result, self.unrecorded);
         Records {
@@ -125,14 +126,14 @@ impl CallRecord {
         }
     }
 
-    /// The call was answered with the result of an earlier one and did not run.
+    /// The call returned the stored result of an earlier one and did not run.
     pub(super) fn replayed(&self, first: CallId) -> Records {
         let detail = json!({ "replay_of": first }).to_string();
         Records { audit: vec![self.audit_started(), self.audit_finished("ok", &detail)], events: vec![] }
     }
 
-    /// The same of one that had begun, and found that another hub was faster with its key.
-    pub(super) fn outrun(&self, first: CallId) -> Records {
+    /// Like [`replayed`](Self::replayed), for a call whose start was recorded before another hub committed its key.
+    pub(super) fn replayed_after_start(&self, first: CallId) -> Records {
         let detail = json!({ "replay_of": first }).to_string();
         let event = self.event(EventKind::ToolCall, self.payload(Some((&detail, true))));
         self.complete(Records { audit: vec![self.audit_finished("ok", &detail)], events: vec![event] })
@@ -161,7 +162,7 @@ impl CallRecord {
         }
     }
 
-    /// The payload of an event: of the end of a call with its result, and whether that is a success.
+    /// The payload of an event; `end` is the result of the call and whether it succeeded.
     fn payload(&self, end: Option<(&str, bool)>) -> String {
         let arguments = redact::bounded(&self.arguments, EVENT_DETAIL);
         let end = end.map(|(result, success)| (redact::bounded(result, EVENT_DETAIL), success));
@@ -169,7 +170,7 @@ impl CallRecord {
             arguments.len() + end.as_ref().map_or(0, |(result, _)| result.len()) + self.tool.len() + 120;
         let mut payload = String::with_capacity(length);
         let (call_id, tool) = (self.origin.call_id, Value::from(self.tool.as_str()));
-        // Its parts are JSON already. Nothing fails that writes to a string.
+        // The parts are JSON already. Writing to a string cannot fail.
         let _ = write!(payload, r#"{{"args":{arguments},"call_id":"{call_id}""#);
         if let Some((id, name)) = &self.node {
             if let Some(name) = name {
@@ -216,20 +217,20 @@ impl CallOrigin {
         Self { call_id, token_id, subject, session_id, via, occurred_at: None, waited_ms: None, clock }
     }
 
-    /// The same of a call that was first asked for at another time. A clock that is ahead by more than clocks are is not believed.
+    /// Sets the time of the original request. A time beyond the allowed clock skew is replaced by the current time.
     pub(super) fn occurred(self, at: Option<Timestamp>) -> Self {
         let now = self.clock.now();
-        let believed = |at: Timestamp| match at.as_millisecond() - now.as_millisecond() > AHEAD_MS {
+        let plausible = |at: Timestamp| match at.as_millisecond() - now.as_millisecond() > MAX_CLOCK_SKEW_MS {
             true => now,
             false => from_millis(at.as_millisecond()),
         };
-        let occurred_at = at.map(believed);
+        let occurred_at = at.map(plausible);
         let waited_ms = occurred_at.map(|at| (now.as_millisecond() - at.as_millisecond()).max(0));
         Self { occurred_at, waited_ms, ..self }
     }
 
-    /// The record of a call that goes to this machine. Where a caller may choose one, it names the one that was chosen,
-    /// whatever the choice was made by: else nobody could say later where a command ran.
+    /// The record of a call on this node. If callers can select the node, the recorded arguments name the selected one, however it
+    /// was selected, so the record always shows where a command ran.
     pub(super) fn on(self, node: &NodeEntry, prepared: &Prepared) -> CallRecord {
         let (tool, arguments) = (&prepared.tool, &prepared.arguments);
         let (name, unrecorded) = (&tool.spec().name, tool.spec().handling.unrecorded);
@@ -244,7 +245,7 @@ impl CallOrigin {
         CallRecord { node: Some((node.id, Some(node.name.clone()))), ..record }
     }
 
-    /// The record of this call, now that its tool is known, and what of it is not recorded.
+    /// The record of this call with its resolved tool, without the `unrecorded` fields.
     pub(super) fn of(self, tool: &str, arguments: &Value, unrecorded: &'static [&'static str]) -> CallRecord {
         let tool = redact::text(tool).unwrap_or_else(|| tool.to_owned());
         let arguments = redact::json(&*redact::without(arguments, unrecorded));
@@ -260,7 +261,7 @@ fn outcome(result: Result<&ToolOutput, &CallError>) -> &'static str {
     }
 }
 
-/// The result as JSON text, redacted. What another server said is not taken apart where nothing has to go.
+/// The result as redacted JSON text. Results of other servers are parsed only if something has to be redacted.
 fn detail(result: Result<&ToolOutput, &CallError>, unrecorded: &[&str]) -> String {
     match result {
         Ok(ToolOutput::Own { text, structured }) => {

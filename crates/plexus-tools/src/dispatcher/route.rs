@@ -1,4 +1,4 @@
-//! Which machine a call goes to, if it goes to one.
+//! Selects the node of a call.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::nodes::{LOCAL, NodeEntry};
 use crate::schema::{QUEUE_SECONDS, ROUTING};
 use crate::{CallError, Tool, Visible};
 
-/// Where a call goes.
+/// The destination of a call.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
     pub(super) node: NodeEntry,
-    /// How long it waits for a machine that is away, if it does.
+    /// How long the call may wait for a node that is offline; none to fail at once.
     pub(super) queue: Option<Duration>,
 }
 
 impl Inner {
-    /// The machine of a call; none if it does not go to one.
+    /// Selects the node of a call; none if the call does not run on a node.
     pub(super) fn route(
         &self,
         prepared: &Prepared,
@@ -49,7 +49,7 @@ impl Inner {
     }
 }
 
-/// The machine of a call that names none.
+/// The node of a call that names none: from the profile, else the principal's own, else the local one.
 fn default_of(visible: &Visible, principal: &Principal) -> String {
     let profile = principal.profile().and_then(|id| visible.profiles().find(id).ok());
     let of_profile = profile.and_then(|profile| profile.node_id.as_deref());
@@ -57,27 +57,27 @@ fn default_of(visible: &Visible, principal: &Principal) -> String {
 }
 
 impl Route {
-    /// Whether a call can go there now, or wait for it.
+    /// Checks that the node can run the tool and is online, or that the call may wait for it.
     pub(super) fn check(&self, tool: &Tool) -> Result<(), CallError> {
         let node = &self.node;
         let refused = |code: ErrorCode, message: String, hint: &str| {
             Err(CallError::new(code, message).hint(format!("Nothing was run. {hint}")).before_it_ran())
         };
-        // What it has is known of one that was never there only when it comes.
+        // The tools of a node that has never connected are not known yet.
         if tool.is_routed() && node.since.is_some() && !node.tools.contains(&*tool.spec().name) {
             let message = format!("the node {} has no tool {}", node.name, tool.spec().name);
             return refused(ErrorCode::NotFound, message, "Use another node.");
         }
         let Some(why) = node.absence().filter(|_| self.queue.is_none()) else { return Ok(()) };
         let hint = match tool.is_routed() {
-            true => "Call again when it is back, with `queue` to wait for it, or on another node.",
-            false => "Call again when it is back.",
+            true => "Call again when it is online, set `queue` to wait for it, or use another node.",
+            false => "Call again when it is online.",
         };
         refused(ErrorCode::Unavailable, format!("the node {} is {why}", node.name), hint)
     }
 }
 
-/// The arguments without those that chose the machine: what the machine gets.
+/// The arguments for the node: without those that select a node.
 pub(super) fn without_routing(tool: &Tool, mut arguments: Value) -> Value {
     if tool.is_routed()
         && let Some(fields) = arguments.as_object_mut()

@@ -1,28 +1,27 @@
-//! How large a schema is when its references are written out, which is what a validator of it costs.
+//! Measures the size of a schema with its references expanded, which determines the cost of validating with it.
 //!
-//! A few lines are enough for a schema that doubles with every reference. Those of other servers are measured before
-//! they are compiled, in a walk that ends at its bounds whatever the schema is.
+//! A schema of a few lines can double with every reference. Schemas of other servers are measured before they are compiled, in a
+//! bounded walk.
 //!
-//! A schema that comes back to itself is never written out: how often it is gone through is up to the arguments. That is
-//! harmless as long as each value in them meets one part of the schema. Where two parts look at the same value, as those
-//! of `anyOf` do, and both lead back into the circle, the work doubles with every level of the arguments. So on the way
-//! from one reference of a circle to the next only what goes down to a value of its own is light.
+//! A recursive schema cannot be expanded: the arguments determine how often it is applied. That is harmless while each value is
+//! checked by one part of the schema. If two parts apply to the same value, as in `anyOf`, and both recurse, the work doubles with
+//! every level of the arguments. So between two references of a cycle only keywords that descend to a child value are allowed.
 
 use serde_json::{Map, Value};
 
-/// Values in a schema with its references written out; more are too many.
+/// The most values in an expanded schema.
 const MAX_VALUES: usize = 10_000;
-/// How deep they may lie in each other, references included.
+/// The deepest nesting, references included.
 const MAX_DEPTH: usize = 400;
 
-/// What may stand beside a reference in a circle: words, which are not looked at when a value is checked.
+/// The keywords allowed beside a reference in a cycle: annotations, which validation ignores.
 const WORDS: [&str; 8] =
     ["$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
 
-/// Whether a schema of another server may be compiled. One with references whose targets are not told by their path
-/// in the same document may not: how much there is behind them is not known here.
+/// Whether a schema of another server may be compiled. A schema with references other than paths in the same document may not: the
+/// size of their targets is not known.
 pub(crate) fn is_light(schema: &Value) -> bool {
-    // Below another id a path begins there, not at the root.
+    // Below another `$id`, paths start there, not at the root.
     let id = match schema["$schema"].as_str() {
         Some(dialect) if dialect.contains("draft-04") => "id",
         _ => "$id",
@@ -30,16 +29,16 @@ pub(crate) fn is_light(schema: &Value) -> bool {
     Walk { root: schema, id, left: MAX_VALUES, within: Vec::new(), circles: 0 }.fits(schema, At::Target, 0)
 }
 
-/// What a part of a schema is to the reference that led to it.
+/// The position of a part of a schema relative to the reference that led to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Where it leads.
+    /// The target of the reference.
     Target,
-    /// A schema of a value inside of the one that the target is for, which has no other.
+    /// The only schema of a child of the value that the target applies to.
     Inside,
-    /// Names of such schemas.
+    /// A map from names to such schemas.
     Names,
-    /// Anything else: a schema of a value that has more than one.
+    /// Any other position: the value may have several schemas.
     Beside,
 }
 
@@ -57,12 +56,12 @@ impl At {
 
 struct Walk<'s> {
     root: &'s Value,
-    /// The member that gives a part of a schema an address of its own.
+    /// The keyword that gives a part of a schema its own address.
     id: &'static str,
     left: usize,
-    /// References that are being followed: one to itself is not written out again.
+    /// References being followed; a recursive one is not expanded again.
     within: Vec<&'s str>,
-    /// How often one was to itself.
+    /// The number of recursive references.
     circles: usize,
 }
 
@@ -86,7 +85,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// `single`: the value that it is for has no other schema. Only then may it lead from one target into a circle.
+    /// `single`: the value has no other schema. Only then may the reference be part of a cycle.
     fn fits_reference(&mut self, target: &'s str, single: bool, depth: usize) -> bool {
         let circles = self.circles;
         if self.within.contains(&target) {
@@ -107,7 +106,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Whether the one reference among these members is all that they ask for.
+/// Whether the reference is the only constraint among these members.
 fn is_alone(members: &Map<String, Value>) -> bool {
     members.keys().filter(|name| !WORDS.contains(&name.as_str())).count() == 1
 }

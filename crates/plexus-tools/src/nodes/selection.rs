@@ -1,8 +1,7 @@
-//! Which machine a call means.
+//! Selects the node that a call refers to.
 //!
-//! Only machines that the caller may use are looked at, so that one it may not use is not found by the same code, with the
-//! same words, as one that does not exist. Whether a machine is up plays no part in it: what a call means must not change
-//! with the weather.
+//! Only nodes that the caller may use are considered, so a forbidden node and a missing one take the same code path and get the same
+//! error. The selection does not depend on which nodes are online.
 
 use plexus_auth::Principal;
 use plexus_proto::{ErrorCode, NodeId};
@@ -11,26 +10,26 @@ use serde_json::{Value, json};
 use super::NodeEntry;
 use crate::CallError;
 
-/// Machines that an error lists.
+/// The most nodes that an error lists.
 const LISTED: usize = 20;
-/// Characters of what was asked for that are repeated back.
+/// The most characters of a request that an error quotes.
 const SHOWN: usize = 100;
 
-/// Who chose the machine.
+/// The origin of the selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chosen {
     /// The call itself.
     ByCall,
-    /// What the caller is set up for, or that nothing is.
+    /// The caller's configuration, or the default.
     ByDefault,
 }
 
-/// Scope that a call needs to go to a machine.
+/// The scope that a call needs to run on a node.
 pub(crate) fn scope(node: &str) -> String {
     format!("node:{node}")
 }
 
-/// The one machine that is asked for by its name, its id, or labels.
+/// The one node with this name, id, or labels.
 pub(crate) fn select(
     all: &[NodeEntry],
     principal: &Principal,
@@ -55,23 +54,23 @@ pub(crate) fn select(
     }
 }
 
-/// By id, or by name, whatever its case.
+/// By id, or by name, ignoring case.
 fn named<'n>(usable: &[&'n NodeEntry], asked: &str) -> Vec<&'n NodeEntry> {
     let id: Option<NodeId> = asked.parse().ok();
     let is_meant = |node: &&&NodeEntry| id.map_or(node.name.eq_ignore_ascii_case(asked), |id| node.id == id);
     usable.iter().filter(is_meant).copied().collect()
 }
 
-/// `key=value`, several with commas between them.
+/// `key=value`, separated by commas.
 fn labels(asked: &str) -> Result<Vec<(&str, &str)>, CallError> {
     fn pair(part: &str) -> Option<(&str, &str)> {
         let (key, value) = part.split_once('=')?;
         Some((key.trim(), value.trim())).filter(|(key, value)| !key.is_empty() && !value.is_empty())
     }
     asked.split(',').map(pair).collect::<Option<Vec<_>>>().ok_or_else(|| {
-        let message = format!("{:?} does not say which labels a node must have", shown(asked));
+        let message = format!("{:?} is not a valid list of labels", shown(asked));
         CallError::new(ErrorCode::InvalidArguments, message)
-            .hint("Nothing was run. Write key=value, several with commas between them, such as role=nas,site=home.")
+            .hint("Nothing was run. Write key=value pairs separated by commas, such as role=nas,site=home.")
             .before_it_ran()
     })
 }
@@ -82,11 +81,11 @@ fn none(usable: &[&NodeEntry], asked: &str, chosen: Chosen) -> CallError {
         Chosen::ByCall if asked.contains('=') => format!("no node that you may use has the labels {asked:?}"),
         Chosen::ByCall => format!("there is no node {asked:?} that you may use"),
         Chosen::ByDefault => {
-            format!("there is no node {asked:?} that you may use, and the call names no other")
+            format!("there is no node {asked:?} that you may use, and the call does not name another")
         }
     };
     let hint = match usable {
-        [] => "Nothing was run. There is no node that you may use.".to_owned(),
+        [] => "Nothing was run. There are no nodes that you may use.".to_owned(),
         usable => format!("Nothing was run. You may use {}.", described(usable)),
     };
     CallError::new(ErrorCode::NotFound, message).hint(hint).details(candidates(usable)).before_it_ran()
@@ -100,7 +99,7 @@ fn ambiguous(several: &[&NodeEntry], asked: &str) -> CallError {
         .before_it_ran()
 }
 
-/// The machines with what keeps each from taking a call, as in `nas, vps (offline since 2026-11-01T10:00:00Z)`.
+/// The nodes, each with the reason if it cannot accept a call, as in `nas, vps (offline since 2026-11-01T10:00:00Z)`.
 fn described(nodes: &[&NodeEntry]) -> String {
     let mut texts: Vec<String> = nodes
         .iter()

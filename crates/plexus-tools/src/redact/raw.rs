@@ -1,21 +1,21 @@
-//! Whether JSON text can be kept as it is.
+//! Checks whether JSON text can be stored unchanged.
 //!
-//! The text is clean when nothing in it could be redacted, however its strings are escaped, and when it is
-//! on one line and can be read back. It is wrong in one direction only: text that is called clean is what
-//! taking it apart would have left, and a test with many thousand values holds it to that.
+//! Text is clean if nothing in it could be redacted, however its strings are escaped, and if it is on one line and can be parsed
+//! again. Errors are one-sided: text reported as clean is identical to the result of full redaction, which a test checks with
+//! thousands of values.
 //!
 //! The pattern is that of `plexus_kit::credential` for text between quotes: a boundary before a key may be the
 //! letter of an escape (`\n`), a slash may have a backslash before it, a quote or white space between a name
-//! and its value may be escaped. What is written as `\u0041` could be any letter, so that is never clean.
+//! and its value may be escaped. An escape such as `\u0041` could be any letter, so it is never clean.
 
 use std::sync::LazyLock;
 
 use plexus_kit::credential::SECRET_NAMES;
 use regex::Regex;
 
-/// Deeper JSON is not read back by everyone; what reads it here takes 128.
+/// Not every parser accepts deeper JSON; the one used here accepts 128 levels.
 const MAX_DEPTH: usize = 100;
-/// A longer number may be beyond what can be read.
+/// A longer number may be out of range for a parser.
 const MAX_NUMBER: usize = 30;
 
 static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -32,13 +32,13 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"A[KS]IA[0-9A-Z]{16}".to_owned(),
         r"AIza[A-Za-z0-9_-]{30}".to_owned(),
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----".to_owned(),
-        // Neither half of a name and password has a slash in it, white space, or the end of the string.
+        // Neither the user name nor the password contains a slash, white space, or the end of the string.
         r":\\?/\\?/(?:\\[^/]|[^/\s\x22\\])*:(?:\\[^/]|[^/\s\x22\\])*@".to_owned(),
         r"(?i:[?&](?:[a-z_-]*token|[a-z_-]*key|[a-z_-]*secret|password|sig|signature)=)".to_owned(),
         r"(?i:(?:password|passwd|secret|token|api_?key|access_?key|private_?key)(?:\\.|[\x22'\s])*[:=])"
             .to_owned(),
     ];
-    // Names of fields, with whatever may stand between and behind their letters.
+    // Field names, with any separators between and after their letters.
     let names = SECRET_NAMES.iter().map(|name| {
         let letters: Vec<String> = name.chars().map(String::from).collect();
         format!(r"(?i:{}[-_]*\x22\s*:)", letters.join("[-_]*"))
@@ -47,12 +47,12 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&alternatives.join("|")).ok()
 });
 
-/// Whether the JSON text is on one line, can be read back, and has nothing in it that must go.
+/// Whether the JSON text is on one line, can be parsed again, and contains nothing to redact.
 pub(super) fn is_clean(json: &str) -> bool {
     is_plain(json) && has_no_suspect(json)
 }
 
-/// Whether JSON text that cannot be read back has nothing in it that must go.
+/// Whether JSON text that cannot be parsed contains nothing to redact.
 pub(super) fn is_harmless(json: &str) -> bool {
     !json.contains("\\u") && has_no_suspect(json)
 }
@@ -61,7 +61,7 @@ fn has_no_suspect(json: &str) -> bool {
     SUSPECT.as_ref().is_some_and(|pattern| !pattern.is_match(json))
 }
 
-/// No escape that hides a letter, no control character, nothing that is too deep or too large to be read.
+/// Whether it has no escape that hides a letter, no control character, and nothing too deep or too large to parse.
 fn is_plain(json: &str) -> bool {
     let (mut depth, mut number, mut in_string, mut escaped) = (0_usize, 0_usize, false, false);
     for byte in json.bytes() {
@@ -81,7 +81,7 @@ fn is_plain(json: &str) -> bool {
             b'"' => in_string = true,
             b'[' | b'{' => depth += 1,
             b']' | b'}' => depth = depth.saturating_sub(1),
-            // The exponent of a number; the words of JSON have their letters after other letters.
+            // The exponent of a number; letters of `true`, `false` and `null` follow other letters.
             b'e' | b'E' if number > 0 => return false,
             _ => {}
         }

@@ -1,7 +1,7 @@
-//! Which tools a written name can be about at all: few, found without a look at the others.
+//! An index that finds the few tools a written name can refer to.
 //!
-//! All ways to write a name have its letters and digits in common, in this order and in any case. So tools are kept by
-//! these, for each of their names, and only those of the same letters are compared further.
+//! All spellings of a name have the same letters and digits in the same order, ignoring case. Tools are indexed by these, for each of
+//! their names, and only tools with the same key are compared further.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Tools, Written, own_names};
 use crate::Tool;
 
-/// Places of tools in the order of their listed names, by what is common to all spellings of a name.
+/// Positions of tools in the order of their listed names, by the key shared by all spellings of a name.
 #[derive(Debug, Default)]
 pub(crate) struct Index(Vec<(u64, usize)>);
 
@@ -30,11 +30,11 @@ impl Index {
         Self(places)
     }
 
-    /// Tools that one of the steps may find for this name, in the order of their listed names.
+    /// The tools that a step may match for this name, in the order of their listed names.
     pub(super) fn possible<'t>(&self, tools: &'t Tools, written: &Written<'_>) -> Vec<&'t Arc<Tool>> {
         let whole = [Some(written.name), written.canonical.as_deref(), written.after_mcp];
         let whole = whole.into_iter().flatten().map(|name| key(&[name]));
-        // A slug may have been cut, and then its letters are others than those that were written.
+        // A truncated slug has other letters than the written name.
         let parts = written.splits.iter().chain(&written.splits_after_mcp);
         let parts = parts.map(|(server, tool)| key(&[server, tool]));
         let mut keys: Vec<u64> = whole.chain(parts).collect();
@@ -56,7 +56,7 @@ impl Index {
     }
 }
 
-/// Letters and digits of a text in parts. Of two that are the same by chance both are compared.
+/// A hash of the letters and digits of a text given in parts. On a collision both tools are compared.
 fn key(parts: &[&str]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for byte in parts.iter().flat_map(|part| part.bytes()).filter(u8::is_ascii_alphanumeric) {

@@ -105,7 +105,7 @@ async fn argument_under_two_names_is_refused_and_its_content_is_not_recorded() {
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidArguments);
         assert_eq!(error.details["problems"][0]["path"], "/content", "{}", error.message);
-        assert!(error.message.contains("another name of \"text\""), "{}", error.message);
+        assert!(error.message.contains("is an alias of \"text\""), "{}", error.message);
         assert!(note.0.lock().unwrap().is_empty());
         let audited = hub.audited(reply.call_id).await.unwrap();
         assert!(!audited.arguments.to_string().contains(SECRET), "{}", audited.arguments);

@@ -198,7 +198,7 @@ async fn a_trial_says_each_thing_once_and_what_was_not_started_did_not_run() {
         let silent = try_out(&folder, "silent", json!({})).await.unwrap().error.unwrap();
         assert!(silent.starts_with("silent wrote nothing to its standard output"), "{silent}");
         let problems = try_out(&folder, "silent", json!({ "n": 1 })).await.unwrap().problems;
-        assert_eq!(problems[0].message, "unknown field; none are known here");
+        assert_eq!(problems[0].message, "unknown field; no fields are allowed here");
     })
     .await;
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use plexus_auth::profiles::LiveProfiles;
 use plexus_auth::{AuthError, Authenticator, KeyRing, Principal};
-use plexus_kit::trace::Incoming;
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
 use plexus_proto::{CallId, Event, SessionId, Timestamp};
 use plexus_store::{AuditFilter, Store, StoreOptions};
 use plexus_tools::{
-    Access, Call, CallError, CallKind, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement,
-    Registry, SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, UpstreamTool, Via, native,
+    Access, Call, CallError, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement, Registry,
+    SessionKey, Tool, ToolContext, ToolOutput, ToolSpec, TypedTool, UpstreamTool, Via, native,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -213,25 +212,7 @@ impl Hub {
 
 /// A call in the session `external:test:1`.
 pub(crate) fn call(tool: &str, arguments: Value) -> Call {
-    Call {
-        call_id: None,
-        kind: CallKind::Tool,
-        tool: tool.to_owned(),
-        arguments,
-        session: SessionKey::new("external", &["test", "1"], Some("test")),
-        idempotency_key: None,
-        occurred_at: None,
-        via: Via::Rest,
-        cancel: CancellationToken::new(),
-        progress: None,
-        events: None,
-        deadline: None,
-        asker: None,
-        log: None,
-        inputs: None,
-        trace: Incoming::default(),
-        until_end: None,
-    }
+    Call::new(tool, arguments, SessionKey::new("external", &["test", "1"], Some("test")), Via::Rest)
 }
 
 pub(crate) fn keyed(tool: &str, arguments: Value, key: &str) -> Call {

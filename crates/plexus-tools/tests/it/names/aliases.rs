@@ -197,11 +197,14 @@ const TABLE: &[(&str, &[(&str, Answer)])] = &[
         "look-alikes",
         &[
             // Cyrillic і, о and с.
-            ("mcp__g\u{456}thub__search", Unknown("mcp__github__search? The name has the character U+0456")),
-            ("t\u{43e}do", Unknown("todo? The name has the character U+043E")),
-            ("sear\u{441}h", Unknown("__search? The name has the character U+0441")),
+            (
+                "mcp__g\u{456}thub__search",
+                Unknown("mcp__github__search? The name contains the character U+0456"),
+            ),
+            ("t\u{43e}do", Unknown("todo? The name contains the character U+043E")),
+            ("sear\u{441}h", Unknown("__search? The name contains the character U+0441")),
             // No width, a soft hyphen, a change of direction, a full-width letter.
-            ("todo\u{200b}", Unknown("Did you mean todo? The name has the character U+200B")),
+            ("todo\u{200b}", Unknown("Did you mean todo? The name contains the character U+200B")),
             ("t\u{200d}o\u{200d}d\u{200d}o", Unknown("Did you mean todo?")),
             ("to\u{ad}do", Unknown("U+00AD")),
             ("\u{202e}odot", Unknown("U+202E")),

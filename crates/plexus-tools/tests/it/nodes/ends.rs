@@ -239,7 +239,7 @@ async fn a_call_takes_no_longer_than_its_arguments_allow_and_says_that_it_may_st
         assert!(began.elapsed() >= Duration::from_secs(1));
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
-        assert_eq!(error.message, "shell did not end within 1 s on nas");
+        assert_eq!(error.message, "shell did not finish within 1 s on nas");
         assert!(error.hint.unwrap().contains("may be running it still"));
         assert_eq!(machines.settled(), [(machines.all.lock().unwrap()[0].id, reply.call_id)]);
         // Whoever waits no longer than that says so.

@@ -73,7 +73,7 @@ async fn a_queued_call_says_so_when_its_machine_does_not_come_in_time() {
         let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
-        assert_eq!(error.message, "the node nas did not come within the 1 s that the call waited for it");
+        assert_eq!(error.message, "the node nas did not connect within the 1 s that the call was queued");
         assert!(error.hint.unwrap().starts_with("Nothing was run."));
         assert!(rows(&hub).await.is_empty());
         assert_eq!(machines.settled().len(), 1);

@@ -149,10 +149,13 @@ async fn a_machine_that_takes_no_calls_says_why_and_nothing_runs() {
         let error = hub.err(&admin, "shell", run_on("nas")).await;
         refused(error, "the node nas is offline since 2026-10-31T09:00:00Z");
         machines.change("nas", |nas| nas.since = None);
-        refused(hub.err(&admin, "shell", run_on("nas")).await, "the node nas is offline, and never seen");
+        refused(
+            hub.err(&admin, "shell", run_on("nas")).await,
+            "the node nas is offline and has never connected",
+        );
         machines.change("vps", |vps| vps.draining = true);
         let error = hub.err(&admin, "shell", run_on("vps")).await;
-        refused(error, "the node vps is draining: it takes no new calls");
+        refused(error, "the node vps is draining and accepts no new calls");
         machines.change("vps", |vps| (vps.draining, vps.tools) = (false, Default::default()));
         let error = hub.err(&admin, "shell", run_on("vps")).await;
         assert_eq!(
@@ -175,7 +178,10 @@ async fn who_may_use_no_machine_is_not_shown_what_runs_on_them() {
         assert_eq!(error.text().replace("shell", "shelf"), none.text());
         let elsewhere = hub.agent("elsewhere", &["call:*", "node:nas"]).await;
         let error = hub.err(&elsewhere, "shell", run("x")).await;
-        assert_eq!(error.message, "there is no node \"local\" that you may use, and the call names no other");
+        assert_eq!(
+            error.message,
+            "there is no node \"local\" that you may use, and the call does not name another"
+        );
         let scoped = hub.agent("scoped", &["call:shell.list", "node:*"]).await;
         assert_eq!(hub.err(&scoped, "shell", run("x")).await.code, ErrorCode::InvalidArguments);
         hub.ok(&scoped, "shell", json!({ "action": "list" })).await;

@@ -1,4 +1,4 @@
-//! A handler under its deadline, and what comes out of it within bounds.
+//! Runs a handler under its deadline and bounds its output.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use super::Deadline;
 use super::prepare::Prepared;
 use crate::{CallError, Outcome, RawJson, Tool, ToolContext, ToolOutput, output};
 
-/// The handler under its deadline; a panic is an error of this call only.
+/// Runs the handler under its deadline. A panic fails this call only.
 pub(super) async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
     let Prepared { tool, arguments, .. } = prepared;
     let (cancel, deadline, allowed) = (context.cancel.clone(), context.deadline.clone(), context.allowed);
@@ -20,18 +20,18 @@ pub(super) async fn run_handler(prepared: Prepared, context: ToolContext) -> Res
     let error = tokio::select! {
         biased;
         outcome = &mut run => return outcome,
-        error = given_up(&tool, &cancel, allowed, deadline.as_deref()) => error,
+        error = until_abandoned(&tool, &cancel, allowed, deadline.as_deref()) => error,
     };
     cancel.cancel();
-    // One that still waits for its turn says so when it is told.
+    // A handler that was still queued reports, once cancelled, that nothing ran.
     match run.now_or_never() {
         Some(Err(ended)) if ended.nothing_ran() => Err(error.hint("Nothing was run.").before_it_ran()),
         _ => Err(error),
     }
 }
 
-/// Ends when the caller cancels or the tool's time is up, and says which.
-pub(super) async fn given_up(
+/// Completes when the caller cancels or the deadline passes, with the error for it.
+pub(super) async fn until_abandoned(
     tool: &Tool,
     cancel: &CancellationToken,
     deadline: Duration,
@@ -46,17 +46,17 @@ pub(super) async fn given_up(
     tokio::select! {
         () = cancel.cancelled() => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
         () = passed => {
-            let message = format!("{} did not end within {} s", tool.spec().name, deadline.as_secs());
+            let message = format!("{} did not finish within {} s", tool.spec().name, deadline.as_secs());
             let error = CallError::new(ErrorCode::DeadlineExceeded, message);
             match tool.spec().reaches_out() {
-                true => error.hint("It may do its work all the same. Look first, and call again only if it has not."),
+                true => error.hint("It may still take effect. Check first, and call again only if it did not."),
                 false => error,
             }
         }
     }
 }
 
-/// A panic becomes an error of this call only.
+/// Turns a panic into an error of this call.
 pub(super) async fn guarded<T>(
     tool: &str,
     run: impl Future<Output = Result<T, CallError>>,
@@ -68,7 +68,7 @@ pub(super) async fn guarded<T>(
     })
 }
 
-/// Cuts text to the limit; data cannot be cut and is refused.
+/// Truncates text to the limit. Structured data cannot be truncated; beyond the limit it is an error.
 pub(super) fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, CallError> {
     let size = match &output {
         ToolOutput::Own { structured: None, .. } => 0,
@@ -79,8 +79,8 @@ pub(super) fn bound(output: ToolOutput, limit: usize) -> Result<ToolOutput, Call
         ToolOutput::Passed(result) => result.len(),
     };
     if size > limit {
-        let message = format!("the result has {size} bytes, the most allowed is {limit}");
-        return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for less at a time."));
+        let message = format!("the result has {size} bytes; the limit is {limit}");
+        return Err(CallError::new(ErrorCode::TooLarge, message).hint("Request less at a time."));
     }
     Ok(match output {
         ToolOutput::Own { text, structured } => {

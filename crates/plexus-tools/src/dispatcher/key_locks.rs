@@ -1,4 +1,6 @@
-//! Idempotency keys of calls that run now.
+//! Locks on the idempotency keys of running calls, in this process.
+//!
+//! A second call with the key of a running call waits for the result of the first.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,33 +10,33 @@ use tokio::sync::watch;
 
 type KeyMap = HashMap<(String, String), watch::Receiver<()>>;
 
-/// Idempotency keys whose first call still runs.
+/// The idempotency keys whose first call is still running.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct KeyLocks {
     held: Arc<Mutex<KeyMap>>,
-    /// Calls that wait for another one to end.
+    /// The number of calls that wait for another call to end.
     waiting: AtomicUsize,
 }
 
-/// Counts as long as it is kept, so that a call that is given up counts no longer.
-struct Waits<'a>(&'a AtomicUsize);
+/// Counts one waiting call until dropped, so an abandoned call is no longer counted.
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waits<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::Relaxed);
         Self(waiting)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Keys {
-    /// Waits until no other call holds the key, then holds it until dropped.
-    pub(super) async fn hold(&self, subject: &str, key: &str) -> Held {
+impl KeyLocks {
+    /// Waits until no other call holds the key, then locks it until the guard is dropped.
+    pub(super) async fn lock(&self, subject: &str, key: &str) -> KeyLock {
         let id = (subject.to_owned(), key.to_owned());
         loop {
             let mut busy = {
@@ -44,30 +46,31 @@ impl Keys {
                     None => {
                         let (done, busy) = watch::channel(());
                         keys.insert(id.clone(), busy);
-                        return Held { id, keys: self.held.clone(), _done: done };
+                        return KeyLock { id, keys: self.held.clone(), _done: done };
                     }
                 }
             };
-            let _waits = Waits::new(&self.waiting);
-            // Ends with an error when the holder drops its end: then it is our turn to try.
+            let _waits = WaitingGuard::new(&self.waiting);
+            // Fails when the holder drops its sender; then this call tries to take the lock.
             while busy.changed().await.is_ok() {}
         }
     }
 
-    /// Calls that wait for another one with their key.
+    /// The number of calls that wait for another call with the same key.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 }
 
+/// A locked key; unlocked on drop.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct KeyLock {
     id: (String, String),
     keys: Arc<Mutex<KeyMap>>,
     _done: watch::Sender<()>,
 }
 
-impl Drop for Held {
+impl Drop for KeyLock {
     fn drop(&mut self) {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }

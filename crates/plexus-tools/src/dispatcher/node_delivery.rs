@@ -1,4 +1,4 @@
-//! The time of a call that goes to a machine: it counts from the moment that the call is on its way there.
+//! The delivery of a call to its node, and its deadline, which starts when the call is sent.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,40 +6,41 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How one call is sent to its machine.
+/// How a call is delivered to its node.
 #[derive(Debug)]
-pub(crate) struct Sending {
-    /// The machine keeps it until its result was confirmed.
+pub(crate) struct NodeDelivery {
+    /// The node holds the result until the hub has acknowledged it.
     pub(crate) keep: bool,
     pub(crate) key: Option<String>,
-    /// It waits for a machine that is away: its time does not begin before it is sent.
+    /// The call may wait for an offline node: its deadline starts only when it is sent.
     pub(crate) waits: bool,
     allowed: Duration,
     sent_at: OnceLock<Instant>,
     sent: CancellationToken,
 }
 
-impl Sending {
+impl NodeDelivery {
     pub(super) fn new(keep: bool, waits: bool, key: Option<String>, allowed: Duration) -> Self {
-        let sending =
+        let delivery =
             Self { keep, key, waits, allowed, sent_at: OnceLock::new(), sent: CancellationToken::new() };
         if !waits {
-            sending.sent();
+            delivery.sent();
         }
-        sending
+        delivery
     }
 
-    /// Its time begins now, unless it has begun.
+    /// Starts the deadline, unless it has already started.
     pub(crate) fn sent(&self) {
         self.sent_at.get_or_init(Instant::now);
         self.sent.cancel();
     }
 
-    /// Ends when its time has begun.
+    /// Completes when the call has been sent.
     pub(super) async fn until_sent(&self) {
         self.sent.cancelled().await;
     }
 
+    /// The time left until the deadline.
     pub(crate) fn left(&self) -> Duration {
         let spent = self.sent_at.get().map_or(Duration::ZERO, Instant::elapsed);
         self.allowed.saturating_sub(spent)

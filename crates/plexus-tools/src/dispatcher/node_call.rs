@@ -1,8 +1,8 @@
-//! Calls that a machine runs and keeps until their end is committed here.
+//! Calls that a node runs and holds until their end is committed here.
 //!
-//! There is a row of such a call from before it is sent until its end is committed, and it goes in that very transaction:
-//! whoever deletes the row tells how the call ended, and nobody else does. A call that was queued is sent only after its
-//! row says so; so of one whose row could be deleted as queued it is certain that nothing ran.
+//! Such a call has a row from before it is sent until its end is committed, and the same transaction deletes the row: the
+//! process that deletes the row records how the call ended, and no other does. A queued call is sent only after its row is
+//! marked as sent, so nothing ran if the row could be deleted as queued.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -15,103 +15,103 @@ use plexus_proto::{CallId, ErrorCode, NodeId};
 use plexus_store::{NodeCallRecord, NodeCallState, Records};
 
 use super::conclude::{Key, Settle, after};
-use super::handling::guarded;
-use super::kept::{self, Kept};
+use super::execute::guarded;
 use super::prepare::Prepared;
 use super::record::CallRecord;
 use super::route::Route;
-use super::{Inner, Keep, bound};
+use super::stored_results::{self, StoredResult};
+use super::{Inner, KeyClaim, bound};
 use crate::{CallError, Outcome, ToolContext, ToolOutput};
 
-/// Between two attempts to record the end of a call, doubled up to the second.
+/// The first and the longest interval between attempts to record the end of a call; it doubles in between.
 const RETRY: Duration = Duration::from_millis(200);
-const RETRY_MOST: Duration = Duration::from_secs(10);
+const MAX_RETRY: Duration = Duration::from_secs(10);
 
 type CallResult = Result<ToolOutput, CallError>;
 
-/// How the wait for a call ended.
-enum Ended {
-    /// To be settled.
+/// How the wait for the end of a call ended.
+enum WaitEnd {
+    /// With a result that is still to be settled.
     With(CallResult),
-    /// Settled already.
+    /// The end is already settled.
     Settled(CallError),
 }
 
-/// Calls that somebody here waits for: whoever waits also ends them.
+/// Calls that a task in this process waits for; that task settles them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Waited(Arc<Mutex<HashSet<CallId>>>);
+pub(super) struct AwaitedCalls(Arc<Mutex<HashSet<CallId>>>);
 
-/// Somebody waits.
-struct Wait(Waited, CallId);
+/// Marks a call as awaited until dropped.
+struct AwaitedCall(AwaitedCalls, CallId);
 
-impl Waited {
+impl AwaitedCalls {
     pub(super) fn contains(&self, call_id: CallId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&call_id)
     }
 
-    fn wait(&self, call_id: CallId) -> Wait {
+    fn wait(&self, call_id: CallId) -> AwaitedCall {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id);
-        Wait(self.clone(), call_id)
+        AwaitedCall(self.clone(), call_id)
     }
 }
 
-impl Drop for Wait {
+impl Drop for AwaitedCall {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }
 }
 
 impl Inner {
-    /// Has the machine run the call, and settles its end.
+    /// Runs the call on its node and settles its end.
     pub(super) async fn execute_on_node(
         self: &Arc<Self>,
         prepared: Prepared,
         context: ToolContext,
         record: CallRecord,
-        keep: Option<Keep>,
+        claim: Option<KeyClaim>,
     ) -> CallResult {
         let Some(route) = prepared.route.clone() else {
             return Err(CallError::new(
                 ErrorCode::Internal,
-                "a call that is for no machine was to be sent to one",
+                "a call without a node was about to be sent to one",
             ));
         };
-        let waited = self.waited.wait(record.call_id());
-        let row = self.row(&prepared, &context, &record, keep.as_ref(), &route);
-        if let Err(error) = self.give(row, keep.as_ref()).await {
+        let waited = self.awaited.wait(record.call_id());
+        let row = self.row(&prepared, &context, &record, claim.as_ref(), &route);
+        if let Err(error) = self.store_call(row, claim.as_ref()).await {
             return self.finish(record, Err(error)).await;
         }
         let (node, call_id) = (route.node.id, record.call_id());
-        let key = keep.map(|keep| Key { subject: keep.subject, key: keep.key });
-        let result = match self.wait(prepared, context, &record, key.as_ref(), &route).await {
-            Ended::Settled(error) => Err(error),
-            Ended::With(result) => {
-                // The hub stops, and the call does not: the next start of the hub hears how it ended.
+        let key = claim.map(|claim| Key { subject: claim.subject, key: claim.key });
+        let result = match self.await_end(prepared, context, &record, key.as_ref(), &route).await {
+            WaitEnd::Settled(error) => Err(error),
+            WaitEnd::With(result) => {
+                // The hub is stopping while the call continues: after its next start the hub receives the result.
                 if result.as_ref().is_err_and(CallError::goes_on) {
                     return result;
                 }
-                let settled = self.settle_on_node(record.clone(), key.clone(), &result, Settle::Any).await;
+                let settled = self.settle_node_call(record.clone(), key.clone(), &result, Settle::Any).await;
                 if let Err(error) = settled {
                     let error = error.after(&result);
-                    self.settle_later((record, key), result, node, waited);
+                    self.retry_settling((record, key), result, node, waited);
                     return Err(error);
                 }
                 result
             }
         };
-        self.tell_settled(node, call_id);
+        self.release_on_node(node, call_id);
         result
     }
 
-    /// Settles a call whose end could not be recorded, as often as it takes: until then its machine keeps the result, and who
-    /// asks with the same key waits. A hub that stops before leaves it to its next start. There are no more of these than a
-    /// machine may have calls, since each keeps its place among them.
-    fn settle_later(
+    /// Retries to settle a call whose end could not be recorded, until it succeeds. Meanwhile the node holds the result, and calls
+    /// with the same key wait. If the hub stops first, its next start settles the call. The number of these tasks is bounded by
+    /// the limit of a node's calls, because each still occupies its slot.
+    fn retry_settling(
         self: &Arc<Self>,
         (record, key): (CallRecord, Option<Key>),
         result: CallResult,
         node: NodeId,
-        waited: Wait,
+        waited: AwaitedCall,
     ) {
         let (inner, stopping) = (self.clone(), self.supervisor.stopping(Stage::Work));
         self.supervisor.spawn(Stage::Work, "end of a call on a node", async move {
@@ -119,27 +119,27 @@ impl Inner {
             loop {
                 tokio::select! {
                     () = stopping.cancelled() => return,
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_MOST),
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_RETRY),
                 }
-                match inner.settle_on_node(record.clone(), key.clone(), &result, Settle::Any).await {
+                match inner.settle_node_call(record.clone(), key.clone(), &result, Settle::Any).await {
                     Ok(_) => break,
                     Err(error) => {
-                        tracing::warn!(%error, %node, %call_id, "the end of a call cannot be recorded; it is tried again");
+                        tracing::warn!(%error, %node, %call_id, "cannot record the end of a call; will retry");
                     }
                 }
             }
-            inner.tell_settled(node, call_id);
-            inner.tell_concluded();
+            inner.release_on_node(node, call_id);
+            inner.notify_concluded();
         });
     }
 
-    /// What is stored of a call before it is sent.
+    /// The row that is stored before the call is sent.
     fn row(
         &self,
         prepared: &Prepared,
         context: &ToolContext,
         record: &CallRecord,
-        keep: Option<&Keep>,
+        claim: Option<&KeyClaim>,
         route: &Route,
     ) -> NodeCallRecord {
         let (principal, now) = (&context.principal, self.clock.now());
@@ -155,7 +155,7 @@ impl Inner {
             session_id: context.session_id,
             tool: prepared.tool.spec().name.to_string(),
             arguments: prepared.arguments.to_string(),
-            idempotency: keep.map(|keep| (keep.key.clone(), keep.request_hash.clone())),
+            idempotency: claim.map(|claim| (claim.key.clone(), claim.request_hash.clone())),
             via: record.via().to_owned(),
             deadline_at: after(queued_until.unwrap_or(now), context.allowed),
             queued_until,
@@ -163,18 +163,19 @@ impl Inner {
         }
     }
 
-    /// Stores the call, and takes its key with it.
-    async fn give(&self, row: NodeCallRecord, keep: Option<&Keep>) -> Result<(), CallError> {
-        let begun = keep.map(|keep| keep.record(row.call_id, Kept::Begun { begun: true })).transpose()?;
+    /// Stores the row of the call and claims its key in one transaction.
+    async fn store_call(&self, row: NodeCallRecord, claim: Option<&KeyClaim>) -> Result<(), CallError> {
+        let begun =
+            claim.map(|claim| claim.record(row.call_id, StoredResult::Begun { begun: true })).transpose()?;
         let now = self.clock.now();
-        // On the disk before it is sent: a key that a power cut takes away would let a retry run it twice.
+        // Synced to disk before the call is sent: if a power cut lost the key, a retry would run the call twice.
         let work = self.store.transact_through(
             move |conn| {
                 Box::pin(async move {
                     if let Some(begun) = begun
                         && !conn.insert_idempotent_result(&begun, now).await?
                     {
-                        return Err(kept::taken_first());
+                        return Err(stored_results::claimed_concurrently());
                     }
                     conn.insert_node_call(&row).await.map_err(CallError::from)
                 })
@@ -183,20 +184,20 @@ impl Inner {
         );
         match work.await {
             Ok(given) => given.map_err(CallError::before_it_ran),
-            // The row may be there all the same: then the machine is asked to run it, and its key says how that went.
+            // The row may have been committed: then the node is asked to run the call, and the key has its result.
             Err(error) => Err(CallError::from(error)),
         }
     }
 
-    /// Runs the handler, which brings the call to its machine, until it ends or is given up.
-    async fn wait(
+    /// Runs the handler, which delivers the call to its node, until the call ends or is abandoned.
+    async fn await_end(
         &self,
         prepared: Prepared,
         context: ToolContext,
         record: &CallRecord,
         key: Option<&Key>,
         route: &Route,
-    ) -> Ended {
+    ) -> WaitEnd {
         let Prepared { tool, arguments, .. } = prepared;
         let (cancel, sending, allowed) = (context.cancel.clone(), context.sending.clone(), context.allowed);
         let (name, node) = (tool.spec().name.clone(), route.node.name.as_str());
@@ -207,51 +208,51 @@ impl Inner {
                 () = sending.until_sent() => return None,
                 () = tokio::time::sleep(queue) => {}
             }
-            let error = not_in_time(node, queue);
+            let error = queue_expired(node, queue);
             let expired = Err(error.clone());
-            match self.settle_on_node(record.clone(), key.cloned(), &expired, Settle::Queued).await {
+            match self.settle_node_call(record.clone(), key.cloned(), &expired, Settle::Queued).await {
                 Ok(true) => Some(error),
-                // It is on its way; or the database is away, and it is waited for until its time is up; or another hub has
-                // ended it for the same reason.
+                // It has been sent; or the database is unavailable, and the wait continues until the deadline; or another hub
+                // has expired it.
                 Ok(false) | Err(_) => self.has_ended(record.call_id()).await.then_some(error),
             }
         };
-        let given_up = async {
-            let in_vain = tokio::select! {
-                () = cancel.cancelled() => return Ended::With(Err(cancelled())),
-                in_vain = queued => in_vain,
+        let abandoned = async {
+            let expired_in_queue = tokio::select! {
+                () = cancel.cancelled() => return WaitEnd::With(Err(cancelled())),
+                expired_in_queue = queued => expired_in_queue,
             };
-            if let Some(error) = in_vain {
-                return Ended::Settled(error);
+            if let Some(error) = expired_in_queue {
+                return WaitEnd::Settled(error);
             }
             tokio::select! {
-                () = cancel.cancelled() => Ended::With(Err(cancelled())),
-                () = tokio::time::sleep(allowed) => Ended::With(Err(too_long(&name, node, allowed))),
+                () = cancel.cancelled() => WaitEnd::With(Err(cancelled())),
+                () = tokio::time::sleep(allowed) => WaitEnd::With(Err(too_long(&name, node, allowed))),
             }
         };
         let ended = tokio::select! {
             biased;
             outcome = &mut run => Err(outcome),
-            ended = given_up => Ok(ended),
+            ended = abandoned => Ok(ended),
         };
-        let (said, outcome) = match ended {
-            Err(outcome) if !cancel.is_cancelled() => return Ended::With(self.output(outcome)),
+        let (reason, outcome) = match ended {
+            Err(outcome) if !cancel.is_cancelled() => return WaitEnd::With(self.output(outcome)),
             Err(outcome) => (cancelled(), Some(outcome)),
-            Ok(settled @ Ended::Settled(_) | settled @ Ended::With(Ok(_))) => return settled,
-            Ok(Ended::With(Err(error))) => {
+            Ok(settled @ WaitEnd::Settled(_) | settled @ WaitEnd::With(Ok(_))) => return settled,
+            Ok(WaitEnd::With(Err(error))) => {
                 cancel.cancel();
                 (error, run.now_or_never())
             }
         };
-        Ended::With(match outcome {
-            // It ended in the same moment, or its machine has said how it was stopped.
+        WaitEnd::With(match outcome {
+            // It ended at the same moment, or its node has reported how it was stopped.
             Some(ended @ Ok(_)) => self.output(ended),
             Some(Err(ended)) if ended.goes_on() || ended.code != ErrorCode::Cancelled => Err(ended),
-            Some(Err(ended)) if ended.nothing_ran() => Err(said.hint("Nothing was run.").before_it_ran()),
+            Some(Err(ended)) if ended.nothing_ran() => Err(reason.hint("Nothing was run.").before_it_ran()),
             Some(Err(ended)) if ended.hint.is_some() => Err(ended),
-            Some(Err(_)) | None => Err(said.hint(format!(
-                "{node} is told to stop it, and may be running it still. Look first, and call again only if it has not done \
-                 its work."
+            Some(Err(_)) | None => Err(reason.hint(format!(
+                "{node} was asked to stop it and may still be running it. Check first, and call again only if it did not take \
+                 effect."
             ))),
         })
     }
@@ -264,14 +265,15 @@ impl Inner {
     fn output(&self, outcome: Result<Outcome, CallError>) -> CallResult {
         match outcome? {
             Outcome::Ready(output) => bound(output, self.output_bytes.load(Ordering::Relaxed)),
-            Outcome::Transact(_) => {
-                Err(CallError::new(ErrorCode::Internal, "a tool of a machine wrote to the hub"))
-            }
+            Outcome::Transact(_) => Err(CallError::new(
+                ErrorCode::Internal,
+                "a tool of a node tried to write to the hub's database",
+            )),
         }
     }
 
-    /// The machine need not keep a call any longer.
-    pub(super) fn tell_settled(&self, node: NodeId, call_id: CallId) {
+    /// Notifies the node that it may forget the call.
+    pub(super) fn release_on_node(&self, node: NodeId, call_id: CallId) {
         if let Some(nodes) = self.nodes.load().as_ref() {
             nodes.0.settled(node, call_id);
         }
@@ -283,15 +285,15 @@ fn cancelled() -> CallError {
 }
 
 fn too_long(tool: &str, node: &str, allowed: Duration) -> CallError {
-    let message = format!("{tool} did not end within {} s on {node}", allowed.as_secs());
+    let message = format!("{tool} did not finish within {} s on {node}", allowed.as_secs());
     CallError::new(ErrorCode::DeadlineExceeded, message)
 }
 
-/// Of a call that waited for its machine in vain.
-pub(super) fn not_in_time(node: &str, queue: Duration) -> CallError {
+/// The error of a queued call whose node did not connect in time.
+pub(super) fn queue_expired(node: &str, queue: Duration) -> CallError {
     let message =
-        format!("the node {node} did not come within the {} s that the call waited for it", queue.as_secs());
+        format!("the node {node} did not connect within the {} s that the call was queued", queue.as_secs());
     CallError::new(ErrorCode::DeadlineExceeded, message)
-        .hint("Nothing was run. Call again, with a larger queue_seconds to wait longer.")
+        .hint("Nothing was run. To wait longer, call again with a larger queue_seconds.")
         .before_it_ran()
 }

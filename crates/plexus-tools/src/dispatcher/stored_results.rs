@@ -1,8 +1,8 @@
-//! What is kept under an idempotency key.
+//! Results stored under idempotency keys.
 //!
-//! A write of ours is one transaction with its key, so there is a result or nothing. What is done by another server
-//! cannot be undone: its key is taken before the call, and whatever becomes of the call, also that nobody knows, is
-//! what the key stands for from then on. It is given back only where it is certain that nothing was done.
+//! A native write commits in one transaction with its key, so either a result is stored or nothing happened. A call to another
+//! server cannot be rolled back: its key is claimed before the call, and the outcome, including an unknown one, is stored under
+//! the key. The key is released only if the call certainly had no effect.
 
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::IdempotencyRecord;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CallError, ToolOutput};
 
-/// For one who asks for the result of a call that has none.
-const LOOK_FIRST: &str = "Nothing was run now. Look whether the first has done its work; if it has not, call again with a new key.";
+/// The hint for a repeated call whose first attempt has no result.
+const LOOK_FIRST: &str = "Nothing was run now. Check whether the first call took effect; if it did not, call again with a new key.";
 
-/// The first call with a key, as it is stored.
+/// The stored outcome of the first call with a key.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Kept {
-    /// It began, and nothing was heard of it since.
+pub(super) enum StoredResult {
+    /// The call has started, and its end is not known.
     Begun {
         begun: bool,
     },
@@ -27,13 +27,13 @@ pub(super) enum Kept {
     Output(ToolOutput),
 }
 
-impl Kept {
+impl StoredResult {
     pub(super) fn text(&self) -> Result<String, CallError> {
         serde_json::to_string(self)
             .map_err(|e| CallError::new(ErrorCode::Internal, format!("the result cannot be stored: {e}")))
     }
 
-    /// What a key stands for after a call that was made elsewhere; none: it is given back.
+    /// The outcome to store after a call outside the hub; none releases the key.
     pub(super) fn of(result: &Result<ToolOutput, CallError>) -> Option<Self> {
         match result {
             Ok(output) => Some(Self::Output(output.clone())),
@@ -42,16 +42,16 @@ impl Kept {
         }
     }
 
-    /// Whether the end of the call is not known.
+    /// Whether the stored outcome says only that the call has started.
     pub(super) fn is_begun(text: &str) -> bool {
         matches!(serde_json::from_str(text), Ok(Self::Begun { .. }))
     }
 
-    /// What a call with the same key is answered.
+    /// The reply to a later call with the same key.
     pub(super) fn read(text: &str) -> Result<ToolOutput, CallError> {
         match serde_json::from_str(text) {
             Ok(Self::Output(output)) => Ok(output),
-            Ok(Self::Failed { error }) if is_open(error.code) => {
+            Ok(Self::Failed { error }) if outcome_is_unknown(error.code) => {
                 let message = format!(
                     "the first call with this idempotency key ended without a result: {}",
                     error.message
@@ -61,9 +61,9 @@ impl Kept {
             Ok(Self::Failed { error }) => Err(error),
             Ok(Self::Begun { .. }) => Err(CallError::new(
                 ErrorCode::Conflict,
-                "the first call with this idempotency key has begun, and nobody knows its end: it may still be running",
+                "the first call with this idempotency key has started and its outcome is not known; it may still be running",
             )
-            .hint(format!("If it runs, its result is under this key when it has ended. {LOOK_FIRST}"))),
+            .hint(format!("If it is running, its result is available under this key when it ends. {LOOK_FIRST}"))),
             Err(_) => {
                 Err(CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged"))
             }
@@ -71,43 +71,48 @@ impl Kept {
     }
 }
 
-/// Where the result of a call with a key is to be kept.
+/// The key under which the result of a call is stored.
 #[derive(Clone)]
-pub(super) struct Keep {
+pub(super) struct KeyClaim {
     pub(super) subject: String,
     pub(super) key: String,
     pub(super) request_hash: String,
     pub(super) session_id: SessionId,
 }
 
-impl Keep {
-    pub(super) fn record(&self, call_id: CallId, kept: Kept) -> Result<IdempotencyRecord, CallError> {
+impl KeyClaim {
+    pub(super) fn record(
+        &self,
+        call_id: CallId,
+        result: StoredResult,
+    ) -> Result<IdempotencyRecord, CallError> {
         Ok(IdempotencyRecord {
             subject: self.subject.clone(),
             key: self.key.clone(),
             request_hash: self.request_hash.clone(),
             call_id,
             session_id: self.session_id,
-            result: kept.text()?,
+            result: result.text()?,
         })
     }
 }
 
-/// Whether a call that ended so may have done its work all the same. To try again with the key, as such a code invites to,
-/// would be answered in the same way for ever.
-fn is_open(code: ErrorCode) -> bool {
+/// Whether a call with this error may have taken effect. Its stored error is not replayed as it is: a retryable code would invite
+/// retries with the same key, which get the same reply forever.
+fn outcome_is_unknown(code: ErrorCode) -> bool {
     code.is_retryable() || code == ErrorCode::Cancelled
 }
 
-/// Another hub has taken the key since it was looked for.
-pub(super) fn taken_first() -> CallError {
-    CallError::new(ErrorCode::Unavailable, "another call with this idempotency key was faster")
+/// Another hub has claimed the key since it was looked up.
+pub(super) fn claimed_concurrently() -> CallError {
+    CallError::new(ErrorCode::Unavailable, "another call with this idempotency key started first")
         .hint("Nothing was run. Call again with the same key to get its result.")
 }
 
-/// The key stands for another call.
-pub(super) fn used_otherwise(key: &str) -> CallError {
-    let message = format!("the idempotency key {key:?} was used before for another tool or other arguments");
+/// The key belongs to a different call.
+pub(super) fn key_reused(key: &str) -> CallError {
+    let message =
+        format!("the idempotency key {key:?} was already used with another tool or other arguments");
     CallError::new(ErrorCode::IdempotencyConflict, message)
         .hint("Nothing was run. Use a new key for a new call.")
 }
