@@ -107,12 +107,12 @@ async fn several_at_once_all_get_their_picture() {
 async fn what_is_no_picture_is_refused_with_what_to_do() {
     let bench = Workbench::new().await;
     for (name, content, code, says) in [
-        ("a.svg", "<svg onload='alert(1)'/>", ErrorCode::InvalidArguments, "turn it into a PNG"),
+        ("a.svg", "<svg onload='alert(1)'/>", ErrorCode::InvalidArguments, "convert it to PNG"),
         ("a.png", "<!doctype html><title>Log in</title>", ErrorCode::InvalidArguments, "web page"),
         ("b.png", "%PDF-1.4", ErrorCode::InvalidArguments, "pdftoppm"),
         ("c.png", "", ErrorCode::InvalidArguments, "empty"),
-        ("d.jpg", "plain text", ErrorCode::InvalidArguments, "no picture"),
-        ("e.png", "\u{89}PNG", ErrorCode::InvalidArguments, "no picture"),
+        ("d.jpg", "plain text", ErrorCode::InvalidArguments, "not an image"),
+        ("e.png", "\u{89}PNG", ErrorCode::InvalidArguments, "not an image"),
         ("f.gif", "GIF89a", ErrorCode::ToolFailed, "damaged"),
     ] {
         let path = put(&bench.home().join(name), content.as_bytes());

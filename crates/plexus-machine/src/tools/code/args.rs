@@ -1,4 +1,4 @@
-//! What a caller of `code_exec` may say.
+//! The arguments of `code_exec`.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -14,17 +14,17 @@ use serde_json::json;
 use super::languages::Language;
 use crate::tools::CODE_EXEC;
 
-/// How long a snippet takes at most, if nothing is said.
+/// The default timeout of a snippet.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(60);
-/// How long it can be told to take; the policy of the machine may allow less.
+/// The maximum timeout; the policy of the machine may set a lower one.
 pub(super) const LONGEST: Duration = Duration::from_secs(3_600);
-/// Files that are given to it.
+/// The maximum number of input files.
 const FILES: usize = 256;
-/// Bytes of a name, and of a part of it, which is what file systems have room for.
+/// The maximum length in bytes of a file name and of one path component, as in most file systems.
 const NAME: usize = 1024;
 const PART: usize = 255;
 
-/// As agents call them in tools of their own.
+/// Argument names that agents know from their own tools.
 pub(super) const ALIASES: &[Alias] = &[
     Alias::new("language", &["lang"]),
     Alias::new("code", &["source", "source_code", "script"]),
@@ -39,25 +39,25 @@ pub(super) const ALIASES: &[Alias] = &[
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) language: Language,
-    /// The program itself.
+    /// The source code.
     #[schemars(length(min = 1))]
     pub(super) code: String,
-    /// Files to put into its folder before it runs.
+    /// Files to create in the snippet's folder before it runs.
     pub(super) files: Option<Vec<GivenFile>>,
     /// Arguments of the program.
     pub(super) args: Option<Vec<String>>,
-    /// Its whole standard input; without it there is none.
+    /// The complete standard input; empty by default.
     pub(super) stdin: Option<String>,
     /// Environment variables to add.
     pub(super) env: Option<BTreeMap<String, String>>,
-    /// Killed after this time (default 60). The machine may allow less.
+    /// Kill the snippet after this time (default 60). The machine may allow less.
     #[schemars(range(min = 1, max = 3_600))]
     pub(super) timeout_seconds: Option<u64>,
-    /// Which files of its folder to give back: names, `*` stands for any text. Without it: those that are new or changed.
+    /// Files of its folder to return: names, `*` matches any text. Default: new and changed files.
     pub(super) collect: Option<Vec<String>>,
 }
 
-/// A file by its name, with either `text` or `base64`.
+/// A file name with its content, either as `text` or as `base64`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GivenFile {
@@ -67,14 +67,14 @@ pub(crate) struct GivenFile {
     pub(super) base64: Option<String>,
 }
 
-/// A file that can be put into the folder.
+/// A validated input file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) name: String,
     pub(super) content: Vec<u8>,
 }
 
-/// The files that are to be there, the program among them.
+/// Validates the input files, including the code itself.
 pub(super) fn files(args: &mut Args, room: u64) -> Result<Vec<Given>, CallError> {
     let given = args.files.take().unwrap_or_default();
     if given.len() > FILES {
@@ -87,18 +87,21 @@ pub(super) fn files(args: &mut Args, room: u64) -> Result<Vec<Given>, CallError>
         let field = format!("files/{}", files.len() - 1);
         check_name(&file.name).map_err(|why| wrong(&field, &format!("{:?}: {why}", file.name)))?;
         if file.name == script {
-            let message = format!("{script:?} is the name of the code itself; give the file another one");
+            let message = format!("{script:?} is the name of the code itself; use another file name");
             return Err(wrong(&field, &message));
         }
         let content = match (file.text, file.base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => STANDARD
                 .decode(text.trim())
-                .map_err(|error| wrong(&field, &format!("{:?}: this is no base64: {error}", file.name)))?,
+                .map_err(|error| wrong(&field, &format!("{:?}: invalid base64: {error}", file.name)))?,
             _ => return Err(wrong(&field, "give either `text` or `base64`")),
         };
         if let Some(other) = files.iter().find(|other| clash(&other.name, &file.name)) {
-            let message = format!("{:?} and {:?} cannot both be there", other.name, file.name);
+            let message = format!(
+                "{:?} and {:?} conflict: they are equal, or one would have to be a folder",
+                other.name, file.name
+            );
             return Err(wrong(&field, &message));
         }
         files.push(Given { name: file.name, content });
@@ -106,39 +109,39 @@ pub(super) fn files(args: &mut Args, room: u64) -> Result<Vec<Given>, CallError>
     let bytes: u64 = files.iter().map(|file| file.content.len() as u64).sum();
     if bytes > room {
         let message =
-            format!("{bytes} bytes of code and files, and the policy of this machine allows {room}");
+            format!("code and files have {bytes} bytes, but the policy of this machine allows {room}");
         return Err(wrong("files", &message));
     }
     Ok(files)
 }
 
-/// A path that leads downwards from the folder and nowhere else.
+/// Checks that a path stays within the folder.
 fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.len() > NAME {
-        return Err("a name has 1 to 1024 bytes");
+        return Err("a name must have 1 to 1024 bytes");
     }
     if name.contains('\0') {
-        return Err("a name does not contain U+0000");
+        return Err("a name must not contain U+0000");
     }
     let parts: Vec<Component<'_>> = Path::new(name).components().collect();
     if !parts.iter().all(|part| matches!(part, Component::Normal(_))) {
-        return Err("a name is a path within the folder, without `..` and without a `/` at its beginning");
+        return Err("a name must be a path within the folder, without `..` and without a leading `/`");
     }
-    // What the system would read as another name.
+    // Names that the system would normalize to another name.
     if name.split('/').any(|part| part.is_empty() || part == "." || part.len() > PART) {
-        return Err("a part of a path has 1 to 255 bytes and is not `.`");
+        return Err("a path component must have 1 to 255 bytes and must not be `.`");
     }
     Ok(())
 }
 
-/// The same file, or one that would have to be the other's folder.
+/// Whether two names are equal, or one would have to be a folder for the other.
 fn clash(one: &str, other: &str) -> bool {
     let within =
         |outer: &str, inner: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
     one == other || within(one, other) || within(other, one)
 }
 
-/// One thing that is wrong with the arguments.
+/// An error about one argument.
 pub(super) fn wrong(field: &str, message: &str) -> CallError {
     arguments::invalid(CODE_EXEC, vec![json!({ "path": format!("/{field}"), "message": message })])
 }

@@ -1,7 +1,7 @@
-//! The files that a snippet leaves, as far as they are wanted and fit into an answer.
+//! Collects the files that a snippet leaves, as far as they are requested and fit into an answer.
 //!
-//! Every folder is opened through the one before it and through no link, and so is every file: what is read is in the folder
-//! of the snippet, whatever was planted there.
+//! Every folder is opened through its parent, and every file through its folder, without following symlinks. So all
+//! content that is read is within the snippet's folder, whatever the snippet created there.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,29 +17,29 @@ use serde::Serialize;
 
 use crate::tools::output::base64;
 
-/// Files that are given back, and those that are named without being given.
+/// The maximum number of returned files, and of omitted files that are named.
 const FILES: usize = 256;
 const NAMED: usize = 50;
-/// Files and folders that are looked at, and folders in folders.
+/// The maximum number of entries examined, and the maximum depth.
 const LOOKED_AT: usize = 20_000;
 const DEPTH: usize = 64;
-/// What a file takes in an answer beside its content and its name.
+/// The overhead of a file in an answer in addition to its content and name.
 const AROUND: usize = 64;
 
-/// A file that is given back.
+/// A returned file.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Collected {
-    /// Path within the folder; what is no UTF-8 is replaced.
+    /// Path within the folder; bytes that are not valid UTF-8 are replaced.
     pub(super) name: String,
     pub(super) bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
-    /// Instead of `text`, where it is no UTF-8.
+    /// Instead of `text`, if the content is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) base64: Option<String>,
 }
 
-/// A file that is not.
+/// An omitted file.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct LeftOut {
     pub(super) name: String,
@@ -50,40 +50,40 @@ pub(crate) struct LeftOut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
-    /// There is no room for it in the answer.
+    /// It does not fit into the answer.
     TooLarge,
-    /// There are too many before it.
+    /// The maximum number of files is already reached.
     TooMany,
-    /// A link, which is not followed.
+    /// A symlink, which is not followed.
     Link,
     /// A device, a pipe or a socket.
     Special,
-    /// In too many folders.
+    /// It is nested too deeply.
     TooDeep,
     Unreadable,
 }
 
-/// What became of the folder.
+/// The result of collecting a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) files: Vec<Collected>,
     pub(super) left_out: Vec<LeftOut>,
-    /// Left out and not named.
+    /// The number of omitted files that are not named.
     pub(super) more: u64,
 }
 
-/// Which files are wanted.
+/// The selection of files.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// Those that are not as they were.
+    /// Files that are new or changed.
     Changed(Before),
     Named(Vec<String>),
 }
 
-/// What a file is known by while nobody changes it. The last of these cannot be set by a program.
+/// Identifies an unchanged file: inode, size and change time. A program cannot set the change time.
 type Mark = (u64, i64, i64, u64);
 
-/// The files that were there before.
+/// The files that existed before the run.
 #[derive(Debug, Default)]
 pub(super) struct Before(HashMap<String, Mark>);
 
@@ -97,7 +97,7 @@ impl Before {
     }
 }
 
-// The width of these differs between systems.
+// The integer types differ between systems.
 #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
 fn mark(about: &Stat) -> Mark {
     (about.st_ino as u64, about.st_size as i64, about.st_ctime as i64, about.st_ctime_nsec as u64)
@@ -112,7 +112,7 @@ impl Wanted {
     }
 }
 
-/// Looks through a folder; the files that are given take no more than `room` bytes of JSON.
+/// Collects the selected files of a folder. The returned files take at most `room` bytes of JSON.
 pub(super) fn collect(folder: &Path, wanted: &Wanted, room: usize) -> io::Result<Found> {
     let mut found = Found::default();
     let mut left = room;
@@ -142,7 +142,7 @@ pub(super) fn collect(folder: &Path, wanted: &Wanted, room: usize) -> io::Result
     Ok(found)
 }
 
-/// Something in the folder that is no folder itself.
+/// An entry of the folder that is not itself a folder.
 struct Entry<'e> {
     name: String,
     parent: &'e OwnedFd,
@@ -160,13 +160,13 @@ impl Entry<'_> {
         u64::try_from(self.about.st_size).unwrap_or(0)
     }
 
-    /// All of it, and what it takes of an answer.
+    /// Reads the whole file. Also returns its size in the answer.
     fn read(&self, room: usize) -> Result<(Collected, usize), Why> {
-        // Before it is read: it may be all hole.
+        // Check the size first, because a sparse file may be huge.
         if self.size() > room as u64 {
             return Err(Why::TooLarge);
         }
-        // Without waiting: it may be a pipe by now.
+        // Non-blocking, because the file may have been replaced by a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat(self.parent, self.last, flags, Mode::empty()).map_err(|_| Why::Unreadable)?;
         let about = fstat(&file).map_err(|_| Why::Unreadable)?;
@@ -186,7 +186,8 @@ impl Entry<'_> {
     }
 }
 
-/// Tells everything below a folder that is no folder, in the order of names. False: there is more than is looked at.
+/// Passes all entries below a folder that are not folders, in name order. Returns false if the limit on entries was
+/// reached.
 fn walk(folder: &Path, tell: &mut impl FnMut(Entry<'_>)) -> io::Result<bool> {
     let mut left = LOOKED_AT;
     let opened = open(CWD, folder)?;

@@ -1,12 +1,11 @@
-//! The folder of one snippet: made for it, and gone with it.
+//! The folder of one snippet, which exists only during its run.
 //!
-//! | in it | what |
+//! | entry | content |
 //! |---|---|
-//! | `work` | where the snippet runs, with the files that were given and those that it leaves |
+//! | `work` | the working folder of the snippet, with its input and output files |
 //! | `home`, `tmp` | its `HOME` and its `TMPDIR` |
-//! | `stdin` | its standard input, if it was given one |
-//!
-//! Nothing is unpacked here, so there is no archive that could turn out to be larger than it looked.
+//! | `stdin` | its standard input, if any |
+//! ¶ No archives are unpacked here, so none can expand beyond its apparent size.
 
 use std::ffi::CString;
 use std::io::{self, Write as _};
@@ -21,19 +20,19 @@ use rustix::io::Errno;
 
 use super::args::Given;
 
-/// Names that are read of a folder before anything is done with them.
+/// The number of names read from a folder before they are processed.
 const AT_ONCE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// One that may not be there yet.
+    /// The folder with this id, which may not exist yet.
     pub(super) fn at(parent: &Path, id: &str) -> Self {
         Self(parent.join(id))
     }
 
-    /// Makes one, with everything that is to be in it.
+    /// Creates the folder with all its content.
     pub(super) fn create(parent: &Path, id: &str, files: &[Given], stdin: Option<&str>) -> io::Result<Self> {
         let scratch = Self::at(parent, id);
         let filled = scratch.fill(files, stdin);
@@ -85,7 +84,7 @@ impl Scratch {
         self.0.join("stdin")
     }
 
-    /// Removes it with all that is in it. What cannot be removed is tried again when the node starts next.
+    /// Removes the folder and its content. If that fails, the next start of the node tries again.
     pub(super) fn remove(&self) {
         if let Err(error) = remove(&self.0)
             && error.kind() != io::ErrorKind::NotFound
@@ -99,14 +98,14 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
 }
 
-/// The folders that snippets of an earlier process have left.
+/// Folders left by snippets of an earlier process.
 pub(super) fn left(parent: &Path) -> io::Result<Vec<Scratch>> {
     let entries = fs::read_dir(parent)?;
     entries.map(|entry| Ok(Scratch(entry?.path()))).collect()
 }
 
-/// Removes a folder that a program may have done anything to: folders in folders without end, or without rights. What is in a
-/// folder of the folder is moved up into it and removed from there, so two are open at once, however deep it was.
+/// Removes a folder to which a program may have done anything: endless nesting, or removed permissions. The content
+/// of each subfolder is moved up and removed from there, so only two folders are open at a time at any depth.
 fn remove(folder: &Path) -> io::Result<()> {
     let top = open(CWD, folder)?;
     let mut number = 0_u64;
@@ -122,7 +121,7 @@ fn remove(folder: &Path) -> io::Result<()> {
             let inner = open(&top, &name)?;
             for name in self::names(&inner)? {
                 if !take_away(&inner, &name)? {
-                    // A folder that is moved has to be writable itself.
+                    // Moving a folder requires write permission on the folder itself.
                     rustix::fs::chmodat(&inner, &name, Mode::RWXU, AtFlags::empty())?;
                     rename(&inner, &name, &top, &mut number)?;
                 }
@@ -142,7 +141,7 @@ fn rename(from: &OwnedFd, name: &CString, to: &OwnedFd, number: &mut u64) -> io:
     }
 }
 
-/// False: it is a folder with something in it.
+/// Returns false if it is a folder that is not empty.
 fn take_away(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
@@ -156,7 +155,7 @@ fn take_away(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     }
 }
 
-/// A folder that can be read and written from now on, through no link.
+/// Opens a folder without following symlinks, and makes it readable and writable.
 fn open(parent: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {

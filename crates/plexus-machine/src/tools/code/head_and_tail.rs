@@ -1,4 +1,4 @@
-//! What is kept of an output while a program runs: its beginning and its end, in as much memory as was set aside.
+//! Retains the beginning and the end of an output while a program runs, in a fixed amount of memory.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::tools::output::{rest_of_character, whole_characters};
 pub(super) struct Kept {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Bytes of each.
+    /// The capacity of each in bytes.
     half: usize,
     size: u64,
 }
@@ -17,7 +17,7 @@ pub(super) struct Kept {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) first: Vec<u8>,
-    /// None: all of it is in `first`.
+    /// `None` if `first` contains everything.
     pub(super) last: Option<Vec<u8>>,
     pub(super) left_out: u64,
 }
@@ -27,7 +27,7 @@ impl Kept {
         Self { head: Vec::new(), tail: VecDeque::new(), half: bytes.div_ceil(2), size: 0 }
     }
 
-    /// What was written in all.
+    /// The total number of bytes written.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -42,7 +42,7 @@ impl Kept {
         self.tail.extend(rest);
     }
 
-    /// At most `limit` bytes from `from` on, or from the first one after it that is kept.
+    /// Returns at most `limit` bytes from `from`, or from the first retained byte after it.
     pub(super) fn part(&self, from: u64, limit: usize) -> (u64, Vec<u8>) {
         let head = self.head.len() as u64;
         let tail = self.size - self.tail.len() as u64;
@@ -54,7 +54,7 @@ impl Kept {
         (from, self.tail.iter().skip((from - tail) as usize).take(limit).copied().collect())
     }
 
-    /// No more than `limit` bytes of it, without half a character where it was cut.
+    /// Returns at most `limit` bytes, without splitting characters at the cuts.
     pub(super) fn ends(&self, limit: usize) -> Ends {
         let kept = self.head.len() + self.tail.len();
         let bytes = || self.head.iter().chain(&self.tail).copied();
@@ -75,9 +75,9 @@ impl Kept {
 mod tests {
     use super::*;
 
-    /// Whatever the pieces that it comes in: the same beginning, the same end, and every byte counted.
+    /// The result does not depend on how the output is split into blocks.
     #[test]
-    fn beginning_and_end_are_kept_and_the_middle_is_counted() {
+    fn head_and_tail_are_retained_and_the_middle_is_counted() {
         let all: Vec<u8> = (0..1000_u32).map(|n| b'a' + (n % 26) as u8).collect();
         for piece in [1, 7, 64, 99, 1000] {
             let mut kept = Kept::new(100);
@@ -93,13 +93,13 @@ mod tests {
             let fewer = kept.ends(40);
             assert_eq!((fewer.first.as_slice(), fewer.last.as_deref()), (&all[..20], Some(&all[980..])));
             assert_eq!(kept.part(10, 5), (10, all[10..15].to_vec()));
-            assert_eq!(kept.part(60, 5), (950, all[950..955].to_vec()), "from where it is kept");
+            assert_eq!(kept.part(60, 5), (950, all[950..955].to_vec()), "from the first retained byte");
             assert_eq!(kept.part(2000, 5), (1000, vec![]));
         }
     }
 
     #[test]
-    fn what_fits_is_there_as_a_whole() {
+    fn output_within_the_limit_is_complete() {
         for size in [0, 1, 49, 50, 51, 99, 100] {
             let all = vec![b'x'; size];
             let mut kept = Kept::new(100);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut_in_two() {
+    fn characters_are_never_split() {
         let all = "€".repeat(100);
         let mut kept = Kept::new(50);
         kept.push(all.as_bytes());

@@ -1,4 +1,4 @@
-//! The languages of snippets, and the programs that run them.
+//! The languages of snippets, and their interpreters.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Language {
     /// Python 3.
     Python,
-    /// JavaScript, by Node.js. A module where a line begins with `import` or `export`, else with `require`.
+    /// JavaScript, run by Node.js: an ES module if a line begins with `import` or `export`, otherwise CommonJS.
     Node,
     /// A script for `sh`.
     Shell,
@@ -31,7 +31,7 @@ impl Language {
         }
     }
 
-    /// Programs that run it, the best first.
+    /// Interpreters, in order of preference.
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Python => &["python3"],
@@ -40,7 +40,7 @@ impl Language {
         }
     }
 
-    /// The file that the code is in. It lies beside the files that were given, so that it can import them.
+    /// The file name of the code. It is next to the input files, so that it can import them.
     pub(super) fn script(self, code: &str) -> &'static str {
         match self {
             Self::Python => "main.py",
@@ -50,8 +50,8 @@ impl Language {
         }
     }
 
-    /// Where nothing else is said: what is written is seen at once, also of one that is killed, and nothing is left
-    /// beside the files that were asked for.
+    /// Default variables: output is unbuffered, so that it is complete even if the program is killed, and no cache
+    /// files are left next to the input files.
     pub(super) fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Python => &[("PYTHONUNBUFFERED", "1"), ("PYTHONDONTWRITEBYTECODE", "1")],
@@ -59,20 +59,21 @@ impl Language {
         }
     }
 
-    /// The program that runs it on this machine.
+    /// The interpreter on this machine.
     pub(super) fn interpreter(self, environment: &Environment) -> Result<PathBuf, CallError> {
         self.found(environment).ok_or_else(|| {
             let there = Self::ALL.into_iter().filter(|language| language.found(environment).is_some());
             let there: Vec<&str> = there.map(Self::name).collect();
             let message = format!(
-                "this machine cannot run {}: there is no {} on the PATH of its node",
+                "this machine cannot run {}: {} is not on the PATH of its node",
                 self.name(),
                 self.programs().join(" or ")
             );
             let hint = match there.is_empty() {
-                true => "Nothing was run. It runs none of the languages; use another machine.".to_owned(),
+                true => "Nothing was run. This machine supports none of the languages; use another machine."
+                    .to_owned(),
                 false => format!(
-                    "Nothing was run. Use another machine, or what this one runs: {}.",
+                    "Nothing was run. Use another machine, or a language that this one supports: {}.",
                     there.join(", ")
                 ),
             };
@@ -93,7 +94,7 @@ fn can_be_run(program: &Path) -> bool {
     fs_err::metadata(program).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// Node.js decides by the name of a file what it is.
+/// Node.js decides by the file name how to load a file.
 fn is_module(code: &str) -> bool {
     code.lines().any(|line| {
         let begins = |word: &str| {
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_is_told_from_a_script() {
+    fn modules_are_distinguished_from_scripts() {
         for code in ["import fs from 'fs'", "import{a}from'b'", "// x\nexport default 1", "import 'x'"] {
             assert_eq!(Language::Node.script(code), "main.mjs", "{code}");
         }
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_so_is_what_is_there() {
+    fn missing_interpreter_error_lists_available_languages() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("sh");
         std::fs::write(&program, "").unwrap();
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(Language::Shell.interpreter(&environment).unwrap(), program);
         let refused = Language::Python.interpreter(&environment).unwrap_err();
         assert!(
-            refused.text().contains("no python3") && refused.text().contains("runs: shell."),
+            refused.text().contains("python3 is not on") && refused.text().contains("supports: shell."),
             "{}",
             refused.text()
         );

@@ -1,7 +1,7 @@
-//! `code_exec`: a snippet of Python, JavaScript or shell, in a folder that is thrown away.
+//! `code_exec`: runs a snippet of Python, JavaScript or shell in a temporary folder.
 //!
-//! What it may take is in the policy of the machine and holds without a sandbox: its [`warden`](crate::warden) sees to it, and
-//! ends everything that the snippet has started when the snippet itself ends, whatever the reason.
+//! Its limits are set by the policy of the machine and apply without a sandbox as well: the [`warden`](crate::warden)
+//! enforces them, and ends every process of the snippet when the snippet ends for any reason.
 
 mod args;
 mod collect;
@@ -33,13 +33,13 @@ use report::Output;
 use running::Written;
 use snippet::{MARK, Snippet};
 
-/// What it takes to end everything, to look through the folder and to say so.
+/// The time to end all processes, to collect files and to answer.
 const GRACE: Duration = Duration::from_secs(20);
-/// Snippets that run at once.
+/// The maximum number of concurrent snippets.
 const RUNNING: usize = 8;
-/// Files and folders that a snippet may have.
+/// The maximum number of files and folders of a snippet.
 const ENTRIES: u64 = 10_000;
-/// A snippet may write so many times what is kept of it, and is ended then.
+/// A snippet that writes this many times the retained output is killed.
 const FLOOD: u64 = 64;
 
 #[derive(Debug)]
@@ -49,15 +49,15 @@ pub(super) struct CodeExec {
     places: Arc<Semaphore>,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
     let spec = ToolSpec::node(
         CODE_EXEC,
         "Run code",
         "Runs a snippet of Python, JavaScript (Node.js) or shell on a machine, in an empty folder that is removed \
-         afterwards. Give input as `files`; the files that it writes into its working folder come back with the answer. \
-         Time, processor time, memory, processes, files and output are limited, and nothing of it goes on in the \
-         background. Nothing is kept between two calls.",
+         afterwards. Give input as `files`; the files that it writes into its working folder are returned. Time, CPU \
+         time, memory, processes, files and output are limited, and nothing continues in the background. No state \
+         carries over between calls.",
         COMMAND,
     );
     let spec = spec.with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
@@ -74,12 +74,15 @@ impl TypedTool for CodeExec {
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let place = self.places.clone().try_acquire_owned().map_err(|_| {
-            CallError::new(ErrorCode::Overloaded, format!("{RUNNING} snippets run already, the most at once"))
-                .hint("Nothing was run. Wait for one to end.")
+            CallError::new(
+                ErrorCode::Overloaded,
+                format!("{RUNNING} snippets are already running, which is the maximum"),
+            )
+            .hint("Nothing was run. Wait for one to end.")
         })?;
         let snippet = Snippet::new(&self.machine, &self.folder, args)?;
         let written = Arc::new(Written::new(&snippet.id, snippet.kept()));
-        // It ends with the call, and with the node.
+        // The snippet ends with the call, and with the node.
         let unwanted = self.machine.supervisor.stopping(Stage::Work).child_token();
         let _leash = unwanted.clone().drop_guard();
         let work = {
@@ -91,7 +94,7 @@ impl TypedTool for CodeExec {
                 ran
             }
         };
-        // Whoever cancels a call drops what carries it out; what it has started is ended and removed all the same.
+        // Cancelling a call drops its future; the snippet is then still ended and removed.
         let work = self.machine.supervisor.see_through(Stage::Work, "code", work);
         let telling = async {
             let mut live = Live::from_start(&context, &*written);
@@ -112,11 +115,11 @@ impl TypedTool for CodeExec {
 }
 
 impl CodeExec {
-    /// What an earlier process has left is ended and removed.
+    /// Ends and removes what an earlier process left.
     pub(super) fn open(machine: &Machine) -> io::Result<Self> {
         let folder = machine.data_dir.join("code");
         private_file::create_dir(&folder)?;
-        // A sandbox knows folders by their real names.
+        // The sandbox compares real paths.
         let folder = fs_err::canonicalize(folder)?;
         let left = folder::left(&folder)?;
         if !left.is_empty() {
@@ -132,7 +135,7 @@ impl CodeExec {
     }
 }
 
-/// Bytes of one output after which a snippet is ended.
+/// The number of bytes of one output stream after which a snippet is killed.
 fn most_output(limits: &CodeLimits) -> u64 {
     limits.output.saturating_mul(FLOOD)
 }

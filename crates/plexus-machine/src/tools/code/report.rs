@@ -1,4 +1,4 @@
-//! What `code_exec` answers: data for programs, and the same as text for models.
+//! The output of `code_exec`: structured data for programs, and its text form for models.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,59 +10,59 @@ use crate::tools::output::{Decoded, on_a_new_line};
 use crate::tools::terminal::jobs::signals;
 use crate::warden::{Limit, Report};
 
-/// Bytes of JSON that an answer may have; a node sends none that is longer than a mebibyte.
+/// The maximum size of an answer as JSON; a node sends at most 1 MiB.
 const ANSWER: usize = 900 << 10;
 const STDOUT: usize = 320 << 10;
 const STDERR: usize = 160 << 10;
-/// Bytes that a model is shown of each output, and of a file.
+/// The number of bytes of each output stream and of a file that are shown to a model.
 const STDOUT_SHOWN: usize = 48 << 10;
 const STDERR_SHOWN: usize = 16 << 10;
 const FILE_SHOWN: usize = 4 << 10;
-/// And of all files.
+/// The total for all files.
 const FILES_SHOWN: usize = 16 << 10;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Output {
-    /// None where a signal ended it.
+    /// Null if a signal ended it.
     pub(super) exit_code: Option<i32>,
-    /// That ended it, such as `KILL`.
+    /// The signal that ended it, such as `KILL`.
     pub(super) signal: Option<String>,
     pub(super) timed_out: bool,
-    /// The limit that it was ended for.
+    /// The limit it was killed for.
     limit: Option<Limit>,
     pub(super) duration_ms: u64,
-    /// Processor time of all its processes.
+    /// CPU time of all its processes.
     cpu_ms: u64,
-    /// The most memory that was seen in use, in bytes; none where it ended before anybody looked.
+    /// The highest memory use observed, in bytes; null if it ended before the first measurement.
     peak_memory: Option<u64>,
-    /// Processes that it left in the background, and that were ended.
+    /// Number of processes that it left in the background, which were killed.
     #[serde(skip_serializing_if = "is_zero")]
     left_running: u64,
     stdout: Shown,
     stderr: Shown,
-    /// Files that are new or changed, or that were asked for.
+    /// New and changed files, or the requested ones.
     files: Vec<Collected>,
-    /// Files that are among those, and are not given.
+    /// Files that were selected but are not returned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files_left_out: Vec<LeftOut>,
-    /// More of them than are named.
+    /// Number of further files that are not returned.
     #[serde(skip_serializing_if = "is_zero")]
     files_not_named: u64,
-    /// What else is to be known.
+    /// Further remarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
-/// An output: all of it, or its beginning and its end.
+/// An output stream: all of it, or its beginning and end.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Shown {
-    /// What is no UTF-8 is replaced in it.
+    /// The text; bytes that are not valid UTF-8 are replaced.
     text: String,
-    /// Size of the whole.
+    /// Total size.
     bytes: u64,
-    /// Some of it is left out, and not kept.
+    /// Some of the output is omitted and was not stored.
     truncated: bool,
-    /// The bytes that are shown, where they are not UTF-8.
+    /// The bytes shown, if they are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
 }
@@ -71,7 +71,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Bytes of something as JSON.
+/// The size of a value as JSON.
 pub(super) fn json_length(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
@@ -85,7 +85,7 @@ impl Shown {
             if json_length(&shown) <= room || limit < 64 {
                 return shown;
             }
-            // Control characters and what is no text take several times their size.
+            // Control characters and binary data take several times their size.
             limit /= 2;
         }
     }
@@ -94,15 +94,17 @@ impl Shown {
         let ends = kept.ends(limit);
         let Decoded { text, base64 } = match &ends.last {
             None => Decoded::of(&ends.first),
-            Some(last) => {
-                Decoded::of_ends(&ends.first, &format!("{} bytes left out and not kept", ends.left_out), last)
-            }
+            Some(last) => Decoded::of_ends(
+                &ends.first,
+                &format!("{} bytes omitted and not stored", ends.left_out),
+                last,
+            ),
         };
         Self { text, bytes: kept.size(), truncated: ends.last.is_some(), base64 }
     }
 }
 
-/// What is known of a run, besides its files.
+/// The result of a run without its files.
 pub(super) struct Ran<'r> {
     pub(super) report: &'r Report,
     pub(super) limits: &'r CodeLimits,
@@ -112,7 +114,7 @@ pub(super) struct Ran<'r> {
 }
 
 impl Output {
-    /// Without files, and the bytes of JSON that are left for them.
+    /// The output without files, and the remaining bytes of JSON for files.
     pub(super) fn of(ran: &Ran<'_>) -> (Self, usize) {
         let report = ran.report;
         let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -143,7 +145,7 @@ impl Output {
         Self { files, files_left_out: left_out, files_not_named: more, ..self }
     }
 
-    /// The same for a model: what was written first, then files, and how it ended last.
+    /// The text form for models: the output first, then files, and the state last.
     pub(super) fn text(&self, ran: &Ran<'_>) -> String {
         let mut text = Shown::within(ran.stdout, STDOUT_SHOWN).text;
         if ran.stderr.size() > 0 {
@@ -167,11 +169,11 @@ impl Output {
         for file in &self.files_left_out {
             on_a_new_line(&mut text);
             let why = why(file.why);
-            text.push_str(&format!("[file {:?}, {} bytes: not given, {why}]", file.name, file.bytes));
+            text.push_str(&format!("[file {:?}, {} bytes: not returned, {why}]", file.name, file.bytes));
         }
         if self.files_not_named > 0 {
             on_a_new_line(&mut text);
-            text.push_str("[and more files, which are not given]");
+            text.push_str("[more files, which are not returned]");
         }
         on_a_new_line(&mut text);
         text.push_str(&format!("[{}]", self.words(ran.limits)));
@@ -182,7 +184,7 @@ impl Output {
         let seconds = self.duration_ms as f64 / 1_000.0;
         let mut words = match (self.limit, &self.signal, self.exit_code) {
             (Some(limit), ..) => {
-                format!("killed after {seconds:.1} s because of a limit: {}", limit_words(limit, limits))
+                format!("killed after {seconds:.1} s by a limit: {}", limit_words(limit, limits))
             }
             (None, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
             (None, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
@@ -190,7 +192,7 @@ impl Output {
         };
         if self.left_running > 0 {
             let count = self.left_running;
-            words.push_str(&format!("; {count} that it had left in the background were killed"));
+            words.push_str(&format!("; {count} processes that it left in the background were killed"));
         }
         if let Some(note) = &self.note {
             words.push_str("; ");
@@ -202,13 +204,13 @@ impl Output {
 
 fn limit_words(limit: Limit, limits: &CodeLimits) -> String {
     match limit {
-        Limit::Time => format!("time, at most {} s", limits.time.as_secs()),
-        Limit::Cpu => format!("processor time, {} s on this machine", limits.cpu.as_secs()),
+        Limit::Time => format!("time, {} s", limits.time.as_secs()),
+        Limit::Cpu => format!("CPU time, {} s on this machine", limits.cpu.as_secs()),
         Limit::Memory => format!("memory, {} MiB on this machine", limits.memory >> 20),
-        Limit::Processes => format!("processes, {} at once on this machine", limits.processes),
-        Limit::FileSize => format!("size of a file, {} MiB on this machine", limits.file >> 20),
+        Limit::Processes => format!("concurrent processes, {} on this machine", limits.processes),
+        Limit::FileSize => format!("file size, {} MiB on this machine", limits.file >> 20),
         Limit::Disk => {
-            format!("files, {} MiB or {} of them on this machine", limits.file >> 20, super::ENTRIES)
+            format!("files, {} MiB or {} files on this machine", limits.file >> 20, super::ENTRIES)
         }
         Limit::Output => format!("output, {} KiB on this machine", super::most_output(limits) >> 10),
     }
@@ -217,12 +219,12 @@ fn limit_words(limit: Limit, limits: &CodeLimits) -> String {
 fn why(why: Why) -> &'static str {
     match why {
         Why::TooLarge => {
-            "there is no room for it in the answer; print a part of it, or write it to a folder outside"
+            "it does not fit into the answer; print a part of it, or write it to a folder outside"
         }
-        Why::TooMany => "there are too many; put them into one file",
-        Why::Link => "it is a link, which is not followed",
+        Why::TooMany => "there are too many files; combine them into one",
+        Why::Link => "it is a symlink, which is not followed",
         Why::Special => "it is a device, a pipe or a socket",
-        Why::TooDeep => "it is in too many folders",
+        Why::TooDeep => "it is nested too deeply",
         Why::Unreadable => "it cannot be read",
     }
 }

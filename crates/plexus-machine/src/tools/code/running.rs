@@ -1,4 +1,4 @@
-//! One run of a snippet, seen through to its end: whoever wanted it may be gone by then.
+//! One run of a snippet, which is completed even if its caller is gone.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use crate::tools::output::{Source, Stream};
 use crate::warden::Report;
 
 const BLOCK: usize = 64 << 10;
-/// For what is left in the pipes, after everything has ended.
+/// How long to read the rest of the pipes after all processes have ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// For the warden to end everything and to say so.
+/// How long the warden may take to end all processes and to report.
 const ENDING: Duration = Duration::from_secs(15);
-/// No report is as long as this.
+/// The maximum size of a report.
 const REPORT: u64 = 64 << 10;
 
-/// What a snippet writes.
+/// The output of a snippet.
 #[derive(Debug)]
 pub(super) struct Written {
     id: String,
@@ -57,7 +57,7 @@ impl Written {
         self.ended.send_replace(true);
     }
 
-    /// Reads until there is no more, or more than `most`.
+    /// Reads until the end, or until more than `most` bytes were read; returns whether that was exceeded.
     async fn take(&self, stream: Stream, from: Option<impl AsyncRead + Unpin>, most: u64) -> bool {
         let Some(mut from) = from else { return false };
         let mut block = vec![0; BLOCK];
@@ -90,33 +90,33 @@ impl Source for Written {
     }
 
     async fn ended(&self) {
-        // The sender is `self`: the wait does not end for want of one.
+        // `self` owns the sender, so the channel cannot close during the wait.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 }
 
-/// What is to be run.
+/// A snippet to run.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) launcher: Launcher,
     pub(super) launch: Launch,
     pub(super) cwd: PathBuf,
     pub(super) environment: Vec<(String, String)>,
-    /// Bytes of each output, after which it is ended.
+    /// The number of bytes of each output stream after which it is killed.
     pub(super) most_output: u64,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) enum Ended {
     Told(Report),
-    /// It wrote more than it may.
+    /// Its output exceeded the limit.
     TooMuch(Report),
-    /// Nobody could say: who watched it was killed.
+    /// There is no report, because the warden was killed.
     Unwatched,
 }
 
-/// Runs a snippet to its end, or until it is not wanted any more.
+/// Runs a snippet until it ends or is cancelled.
 pub(super) async fn run(start: &Start, written: &Written, unwanted: &CancellationToken) -> io::Result<Ended> {
     let (mut control, theirs) = UnixStream::pair()?;
     let mut child = spawn(start, theirs)?;
@@ -127,7 +127,7 @@ pub(super) async fn run(start: &Start, written: &Written, unwanted: &Cancellatio
             let stdout = written.take(Stream::Stdout, stdout, start.most_output);
             let stderr = written.take(Stream::Stderr, stderr, start.most_output);
             tokio::pin!(stdout, stderr);
-            // Either one that is too much is enough; one that is closed is not the end.
+            // One stream over the limit is enough; a single closed stream is not the end.
             tokio::select! {
                 true = &mut stdout => true,
                 true = &mut stderr => true,
@@ -145,7 +145,7 @@ pub(super) async fn run(start: &Start, written: &Written, unwanted: &Cancellatio
             if too_much || unwanted.is_cancelled() {
                 told = ended(&mut control, &mut child).await;
             } else {
-                // Its outputs are closed, and it goes on.
+                // Both streams are closed, but the snippet is still running.
                 tokio::select! {
                     _ = report(&mut control, &mut told) => {}
                     () = unwanted.cancelled() => told = ended(&mut control, &mut child).await,
@@ -168,7 +168,7 @@ fn spawn(start: &Start, control: UnixStream) -> io::Result<Child> {
     let words = start.launcher.words(&start.launch)?;
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let control = control.into_std()?;
-    // The other end is to wait when it reads.
+    // The warden reads its end with blocking calls.
     control.set_nonblocking(false)?;
     Command::new(program)
         .args(arguments)
@@ -186,13 +186,13 @@ async fn report(control: &mut UnixStream, told: &mut Vec<u8>) -> io::Result<()> 
     Ok(())
 }
 
-/// Has the warden end everything, by hanging up; whoever does not within a while is killed.
+/// Makes the warden end all processes by closing its socket, and kills it if it does not.
 async fn ended(control: &mut UnixStream, child: &mut Child) -> Vec<u8> {
     use tokio::io::AsyncWriteExt as _;
     let mut told = Vec::new();
     let _ = control.shutdown().await;
     if timeout(ENDING, report(control, &mut told)).await.is_err() {
-        tracing::warn!("what watches a snippet does not end it");
+        tracing::warn!("the warden of a snippet does not end it");
         let _ = child.start_kill();
     }
     told

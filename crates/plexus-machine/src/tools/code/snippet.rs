@@ -1,4 +1,4 @@
-//! One snippet: from what a caller says, over its folder and its run, to an answer.
+//! One snippet: from the arguments, through its folder and run, to the answer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,17 +24,17 @@ use crate::tools::output::Stream;
 use crate::tools::{UNHELD, variables};
 use crate::warden::{self, Limit, Report};
 
-/// In the environment of a snippet, so that what it has left behind can be told from everything else.
+/// Set in the environment of a snippet, so that its leftover processes can be recognised.
 pub(super) const MARK: &str = env::JOB.name;
 
 #[derive(Debug)]
 pub(super) struct Snippet {
-    /// Its folder is called by it too.
+    /// Also the name of its folder.
     pub(super) id: String,
     parent: PathBuf,
     launcher: Launcher,
     sandbox: Option<Sandbox>,
-    /// Those of the policy, with the time that was asked for.
+    /// The limits of the policy, with the requested timeout.
     limits: CodeLimits,
     argv: Vec<OsString>,
     variables: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ impl Snippet {
     pub(super) fn new(machine: &Machine, parent: &Path, mut args: Args) -> Result<Self, CallError> {
         let policy = machine.policy.now();
         let launcher = machine.launcher.clone().ok_or_else(|| {
-            CallError::new(ErrorCode::Unavailable, "this node cannot hold code to its limits, and runs none")
+            CallError::new(ErrorCode::Unavailable, "this node cannot enforce limits on code, so it runs none")
                 .hint("Nothing was run. Use another machine.")
                 .before_it_ran()
         })?;
@@ -62,7 +62,7 @@ impl Snippet {
         let interpreter = args.language.interpreter(&machine.environment)?;
         let files = args::files(&mut args, policy.code.file)?;
         let given = variables::checked(CODE_EXEC, &policy, args.env.take())?;
-        // What is the user's own is in the home folder, which is not that of the snippet.
+        // The user's own settings are in the home folder, which differs from the snippet's.
         let passed =
             policy.environment.passed(&machine.environment).filter(|(name, _)| !name.starts_with("XDG_"));
         let mut variables: BTreeMap<_, _> =
@@ -85,12 +85,12 @@ impl Snippet {
         })
     }
 
-    /// Bytes that are kept of each output.
+    /// The number of bytes retained of each output stream.
     pub(super) fn kept(&self) -> usize {
         usize::try_from(self.limits.output).unwrap_or(usize::MAX)
     }
 
-    /// Runs it; nothing of it is there afterwards.
+    /// Runs the snippet. Nothing of it remains afterwards.
     pub(super) async fn run(
         mut self,
         written: &Arc<Written>,
@@ -185,13 +185,14 @@ impl Snippet {
         let (limits, written) = (self.limits, written.clone());
         let answered = blocking(move || {
             let (stdout, stderr) = (written.kept(Stream::Stdout), written.kept(Stream::Stderr));
-            let note = (report.escaped > 0)
-                .then(|| format!("{} processes could not be ended and may still run", report.escaped));
+            let note = (report.escaped > 0).then(|| {
+                format!("{} processes could not be killed and may still be running", report.escaped)
+            });
             let ran = Ran { report: &report, limits: &limits, stdout: &stdout, stderr: &stderr, note };
             let (output, room) = Output::of(&ran);
             let found = collect::collect(&scratch.work(), &wanted, room).unwrap_or_else(|error| {
-                // It may have removed its own folder.
-                tracing::debug!(%error, "the folder of a snippet cannot be looked through");
+                // The snippet may have removed its own folder.
+                tracing::debug!(%error, "the folder of a snippet cannot be read");
                 Found::default()
             });
             let output = output.with_files(found);
@@ -199,7 +200,7 @@ impl Snippet {
             Ok((output, text))
         });
         answered.await.map_err(|error| {
-            CallError::new(ErrorCode::Internal, format!("the code has run, and its result is lost: {error}"))
+            CallError::new(ErrorCode::Internal, format!("the code ran, but its result was lost: {error}"))
                 .hint("The node's log has the details.")
         })
     }
@@ -209,7 +210,7 @@ fn own((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// Work on files, where nobody is held up by a slow disk.
+/// Runs file operations on a blocking thread, because the disk may be slow.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
@@ -221,7 +222,7 @@ fn not_started(error: &std::io::Error) -> CallError {
         std::io::ErrorKind::ArgumentListTooLong => {
             "Nothing was run. Give the long text as a file, or as `stdin`."
         }
-        _ => "Nothing was run. Look at the node's disk and its log.",
+        _ => "Nothing was run. Check the node's disk and its log.",
     };
     CallError::new(ErrorCode::ToolFailed, format!("the code could not be started: {error}"))
         .hint(hint)
@@ -237,8 +238,8 @@ fn could_not_be_started(why: &str) -> CallError {
 fn unwatched() -> CallError {
     CallError::new(
         ErrorCode::ToolFailed,
-        "the code ran, and the process that held it to its limits was killed; what it had started was ended as far as \
-         it was found",
+        "the code ran, but the process that enforced its limits was killed; all of its processes that could be found \
+         were killed",
     )
-    .hint("How far it came is not known. Code that kills other processes of the user ends up like this.")
+    .hint("It is unknown how far it got. This happens to code that kills other processes of the user.")
 }

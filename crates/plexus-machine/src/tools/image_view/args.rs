@@ -1,4 +1,4 @@
-//! What is asked for, and what is told about it.
+//! The arguments and the output of `image_view`.
 
 use plexus_tools::{Alias, CallError, arguments};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use super::NAME;
 use super::picture::Shown;
 use super::source::Source;
 
-/// As agents call them in tools of their own.
+/// Argument names that agents know from their own tools.
 pub(super) const ALIASES: &[Alias] = &[
     Alias::new("path", &["file_path", "filePath", "filename", "file", "image_path"]),
     Alias::new("url", &["image_url", "uri"]),
@@ -18,13 +18,14 @@ pub(super) const ALIASES: &[Alias] = &[
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
-    /// A file of the machine: a full path, one from `~/` on, or one relative to the working folder. Either this or `url`.
+    /// A file on the machine: absolute, starting with `~/`, or relative to the working folder. Give either this or
+    /// `url`.
     #[schemars(length(min = 1))]
     pub(super) path: Option<String>,
-    /// A picture on the web, with https or http. The machine fetches it.
+    /// The https or http URL of an image. The machine fetches it.
     #[schemars(length(min = 1, max = 8192))]
     pub(super) url: Option<String>,
-    /// Longest edge in pixels (default 1568); a larger picture is scaled down.
+    /// Maximum length of the longer edge in pixels (default 1568); larger images are scaled down.
     #[schemars(range(min = 16, max = 8000))]
     pub(super) max_edge: Option<u32>,
 }
@@ -40,14 +41,14 @@ impl Args {
     }
 }
 
-/// One thing that is wrong with the arguments.
+/// An error about one argument.
 pub(super) fn wrong(field: &str, message: &str) -> CallError {
     arguments::invalid(NAME, vec![json!({ "path": format!("/{field}"), "message": message })])
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Output {
-    /// In pixels, of what is shown.
+    /// Size in pixels, as shown.
     width: u32,
     height: u32,
     /// png, jpeg, webp or gif.
@@ -56,19 +57,19 @@ pub(crate) struct Output {
     /// Whether it is smaller than the original.
     scaled: bool,
     original: Original,
-    /// Where the file really is.
+    /// The real path of the file, with symlinks resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Original {
-    /// In pixels, when it is upright.
+    /// Size in pixels, with the orientation applied.
     width: u32,
     height: u32,
     format: &'static str,
     bytes: usize,
-    /// Whether there are more frames than the one that is shown.
+    /// Whether it has more frames than the one shown.
     animated: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What a file is by its content; its name and what a server says of it are not believed.
+//! Detects the type of a file from its content; its name and the server's content type are not trusted.
 
 use image::ImageFormat;
 
-/// A picture that can be shown.
+/// An image format that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Png,
@@ -12,14 +12,14 @@ pub(super) enum Format {
     Bmp,
 }
 
-/// Something else.
+/// Any other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Other {
     Empty,
     Svg,
     Page,
     Pdf,
-    /// A picture in a format that is not decoded here.
+    /// An image in a format that cannot be decoded.
     Picture(&'static str),
     Unknown,
 }
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Whether models are shown it as it is.
+    /// Whether models accept the format without conversion.
     pub(super) fn is_common(self) -> bool {
         self != Self::Bmp
     }
@@ -90,14 +90,16 @@ impl Other {
     pub(super) fn hint(self) -> &'static str {
         match self {
             Self::Svg => {
-                "Read it as text, or turn it into a PNG on the machine first (rsvg-convert, ImageMagick)."
+                "Read it as text, or convert it to PNG on the machine first (rsvg-convert, ImageMagick)."
             }
             Self::Page => {
-                "Give the URL of the picture itself. What needs a login has to be downloaded on the machine."
+                "Give the URL of the image itself. An image that requires a login must be downloaded on the machine."
             }
-            Self::Pdf => "Turn a page of it into a PNG on the machine first (pdftoppm -png).",
-            Self::Picture(_) => "Turn it into a PNG or JPEG on the machine first, such as with ImageMagick.",
-            Self::Empty | Self::Unknown => "PNG, JPEG, WebP, GIF and BMP are shown.",
+            Self::Pdf => "Convert a page of it to PNG on the machine first (pdftoppm -png).",
+            Self::Picture(_) => {
+                "Convert it to PNG or JPEG on the machine first, for example with ImageMagick."
+            }
+            Self::Empty | Self::Unknown => "PNG, JPEG, WebP, GIF and BMP are supported.",
         }
     }
 }
@@ -105,19 +107,19 @@ impl Other {
 impl std::fmt::Display for Other {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Empty => f.write_str("it is empty"),
-            Self::Svg => f.write_str("it is an SVG drawing, which is a program that draws and no picture"),
-            Self::Page => f.write_str("it is a web page and no picture"),
-            Self::Pdf => f.write_str("it is a PDF document and no picture"),
+            Self::Empty => f.write_str("the file is empty"),
+            Self::Svg => f.write_str("it is an SVG drawing, which must be rendered first"),
+            Self::Page => f.write_str("it is a web page, not an image"),
+            Self::Pdf => f.write_str("it is a PDF document, not an image"),
             Self::Picture(format) => {
-                write!(f, "it is a picture in the format {format}, which is not decoded here")
+                write!(f, "it is an image in the format {format}, which is not supported")
             }
-            Self::Unknown => f.write_str("it is no picture that is known here"),
+            Self::Unknown => f.write_str("it is not an image in a known format"),
         }
     }
 }
 
-/// Whether a GIF has a second frame: looks for its head, and decodes nothing.
+/// Whether a GIF has a second frame, without decoding it.
 pub(super) fn gif_moves(bytes: &[u8]) -> bool {
     frames_of_gif(bytes).is_some_and(|frames| frames > 1)
 }
@@ -139,7 +141,7 @@ fn frames_of_gif(bytes: &[u8]) -> Option<usize> {
     Some(frames)
 }
 
-/// Each block says how long it is; an empty one is the last.
+/// Skips data sub-blocks: each starts with its length, and an empty one is the last.
 fn after_blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match bytes.get(at)? {

@@ -1,8 +1,8 @@
-//! `image_view`: a picture of the machine or of the network, for a model to look at.
+//! `image_view`: shows an image of the machine or the network to a model.
 //!
-//! Every picture is decoded, also one that is passed on as it is: what is shown is a picture and not what a name or a
-//! server says is one. It is never larger than a result and a frame carry. How many are fetched and decoded at once is
-//! bounded, and so is what each may take.
+//! Every image is decoded, even if it is passed on unchanged, so only valid images are shown, whatever a name or a
+//! server claims. The size is limited to what a result and a frame can carry. The number of concurrent fetches and
+//! decodings is limited, and so are their resources.
 
 mod args;
 mod kind;
@@ -31,20 +31,20 @@ use picture::{Shown, Unseen};
 use source::Source;
 
 const NAME: &str = "image_view";
-/// The longest edge that models are shown without being scaled down once more.
+/// The longest edge that models accept without scaling the image down again.
 const MAX_EDGE: u32 = 1568;
-/// Pictures that are decoded at once: each takes up to a few hundred megabytes.
+/// The maximum number of concurrent decodings; each takes up to a few hundred megabytes.
 const DECODED: usize = 2;
-/// Pictures that are fetched at once.
+/// The maximum number of concurrent fetches.
 const FETCHED: usize = 8;
-/// For a picture on the network, redirects included.
+/// The timeout of a fetch, including redirects.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For all of it.
+/// The timeout of a call.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Bytes of a picture on the network.
+/// The maximum size of a fetched image in bytes.
 const MAX_FETCHED: usize = 16 << 20;
 
-/// Changes nothing, and may ask a server of anybody.
+/// Read-only, but may send a request to any server.
 const LOOK: Access = Access {
     annotations: ToolAnnotations { open_world_hint: true, ..Access::READ.annotations },
     ..Access::READ
@@ -58,14 +58,14 @@ pub(super) struct ImageView {
     decoding: Arc<Semaphore>,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
     let spec = ToolSpec::node(
         NAME,
         "Image view",
-        "Shows a picture: a file of the machine (`path`) or one on the web (`url`). PNG, JPEG, WebP, GIF and BMP; of an \
-         animation the first frame. It is turned upright and scaled down to `max_edge`; to see more of a large one, crop \
-         it on the machine first.",
+        "Shows an image: a file of the machine (`path`) or an image on the web (`url`). PNG, JPEG, WebP, GIF and \
+         BMP; of an animation the first frame. It is rotated upright and scaled down to `max_edge`; to see more of a \
+         large image, crop it on the machine first.",
         LOOK,
     );
     ToolSpec { deadline: DEADLINE, ..spec.with_aliases(ALIASES) }
@@ -90,7 +90,7 @@ impl ImageView {
             }
             Source::Path(_) => None,
         };
-        // Goes with the work, which nothing stops once it has begun.
+        // The permit moves to the blocking task, which cannot be cancelled.
         let turn = self.decoding.clone().acquire_owned().await.map_err(|_| stopped())?;
         let files = Files::of(&self.machine);
         let work = tokio::task::spawn_blocking(move || {
@@ -104,8 +104,8 @@ impl ImageView {
             let shown = picture::show(bytes, max_edge).map_err(refused)?;
             Ok((shown, path))
         });
-        // A decoder that gives up on a file in the hard way takes nothing else with it.
-        work.await.unwrap_or_else(|_| Err(refused(Unseen::Broken("its decoder gave up".to_owned()))))
+        // A panic of a decoder does not affect anything else.
+        work.await.unwrap_or_else(|_| Err(refused(Unseen::Broken("the decoder failed".to_owned()))))
     }
 }
 
@@ -138,7 +138,7 @@ impl TypedTool for ImageView {
 }
 
 fn stopped() -> CallError {
-    CallError::new(ErrorCode::Internal, "the picture could not be looked at").hint("Try again.")
+    CallError::new(ErrorCode::Internal, "the image could not be shown").hint("Try again.")
 }
 
 fn refused(why: Unseen) -> CallError {
@@ -146,9 +146,9 @@ fn refused(why: Unseen) -> CallError {
         Unseen::Not(kind) => (ErrorCode::InvalidArguments, kind.hint()),
         Unseen::TooLarge { .. } => (
             ErrorCode::TooLarge,
-            "Scale it down or crop a part of it on the machine, such as with ImageMagick, and look at that.",
+            "Scale it down or crop it on the machine, for example with ImageMagick, and view the result.",
         ),
-        Unseen::Broken(_) => (ErrorCode::ToolFailed, "The file is damaged, or not all of it is there yet."),
+        Unseen::Broken(_) => (ErrorCode::ToolFailed, "The file is damaged or not complete yet."),
     };
     CallError::new(code, why.to_string()).hint(hint)
 }

@@ -1,6 +1,6 @@
-//! A picture: decoded within bounds, turned upright, scaled down, and encoded again where it cannot stay as it is.
+//! Decodes an image within limits, applies its orientation, scales it down, and encodes it again if necessary.
 //!
-//! What a file claims is checked before memory is taken for it. All of this blocks.
+//! The declared size is checked before memory is allocated. All functions here block.
 
 use std::collections::HashSet;
 use std::io::Cursor;
@@ -16,19 +16,19 @@ use image::{DynamicImage, GenericImageView as _, ImageDecoder, ImageError, Image
 
 use super::kind::{Format, Other, gif_moves};
 
-/// Pixels on an edge that are believed.
+/// The maximum number of pixels on an edge.
 const MAX_SIDE: u32 = 30_000;
-/// Pixels that are decoded: a photo of the largest cameras that people carry with them.
+/// The maximum number of decoded pixels, about the size of a photo from a high-end camera.
 const MAX_PIXELS: u64 = 64_000_000;
-/// Bytes that a decoder may take.
+/// The maximum number of bytes that a decoder may allocate.
 const MAX_DECODED: u64 = 256 << 20;
-/// Bytes of what is shown. In base64 a third more: less than a node lets a result be.
+/// The maximum size of a shown image. Base64 adds a third, which is still below the limit of a result.
 pub(super) const MAX_SHOWN: usize = 750_000;
-/// With as many colours a PNG is smaller than a JPEG, and sharp.
+/// Up to this number of colours, a PNG is smaller than a JPEG, and sharp.
 const FEW_COLOURS: usize = 256;
-/// One after the other, until it is small enough.
+/// JPEG qualities, tried in order until the image is small enough.
 const QUALITIES: [u8; 3] = [85, 70, 50];
-/// It gets smaller by a quarter of its edge each time.
+/// Each round reduces the longest edge by a quarter.
 const MAX_ROUNDS: usize = 16;
 
 #[derive(Debug)]
@@ -49,17 +49,17 @@ pub(super) struct Original {
     pub(super) animated: bool,
 }
 
-/// Why there is nothing to be shown.
+/// The reason an image cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unseen {
     #[error("{0}")]
     Not(Other),
     #[error(
-        "the picture is {width} × {height} pixels by its own account; up to {} million are decoded, and up to {MAX_SIDE} on an edge",
+        "the image has {width} × {height} pixels; the maximum is {} million pixels, and {MAX_SIDE} on an edge",
         MAX_PIXELS / 1_000_000
     )]
     TooLarge { width: u32, height: u32 },
-    #[error("the picture cannot be decoded: {0}")]
+    #[error("the image cannot be decoded: {0}")]
     Broken(String),
 }
 
@@ -69,7 +69,7 @@ impl From<ImageError> for Unseen {
     }
 }
 
-/// The picture in these bytes, no larger than `max_edge` on any edge.
+/// Prepares the image in these bytes, with no edge longer than `max_edge`.
 pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, Unseen> {
     let format = Format::of(&bytes).map_err(Unseen::Not)?;
     let (picture, orientation, animated) = decode(&bytes, format)?;
@@ -81,9 +81,9 @@ pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, Unseen> {
     }
     drop(bytes);
     let picture = eight_bits(picture);
-    // Before it is scaled: in between two colours there are others then.
+    // Check the colours before scaling, which creates intermediate colours.
     let sharp = picture.as_rgb8().is_none_or(has_few_colours);
-    // Turned when it is small: that costs less, and comes to the same.
+    // Rotate after scaling, which is cheaper and has the same result.
     let mut picture = scaled(picture, max_edge);
     picture.apply_orientation(orientation);
     for _ in 0..MAX_ROUNDS {
@@ -94,10 +94,10 @@ pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, Unseen> {
         let longest = picture.width().max(picture.height());
         picture = scaled(picture, (longest * 3 / 4).max(1));
     }
-    Err(Unseen::Broken("it does not get small enough".to_owned()))
+    Err(Unseen::Broken("it cannot be made small enough".to_owned()))
 }
 
-/// The first frame, how it is to be turned, and whether there are more.
+/// Returns the first frame, its orientation, and whether there are more frames.
 fn decode(bytes: &[u8], format: Format) -> Result<(DynamicImage, Orientation, bool), Unseen> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_DECODED);
@@ -111,12 +111,12 @@ fn decode(bytes: &[u8], format: Format) -> Result<(DynamicImage, Orientation, bo
     limits.max_image_width = Some(MAX_SIDE);
     limits.max_image_height = Some(MAX_SIDE);
     decoder.set_limits(limits)?;
-    // What it says of that may be nonsense, and is no reason not to show it.
+    // Invalid orientation data is ignored.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     Ok((DynamicImage::from_decoder(decoder)?, orientation, animated))
 }
 
-/// Reads no more than what a file says of itself.
+/// Reads only the header.
 fn open<'b>(
     bytes: &'b [u8],
     format: Format,
@@ -153,7 +153,7 @@ fn upright((width, height): (u32, u32), orientation: Orientation) -> (u32, u32) 
     }
 }
 
-/// As three or four bytes for each pixel; four only where something shines through.
+/// Converts to three or four bytes per pixel; four only if any pixel is transparent.
 fn eight_bits(picture: DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture.into_rgb8().into();
@@ -165,7 +165,7 @@ fn eight_bits(picture: DynamicImage) -> DynamicImage {
     }
 }
 
-/// With no edge over this. First by averages, which takes no memory beside the result, then finely.
+/// Scales down to the maximum edge: first by averaging, which needs no additional memory, then with a better filter.
 fn scaled(picture: DynamicImage, max_edge: u32) -> DynamicImage {
     let (width, height) = picture.dimensions();
     let longest = width.max(height);
@@ -192,8 +192,8 @@ fn scaled(picture: DynamicImage, max_edge: u32) -> DynamicImage {
     }
 }
 
-/// Small enough to be shown; none where nothing makes it so. `sharp`: it has edges that a JPEG would blur, or something
-/// shines through it.
+/// Encodes the image within the size limit; `None` if that is impossible. `sharp` is set for images with edges that
+/// JPEG would blur, or with transparency.
 fn encode(picture: &DynamicImage, sharp: bool) -> ImageResult<Option<(Vec<u8>, Format)>> {
     if sharp {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What a program writes, of which the beginning and the end are kept: memory is bounded, whatever it writes.
+//! Retains the beginning and the end of a program's output in a fixed amount of memory.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use super::text::{Decoded, rest_of_character, whole_characters};
 /// The beginning and the end of an output.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Excerpt {
-    /// What is no UTF-8 is replaced in it.
+    /// The text; bytes that are not valid UTF-8 are replaced.
     pub(in crate::tools) text: String,
-    /// Size of the whole.
+    /// Total size.
     pub(in crate::tools) bytes: u64,
-    /// Some of it is left out, between the beginning and the end.
+    /// Some of the output is omitted, between the beginning and the end.
     pub(in crate::tools) truncated: bool,
-    /// The bytes that are shown, where they are not UTF-8.
+    /// The bytes shown, if they are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::tools) base64: Option<String>,
 }
 
 #[derive(Debug)]
 pub(in crate::tools) struct Captured {
-    /// Bytes that are kept of the beginning, and as many of the end.
+    /// The number of bytes retained of the beginning, and as many of the end.
     each: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -57,7 +57,7 @@ impl Captured {
         let head = &self.head[..whole_characters(&self.head)];
         let tail = &tail[rest_of_character(tail)..];
         let left_out = self.size - (head.len() + tail.len()) as u64;
-        let Decoded { text, base64 } = Decoded::of_ends(head, &format!("{left_out} bytes left out"), tail);
+        let Decoded { text, base64 } = Decoded::of_ends(head, &format!("{left_out} bytes omitted"), tail);
         Excerpt { text, bytes: self.size, truncated: true, base64 }
     }
 }
@@ -73,26 +73,26 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_as_it_is() {
+    fn output_within_the_limit_is_complete() {
         let all = captured(4, &[b"ab", b"cde", b"fgh"]);
         assert_eq!((all.text.as_str(), all.bytes, all.truncated), ("abcdefgh", 8, false));
     }
 
     #[test]
-    fn of_more_the_beginning_and_the_end_are_kept_however_it_came() {
+    fn longer_output_retains_head_and_tail_for_any_block_sizes() {
         let whole = b"abcdefghijklmnop";
         for cut in 0..=whole.len() {
             let (one, two) = whole.split_at(cut);
             let both = captured(4, &[one, two]);
-            assert_eq!(both.text, "abcd\n[… 8 bytes left out …]\nmnop", "{cut}");
+            assert_eq!(both.text, "abcd\n[… 8 bytes omitted …]\nmnop", "{cut}");
             assert_eq!((both.bytes, both.truncated, both.base64), (16, true, None));
         }
     }
 
     #[test]
-    fn no_character_is_cut_in_two_and_bytes_are_kept_as_bytes() {
+    fn characters_are_never_split_and_binary_data_becomes_base64() {
         let text = captured(4, &["aaaé-------éaaa".as_bytes()]);
-        assert_eq!((text.text.as_str(), text.base64), ("aaa\n[… 11 bytes left out …]\naaa", None));
+        assert_eq!((text.text.as_str(), text.base64), ("aaa\n[… 11 bytes omitted …]\naaa", None));
         assert!(captured(4, &[b"\xff\xfe"]).base64.is_some());
     }
 }

@@ -1,7 +1,7 @@
-//! What a program writes, told while it runs.
+//! Streams a program's output as events while it runs.
 //!
-//! Little and seldom enough for a link and for who reads along: a screenful at a time, ten times a second, and after the
-//! first mebibyte only how much there is. Whoever wants all of it reads it where it is kept.
+//! The volume suits a link and human readers: one screenful at a time, ten times per second, and after the first
+//! mebibyte only the total size. The complete output remains available where it is stored.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::Stream;
 use super::text::{Decoded, base64, whole_characters};
 
-/// Bytes told at once.
+/// The maximum number of bytes per event.
 const CHUNK: usize = 16 << 10;
-/// Longest that they may get as JSON: what is mostly control characters is shorter as bytes.
+/// The maximum size as JSON text; output with many control characters is shorter as base64.
 const AS_JSON: usize = 40 << 10;
-/// Between two that are told.
+/// The minimum interval between events.
 const PACE: Duration = Duration::from_millis(100);
-/// Bytes told of one call.
+/// The maximum number of output bytes per call.
 const TOLD: usize = 1 << 20;
-/// After that, how often it is told how much there is.
+/// After that limit, the interval between reports of the total size.
 const SPARSE: Duration = Duration::from_secs(5);
-/// Further behind than this, what is between is passed over.
+/// If the reader is further behind than this, the bytes in between are skipped.
 const BEHIND: u64 = 4 * CHUNK as u64;
 
-/// A program that runs, or has run, and what is kept of what it writes.
+/// The output of a running or ended program.
 pub(in crate::tools) trait Source: Sync {
-    /// By which those who read along know it.
+    /// The id by which subscribers know it.
     fn id(&self) -> &str;
 
-    /// What it has written in all.
+    /// The total number of bytes written.
     fn size(&self, stream: Stream) -> u64;
 
-    /// At most `limit` bytes from `from` on, or from the first byte after it that is kept, and where they begin.
+    /// Returns at most `limit` bytes from `from`, or from the first stored byte after it, with their offset.
     fn part(
         &self,
         stream: Stream,
@@ -41,7 +41,7 @@ pub(in crate::tools) trait Source: Sync {
         limit: usize,
     ) -> impl Future<Output = Option<(u64, Vec<u8>)>> + Send;
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     fn ended(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -57,12 +57,12 @@ pub(in crate::tools) struct Live<'l, S> {
 #[derive(Clone, Copy)]
 struct Followed {
     stream: Stream,
-    /// Up to here it was told.
+    /// The offset up to which output was sent.
     at: u64,
 }
 
 impl<'l, S: Source> Live<'l, S> {
-    /// From what there is now on.
+    /// Starts at the current end of the output.
     pub(in crate::tools) fn from_now(context: &'l ToolContext, source: &'l S) -> Self {
         Self::new(context, source, |stream| source.size(stream))
     }
@@ -77,7 +77,7 @@ impl<'l, S: Source> Live<'l, S> {
         Self { context, source, streams, left: TOLD, told_at: None }
     }
 
-    /// Tells what it writes until it ends.
+    /// Sends output events until the program ends.
     pub(in crate::tools) async fn until_end(&mut self) {
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -93,12 +93,12 @@ impl<'l, S: Source> Live<'l, S> {
         }
     }
 
-    /// Tells how it ended.
+    /// Sends the end event.
     pub(in crate::tools) fn close(&self, how: Value) {
         self.context.emit("terminal_closed", payload(how));
     }
 
-    /// Tells something of one stream, of each in its turn.
+    /// Sends one event, alternating between the streams.
     async fn next(&mut self) {
         if self.left == 0 && self.told_at.is_some_and(|told_at| told_at.elapsed() < SPARSE) {
             return;
@@ -124,7 +124,7 @@ impl<'l, S: Source> Live<'l, S> {
             let progress = json!({ "job": job, "stream": stream, "offset": size, "skipped": skipped });
             return self.context.emit("terminal_output", payload(progress));
         }
-        // The last of it is told in one go.
+        // The rest is sent as one event.
         let behind = if last { limit as u64 } else { BEHIND };
         let from = if size - at > behind { size - limit as u64 } else { at };
         let Some((offset, bytes)) = self.source.part(stream, from, limit).await else { return false };

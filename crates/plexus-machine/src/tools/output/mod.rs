@@ -1,4 +1,4 @@
-//! What programs write: as text for who reads it, in full or in part, at the end and while they run.
+//! Program output as text, complete or truncated, during a run and after its end.
 
 mod captured;
 mod live;
@@ -11,7 +11,7 @@ pub(super) use captured::{Captured, Excerpt};
 pub(super) use live::{Live, Source};
 pub(super) use text::{Decoded, base64, rest_of_character, whole_characters};
 
-/// One of the two that a program writes to.
+/// An output stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stream {
@@ -19,7 +19,7 @@ pub(crate) enum Stream {
     Stderr,
 }
 
-/// A text goes on at the beginning of a line.
+/// Starts a new line unless the text is already at the beginning of one.
 pub(super) fn on_a_new_line(text: &mut String) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

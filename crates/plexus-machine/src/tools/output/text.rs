@@ -1,14 +1,14 @@
-//! Bytes as text: characters are not cut in two, and what is no text is kept as bytes.
+//! Converts bytes to text: characters are not split, and binary data is also returned as base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a program wrote, to be shown.
+/// Displayable program output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::tools) struct Decoded {
-    /// What is no UTF-8 is replaced.
+    /// The text; bytes that are not valid UTF-8 are replaced.
     pub(in crate::tools) text: String,
-    /// All of it, if anything was replaced.
+    /// All bytes, if any were replaced.
     pub(in crate::tools) base64: Option<String>,
 }
 
@@ -20,7 +20,7 @@ impl Decoded {
         }
     }
 
-    /// The beginning and the end of something, with a line between them that says so.
+    /// Joins the beginning and the end of an output with a note in between.
     pub(in crate::tools) fn of_ends(first: &[u8], between: &str, last: &[u8]) -> Self {
         let (beginning, end) = (Self::of(first), Self::of(last));
         let is_text = beginning.base64.is_none() && end.base64.is_none();
@@ -35,7 +35,7 @@ pub(in crate::tools) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Length without a character at the end that is not there as a whole.
+/// The length without an incomplete character at the end.
 pub(in crate::tools) fn whole_characters(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let wanted = match bytes[bytes.len() - back] {
@@ -50,7 +50,7 @@ pub(in crate::tools) fn whole_characters(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Bytes at the beginning that belong to a character which began before.
+/// The number of bytes at the beginning that belong to an incomplete character.
 pub(in crate::tools) fn rest_of_character(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count()
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_is_never_cut_in_two() {
+    fn characters_are_never_split() {
         let text = "aé€😀".as_bytes();
         for cut in 0..=text.len() {
             let whole = whole_characters(&text[..cut]);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_kept_as_bytes() {
+    fn binary_data_is_also_returned_as_base64() {
         let bytes = b"a\xff\xfeb";
         assert_eq!(whole_characters(bytes), bytes.len());
         let decoded = Decoded::of(bytes);

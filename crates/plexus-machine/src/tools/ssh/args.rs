@@ -1,4 +1,4 @@
-//! What a caller of `ssh_exec` may say.
+//! The arguments of `ssh_exec`.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use plexus_tools::Alias;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How long a call takes at most, with the connection that it may have to make, if nothing is said.
+/// The default timeout of a call, including a connection that it may have to open.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(120);
-/// How long it can be told to take.
+/// The maximum timeout.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SshAction {
-    /// Run a command on `host` and wait for its end: needs `command` or `argv`. It is ended after `timeout_seconds`.
+    /// Run a command on `host` and wait for it to end: needs `command` or `argv`. It is killed after
+    /// `timeout_seconds`.
     Run,
-    /// Copy the file `path` of this machine to `remote_path` on `host`. What is there is replaced as a whole.
+    /// Copy the file `path` of this machine to `remote_path` on `host`. An existing file is replaced atomically.
     Upload,
-    /// Copy the file `remote_path` of `host` to `path` on this machine. What is there is replaced as a whole.
+    /// Copy the file `remote_path` of `host` to `path` on this machine. An existing file is replaced atomically.
     Download,
-    /// Show the connections of this session that are open.
+    /// List the open connections of this session.
     List,
-    /// Close those to `host`, or all of this session.
+    /// Close the connections to `host`, or all connections of this session.
     Close,
 }
 
@@ -38,7 +39,7 @@ impl SshAction {
     }
 }
 
-/// As agents call them in tools of their own.
+/// Argument names that agents know from their own tools.
 pub(super) const ALIASES: &[Alias] = &[
     Alias::new("host", &["hostname"]),
     Alias::new("user", &["username"]),
@@ -52,28 +53,28 @@ pub(super) const ALIASES: &[Alias] = &[
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) action: SshAction,
-    /// Name or address of the host, or its alias in the ssh configuration of the machine; without a user or a port.
+    /// Name or address of the host, or its alias in the ssh configuration of the machine; without user and port.
     pub(super) host: Option<String>,
-    /// User to log in as; else what the ssh configuration says, or the user of the node.
+    /// User to log in as (default: from the ssh configuration, or the user of the node).
     pub(super) user: Option<String>,
-    /// Port; else what the ssh configuration says, or 22.
+    /// Port (default: from the ssh configuration, or 22).
     #[schemars(range(min = 1, max = 65_535))]
     pub(super) port: Option<u16>,
-    /// `run`: a line for the shell of the host (`sh -c`). Either this or `argv`.
+    /// `run`: a command line for the shell of the host (`sh -c`). Give either this or `argv`.
     #[schemars(length(min = 1))]
     pub(super) command: Option<String>,
-    /// `run`: a program of the host and its arguments, without a shell to interpret them.
+    /// `run`: a program on the host and its arguments, run without shell interpretation.
     #[schemars(length(min = 1))]
     pub(super) argv: Option<Vec<String>>,
-    /// `run`: folder on the host to run in, absolute or from `~/` on; else the home folder there.
+    /// `run`: folder on the host to run in, absolute or starting with `~/` (default: the home folder on the host).
     pub(super) cwd: Option<String>,
-    /// `run`: the whole standard input of the command; none without it.
+    /// `run`: the complete standard input of the command; empty by default.
     pub(super) stdin: Option<String>,
-    /// `upload`, `download`: file on this machine: a full path, one from `~/` on, or one relative to the working folder.
+    /// `upload`, `download`: file on this machine: absolute, starting with `~/`, or relative to the working folder.
     pub(super) path: Option<String>,
-    /// `upload`, `download`: file on the host, a full path or one from its home folder on.
+    /// `upload`, `download`: file on the host, absolute or relative to its home folder.
     pub(super) remote_path: Option<String>,
-    /// How long it may take, the connection included (default 120).
+    /// Maximum duration in seconds, including the connection (default 120).
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) timeout_seconds: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! The system's ssh, and how it is started.
+//! The system's ssh program and its command lines.
 //!
-//! Options that the owner's configuration must not change are given on the command line, where the first word wins. All
-//! programs are started in the node's folder for sockets, so that the path of a socket is its name alone: a unix socket has
-//! room for about a hundred bytes, and folders can be longer than that.
+//! Options that the owner's configuration must not change are given on the command line, where the first value wins.
+//! All programs are started in the node's folder for sockets, so that the path of a socket is only its name: a Unix
+//! socket path is limited to about 100 bytes, and folder paths can be longer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ use tokio::sync::OnceCell;
 use super::target::Target;
 use crate::policy;
 
-/// For ssh to say how it is configured; `Match exec` may take some time.
+/// The timeout for ssh to print its configuration; `Match exec` may take some time.
 const ASKED: Duration = Duration::from_secs(10);
-/// In the folder of the sockets: what takes the place of the configuration in the home folder.
+/// The file in the socket folder that replaces the configuration in the home folder.
 const CONFIG: &str = "config";
-/// What ssh calls the keys that are tried where no configuration names one.
+/// The key files that ssh tries by default.
 const KEYS: [&str; 5] = ["id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"];
 
-/// Of every connection, whatever the owner's configuration says.
+/// Options of every connection, which the owner's configuration cannot change.
 const FIRM: &[&str] = &[
-    // Nobody is there to be asked.
+    // Nobody can answer prompts.
     "BatchMode=yes",
     "PasswordAuthentication=no",
     "KbdInteractiveAuthentication=no",
     "StrictHostKeyChecking=yes",
     "NoHostAuthenticationForLocalhost=no",
     "UpdateHostKeys=no",
-    // The host gets commands and files, and no way back to this machine or its keys.
+    // The host receives commands and files, but no access to this machine or its keys.
     "ForwardAgent=no",
     "ForwardX11=no",
     "ClearAllForwardings=yes",
@@ -41,7 +41,7 @@ const FIRM: &[&str] = &[
     "RemoteCommand=none",
     "RequestTTY=no",
     "EscapeChar=none",
-    // A host that is gone is noticed.
+    // Detect unreachable hosts.
     "ConnectTimeout=15",
     "ConnectionAttempts=1",
     "ServerAliveInterval=15",
@@ -51,7 +51,7 @@ const FIRM: &[&str] = &[
     "ControlPersist=no",
 ];
 
-/// Of what uses a connection that is there. It reads no configuration, and where the connection is gone it makes none.
+/// Options for using an existing connection. ssh reads no configuration, and opens no connection if this one is lost.
 const ON_CONNECTION: &[&str] = &[
     "BatchMode=yes",
     "ControlMaster=no",
@@ -65,9 +65,9 @@ const ON_CONNECTION: &[&str] = &[
 pub(super) struct Client {
     environment: Environment,
     home: PathBuf,
-    /// Of the sockets.
+    /// The folder of the sockets.
     folder: PathBuf,
-    /// Whether ssh and the node agree on where the home folder is.
+    /// Whether ssh and the node use the same home folder.
     at_home: OnceCell<bool>,
 }
 
@@ -85,10 +85,10 @@ impl Client {
         self.folder.join(name)
     }
 
-    /// Makes the connection and keeps it, and runs nothing.
+    /// The command that opens a connection and holds it without running anything.
     pub(super) async fn connecting(&self, target: &Target, socket: &str) -> io::Result<Command> {
         let mut command = self.ssh();
-        // What was refused, and by whom, is only said at this level. It holds for jump hosts too.
+        // Only this log level reports what was refused and by which host. It also applies to jump hosts.
         command.arg("-v");
         if !self.is_at_home().await? {
             command.arg("-F").arg(self.config()?);
@@ -105,17 +105,17 @@ impl Client {
         Ok(command)
     }
 
-    /// Runs `line` on a connection, by the shell that the user has there.
+    /// The command that runs `line` over a connection, in the user's login shell.
     pub(super) fn running(&self, target: &Target, socket: &str, line: &str) -> Command {
         let mut command = self.using(socket);
         command.arg("-T");
         whereto(&mut command, target);
-        // One word: ssh would join several with spaces, and a shell would take them apart elsewhere.
+        // A single word: ssh would join several with spaces, and the remote shell would split them differently.
         command.arg(line);
         command
     }
 
-    /// Speaks to the part of a server that serves files.
+    /// The command that starts the SFTP subsystem.
     pub(super) fn sftp(&self, target: &Target, socket: &str) -> Command {
         let mut command = self.using(socket);
         command.arg("-s");
@@ -140,7 +140,8 @@ impl Client {
         command
             .env_clear()
             .envs(self.environment.passed_on())
-            // Questions go to a program that has no answer, also those of a jump host, and never to the node's terminal.
+            // Prompts, including those of a jump host, go to a program that never answers, and never to the node's
+            // terminal.
             .env("SSH_ASKPASS", "/bin/false")
             .env("SSH_ASKPASS_REQUIRE", "force")
             .current_dir(&self.folder)
@@ -152,7 +153,7 @@ impl Client {
         command
     }
 
-    /// ssh takes the home folder from the system's list of users and not from `HOME`.
+    /// ssh takes the home folder from the user database, not from `HOME`.
     async fn is_at_home(&self) -> io::Result<bool> {
         let asked = self.at_home.get_or_try_init(async || {
             let said = self.asked(&["-F", "none", "-G", "--", "localhost"]).await?;
@@ -163,8 +164,8 @@ impl Client {
         asked.await.copied()
     }
 
-    /// Where the node has another home folder than its user: what ssh would read by itself, of that folder. It is also read
-    /// for jump hosts, which see nothing of the command line.
+    /// If the node's home folder is not the user's: a configuration that includes the files of the node's home
+    /// folder. It also applies to jump hosts, which do not see the command line.
     fn config(&self) -> io::Result<PathBuf> {
         let ssh = self.home.join(".ssh");
         let known = [ssh.join("known_hosts"), ssh.join("known_hosts2")];
@@ -185,7 +186,8 @@ impl Client {
         Ok(path)
     }
 
-    /// The files of keys that the owner's configuration has in the home folder: in that of the node.
+    /// The key files that the owner's configuration names in the home folder, resolved against the node's home
+    /// folder.
     async fn identities(&self, target: &Target) -> io::Result<Vec<PathBuf>> {
         let config = self.config()?.display().to_string();
         let port = target.port.map(|port| port.to_string());
@@ -221,11 +223,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one.is_absolute() && real(one) == real(other)
 }
 
-/// A path as a configuration of ssh takes it. `%` would stand for something else there.
+/// Quotes a path for an ssh configuration. `%` would be expanded there.
 fn quoted(path: &Path) -> io::Result<String> {
     match path.to_str().filter(|text| !text.contains(['"', '\\', '%', '\n', '$'])) {
         Some(text) => Ok(format!("\"{text}\"")),
-        None => Err(io::Error::other("the path of the home folder cannot be told to ssh")),
+        None => {
+            Err(io::Error::other("the path of the home folder contains characters that ssh does not support"))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a command on a host writes, told while it runs: little and seldom enough for a link, as the terminal does.
+//! Streams the output of a remote command as events, at the same limited rate as the terminal.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use crate::tools::output::{Decoded, whole_characters};
 
-/// Bytes told at once; of more, the last.
+/// The maximum number of bytes per event; of longer output, the end is sent.
 const CHUNK: usize = 16 << 10;
-/// Between two that are told.
+/// The minimum interval between events.
 const PACE: Duration = Duration::from_millis(100);
-/// Bytes told of one call.
+/// The maximum number of output bytes per call.
 const TOLD: usize = 1 << 20;
 
 pub(super) struct Live<'l> {
@@ -26,10 +26,10 @@ pub(super) struct Live<'l> {
 #[derive(Default)]
 struct Stream {
     name: &'static str,
-    /// Bytes before those that wait.
+    /// The offset of the waiting bytes.
     offset: u64,
     waiting: Vec<u8>,
-    /// Bytes that were passed over since something was told.
+    /// Bytes skipped since the last event.
     skipped: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'l> Live<'l> {
         self.streams[1].push(bytes);
     }
 
-    /// When there is something to tell, and it is time to.
+    /// Completes when there is output to send and the interval has passed.
     pub(super) async fn due(&self) {
         if self.left == 0 || self.streams.iter().all(|stream| stream.waiting.is_empty()) {
             return std::future::pending().await;

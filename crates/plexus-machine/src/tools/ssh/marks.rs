@@ -1,16 +1,16 @@
-//! What the `sh` on a host says between the lines of a command: that it is there, and how the command ended.
+//! Markers by which the remote `sh` reports that it is ready and how the command ended.
 //!
-//! Both are lines of its standard error. The second carries a number that nobody knows before, so that no command says it by
-//! accident, and they are taken out of what the caller sees, wherever blocks begin and end.
+//! Both markers are lines of its standard error. The second contains a random nonce, so that no command prints it by
+//! accident. Markers are removed from the output that the caller sees, however it is split into blocks.
 
 const READY: &[u8] = b"plexus-ready ";
-/// Longest that a mark can be after its beginning.
+/// The maximum length of a marker after its prefix.
 const REST: usize = 24;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Code(i32),
-    /// It was not begun: the folder for it could not be entered.
+    /// The command did not start, because its folder could not be entered.
     NoFolder,
 }
 
@@ -39,7 +39,7 @@ impl Marks {
         self.ended
     }
 
-    /// Before the command: gives on what is no mark, and the number of the `sh` when it has said it.
+    /// Before the command starts: passes other output on, and returns the pid of the `sh` once it is reported.
     pub(super) fn opening(&mut self, bytes: &[u8], rest: &mut impl FnMut(&[u8])) -> Option<u32> {
         self.held.extend_from_slice(bytes);
         let (before, text) = self.take(READY, rest)?;
@@ -47,7 +47,7 @@ impl Marks {
         text.parse().ok()
     }
 
-    /// While the command runs: gives on what is no mark.
+    /// While the command runs: passes other output on.
     pub(super) fn closing(&mut self, bytes: &[u8], rest: &mut impl FnMut(&[u8])) {
         self.held.extend_from_slice(bytes);
         if self.ended.is_none() {
@@ -62,12 +62,13 @@ impl Marks {
         self.rest(rest);
     }
 
-    /// There is no more: gives on what was held back.
+    /// At the end of the stream: passes on the remaining output.
     pub(super) fn rest(&mut self, rest: &mut impl FnMut(&[u8])) {
         rest(&std::mem::take(&mut self.held));
     }
 
-    /// What stands before a whole mark, and the text of it. Without one, all is given on that cannot be a part of it.
+    /// Returns the output before a complete marker, and the marker's text. Without one, passes on everything that
+    /// cannot be part of a marker.
     fn take(&mut self, mark: &[u8], rest: &mut impl FnMut(&[u8])) -> Option<(Vec<u8>, String)> {
         let found = self.held.windows(mark.len()).position(|window| window == mark);
         if let Some(at) = found {
@@ -94,7 +95,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    /// In blocks of any size.
+    /// Reads in blocks of the given size.
     fn read(said: &[u8], size: usize) -> (Option<u32>, Vec<u8>, Option<Ended>) {
         let (mut marks, mut seen, mut number) = (Marks::new("n0nce"), Vec::new(), None);
         for block in said.chunks(size) {
@@ -103,14 +104,14 @@ mod tests {
                 Some(_) => marks.closing(block, &mut |bytes| seen.extend_from_slice(bytes)),
             }
         }
-        // What came with the opening in one block is looked at with the next.
+        // Output in the same block as the opening marker is processed with the next block.
         marks.closing(b"", &mut |bytes| seen.extend_from_slice(bytes));
         marks.rest(&mut |bytes| seen.extend_from_slice(bytes));
         (number, seen, marks.ended())
     }
 
     #[test]
-    fn marks_are_found_and_taken_out_however_they_come() {
+    fn markers_are_removed_for_any_block_size() {
         let said = b"motd\nplexus-ready 4711\nerr\n\nn0nc\nno newline\nn0nce 3\nfrom behind";
         for size in 1..said.len() {
             let (number, seen, ended) = read(said, size);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_marks_everything_is_seen() {
+    fn output_without_markers_is_unchanged() {
         for size in 1..20 {
             assert_eq!(
                 read(b"This account is closed.\nplexus-read", size).1,

@@ -1,7 +1,7 @@
-//! One connection to a host: a process of ssh that makes it, keeps it and lets others use it through a socket.
+//! One connection to a host: an ssh master process that shares it through a socket.
 //!
-//! It ends when it is no longer wanted, when the node stops, and, by its guardian, when the node is killed. Its socket goes
-//! with it.
+//! It ends when it is no longer needed, when the node stops, and, through its guardian, when the node is killed. Its
+//! socket is removed with it.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,13 +19,14 @@ use super::client::Client;
 use super::refusal::Transcript;
 use super::target::Target;
 
-/// For a connection with all of its jumps; ssh itself gives up on a host that does not answer after 15 seconds.
+/// The timeout for a connection including all jump hosts; ssh itself gives up on an unresponsive host after 15
+/// seconds.
 const CONNECTING: Duration = Duration::from_secs(60);
-/// How often it is looked whether the socket is there: ssh says it in no other way.
+/// The interval at which the socket is checked for; ssh provides no other notification.
 const LOOK: Duration = Duration::from_millis(10);
-/// To end by itself.
+/// How long the process may take to end by itself.
 const ENDING: Duration = Duration::from_secs(2);
-/// For the last words of one that has ended.
+/// How long to read the last output of an ended process.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Master {
         target: &Target,
         supervisor: &Supervisor,
     ) -> Result<Self, CallError> {
-        // Names that nobody can guess, in a folder that nobody else can read.
+        // The name cannot be guessed, and the folder is readable only by its owner.
         let socket = format!("{:016x}", rand::random::<u64>());
         let mut command = client.connecting(target, &socket).await.map_err(unusable)?;
         let mut child = command.spawn().map_err(unusable)?;
@@ -57,14 +58,14 @@ impl Master {
             Err(_) => {
                 let message = format!("{target} was not connected within {} s", CONNECTING.as_secs());
                 return Err(CallError::new(ErrorCode::Unavailable, message)
-                    .hint("Nothing was run. Try again later, or look whether the host can be reached from this machine.")
+                    .hint("Nothing was run. Try again later, or check whether the host can be reached from this machine.")
                     .before_it_ran());
             }
         }
         let (gone, unwanted) = (CancellationToken::new(), CancellationToken::new());
         let dropped = unwanted.clone().drop_guard();
         let master = Self { socket, gone: gone.clone(), unwanted: unwanted.clone(), _dropped: dropped };
-        // Calls are done by then.
+        // In a stage in which all calls have ended.
         let stopping = supervisor.stopping(Stage::Storage);
         supervisor.spawn(Stage::Storage, "ssh connection", async move {
             let _gone = gone.drop_guard();
@@ -84,7 +85,7 @@ impl Master {
         &self.socket
     }
 
-    /// Ends it, whoever uses it; so does dropping it.
+    /// Ends the connection even if it is in use; dropping it does the same.
     pub(super) fn end(&self) {
         self.unwanted.cancel();
     }
@@ -94,7 +95,7 @@ impl Master {
     }
 }
 
-/// The process and what goes with it. Dropped, all of it is killed.
+/// The process and its resources. Dropping it kills everything.
 struct Running {
     group: Group,
     guardian: Option<Guardian>,
@@ -108,7 +109,7 @@ impl Running {
         if let Some(guardian) = guardian {
             guardian.call_off().await;
         }
-        // One that ended by itself has removed it.
+        // A process that ended by itself has removed its socket.
         let _ = fs_err::remove_file(socket);
     }
 }
@@ -137,7 +138,7 @@ async fn connected(
             },
         }
     }
-    // A jump host's ssh may hold the other end for a moment.
+    // The ssh of a jump host may still hold the pipe for a moment.
     while open {
         match tokio::time::timeout(LAST_WORDS, stderr.read(&mut block)).await {
             Ok(Ok(read @ 1..)) => transcript.push(&block[..read]),
@@ -147,7 +148,7 @@ async fn connected(
     Err(transcript.refusal(target))
 }
 
-/// Reads what it says to nobody, until it ends.
+/// Reads and discards its output until it ends.
 async fn watched(child: &mut Child, stderr: &mut ChildStderr) {
     let mut block = vec![0; 8 << 10];
     let mut open = true;
@@ -159,14 +160,14 @@ async fn watched(child: &mut Child, stderr: &mut ChildStderr) {
     }
 }
 
-/// ssh itself cannot be run.
+/// The error if ssh itself cannot be run.
 pub(super) fn unusable(error: io::Error) -> CallError {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => {
             "Nothing was run. The owner of this machine can install the OpenSSH client (Debian: apt-get install \
              openssh-client)."
         }
-        _ => "Nothing was run. The node's log and its folder may say more.",
+        _ => "Nothing was run. Check the node's log and its folder.",
     };
     let message = format!("the program ssh cannot be run on this machine: {error}");
     CallError::new(ErrorCode::Unavailable, message).hint(hint).before_it_ran()

@@ -1,17 +1,17 @@
-//! `ssh_exec`: commands and files on the hosts that this machine can reach.
+//! `ssh_exec`: commands and files on hosts that this machine can reach.
 //!
-//! It is the system's OpenSSH that connects, and not a library. What a person has set up for a host then holds for its agents
-//! as well, by the code that this person trusts already: aliases, jump hosts, proxies, certificates, agents, keys on a card,
-//! known hosts and their marks of revocation. A library has a part of each, and each part that it lacks is a host that
-//! cannot be reached, or a check that is not made. Keys stay where they are: the node reads none of them.
+//! It uses the system's OpenSSH instead of a library. So the setup of a host by its user also applies to agents,
+//! through code that the user already trusts: aliases, jump hosts, proxies, certificates, agents, hardware keys,
+//! known hosts and revocations. A library supports only part of this, and each missing part is a host that cannot be
+//! reached or a check that is not made. Keys stay where they are: the node reads none of them.
 //!
-//! What always holds, whatever a caller or the owner's configuration says: a host key is known beforehand or nothing is
-//! sent; nobody is asked anything, and no password is given; no agent, port or display is forwarded. A caller names a host, a
-//! user and a port, under the rules of [`target`], and never an option. A connection belongs to one session.
+//! Guarantees that neither a caller nor the owner's configuration can change: the host key must already be known, or
+//! nothing is sent; there are no prompts and no passwords; no agent, port or display is forwarded. A caller names a
+//! host, a user and a port, under the rules of [`target`], and never an option. A connection belongs to one session.
 //!
-//! ssh is started by the node itself and not within the sandbox of the terminal, since it needs what that denies: keys,
-//! the agent, the network. What it is told to do is fixed here. Files on this machine are read and written by the node under
-//! its policy, never by ssh.
+//! ssh is started by the node itself and not in the sandbox of the terminal, because it needs what the sandbox
+//! denies: keys, the agent and the network. Its command lines are fixed here. The node reads and writes files on this
+//! machine under its policy; ssh never does.
 
 mod args;
 mod client;
@@ -49,9 +49,9 @@ use target::Target;
 use transfer::Way;
 
 const NAME: &str = "ssh_exec";
-/// In the node's folder: the sockets of connections.
+/// The folder of connection sockets, in the node's folder.
 const FOLDER: &str = "ssh";
-/// What it takes to stop what takes too long, and to say so.
+/// The time to stop a call after its timeout and to answer.
 const GRACE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -60,9 +60,9 @@ pub(super) struct SshExec {
     pool: Pool,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
-    // A file is replaced as a whole: twice is as once.
+    // A file is replaced as a whole, so repeating a copy has no further effect.
     let copy =
         Access { annotations: ToolAnnotations { idempotent_hint: true, ..COMMAND.annotations }, ..COMMAND };
     let close = Access {
@@ -73,10 +73,11 @@ pub(super) fn spec() -> ToolSpec {
     let spec = ToolSpec::node(
         NAME,
         "SSH",
-        "Runs commands on other hosts over ssh, from a machine that can reach them, and copies files there and back. Hosts, \
-         aliases and keys are those of the machine's ssh configuration; a host key must be known there already, and \
-         passwords are never used. `run` gives exit code, stdout and stderr, of long output the beginning and the end: write \
-         the rest to a file there and `download` it. Nothing is kept between two commands: give `cwd` each time.",
+        "Runs commands on other hosts over ssh, from a machine that can reach them, and copies files to and from \
+         them. Hosts, aliases and keys come from the machine's ssh configuration; a host key must already be known \
+         there, and passwords are never used. `run` returns exit code, stdout and stderr; long output shows its \
+         beginning and end: write the rest to a file on the host and `download` it. No state carries over between \
+         commands: give `cwd` each time.",
         Access::READ,
     );
     let actions = vec![
@@ -130,7 +131,7 @@ impl SshExec {
             let lease = leased.map_err(|_| out_of_time(&target, limit).before_it_ran())??;
             match remote::run(&self.pool, lease, &program, deadline, &mut live).await {
                 Ok(ran) => break ran,
-                // Each time there is another connection, and no end to it but that of the time.
+                // Each attempt uses another connection; only the timeout ends the loop.
                 Err(NotRun::Gone) => continue,
                 Err(NotRun::For(error)) => return Err(error),
             }
@@ -186,12 +187,12 @@ impl SshExec {
     }
 }
 
-/// What is to be run there.
+/// The command to run on the host.
 fn program(args: &mut Args) -> Result<Program, CallError> {
     let line = match (args.command.take(), args.argv.take()) {
         (Some(line), None) => line,
         (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => {
-            return Err(wrong("argv", "its first element is the program, which is empty"));
+            return Err(wrong("argv", "the first element is the program and must not be empty"));
         }
         (None, Some(argv)) => remote::line_of(&argv),
         (None, None) => return Err(arguments::missing(NAME, "command", args.action.name())),
@@ -203,7 +204,7 @@ fn program(args: &mut Args) -> Result<Program, CallError> {
     let cwd = args.cwd.take();
     let is_folder = |cwd: &String| cwd.starts_with('/') || cwd == "~" || cwd.starts_with("~/");
     if cwd.as_ref().is_some_and(|cwd| !is_folder(cwd) || cwd.contains('\0')) {
-        return Err(wrong("cwd", "expected an absolute path, or one that begins with ~/"));
+        return Err(wrong("cwd", "expected an absolute path, or one that starts with ~/"));
     }
     Ok(Program { line, cwd, stdin: args.stdin.take().unwrap_or_default() })
 }
@@ -215,10 +216,10 @@ fn limit(args: &Args) -> Duration {
 fn out_of_time(target: &Target, limit: Duration) -> CallError {
     let message = format!("{target} took longer than {} s", limit.as_secs());
     CallError::new(ErrorCode::DeadlineExceeded, message)
-        .hint("What was there before is unchanged. Give a larger `timeout_seconds`.")
+        .hint("Existing files are unchanged. Raise `timeout_seconds`.")
 }
 
-/// One thing that is wrong with the arguments.
+/// An error about one argument.
 fn wrong(field: &str, message: &str) -> CallError {
     arguments::invalid(NAME, vec![json!({ "path": format!("/{field}"), "message": message })])
 }

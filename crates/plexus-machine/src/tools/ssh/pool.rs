@@ -1,7 +1,7 @@
-//! The connections that are open: one for each session, host, user and port, made when it is first wanted.
+//! The open connections: one per session, host, user and port, opened on first use.
 //!
-//! Two sessions never share one: what one may do on a host is not for the other to find open. One that is gone is made anew.
-//! There are so many and no more; the one that was idle longest makes room.
+//! Sessions never share a connection, so the access of one session is not available to another. A lost connection is
+//! opened again. The number of connections is limited; the one that was idle longest is closed to make room.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,17 +20,18 @@ use super::master::Master;
 use super::report::Connection;
 use super::target::Target;
 
-/// Connections of the node.
+/// The maximum number of connections of the node.
 const MOST: usize = 64;
-/// What runs on one at once: a server takes ten by default, and ending a command takes one too.
+/// The maximum number of concurrent uses of a connection: a server allows ten by default, and ending a command takes
+/// one as well.
 const AT_ONCE: usize = 8;
-/// One that nobody uses is closed after this time.
+/// An idle connection is closed after this time.
 const IDLE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(10);
 
 type Key = (SessionId, Target);
 
-/// Cheap to clone; all clones are one pool.
+/// Cheap to clone; all clones share one pool.
 #[derive(Debug, Clone)]
 pub(super) struct Pool(Arc<Inner>);
 
@@ -41,7 +42,7 @@ struct Inner {
     slots: Mutex<HashMap<Key, Arc<Slot>>>,
 }
 
-/// A connection, or one that is being made.
+/// A connection, open or being opened.
 #[derive(Debug)]
 struct Slot {
     target: Target,
@@ -50,7 +51,7 @@ struct Slot {
     used_at: Mutex<Instant>,
 }
 
-/// A place on a connection.
+/// The right to use a connection.
 #[derive(Debug)]
 pub(super) struct Lease {
     slot: Arc<Slot>,
@@ -58,7 +59,7 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    /// What an earlier process has left in the folder is removed.
+    /// Removes what an earlier process left in the folder.
     pub(super) fn open(
         folder: &Path,
         environment: &Environment,
@@ -93,7 +94,7 @@ impl Pool {
         &self.0.supervisor
     }
 
-    /// A place on the connection of this session to this host, which is made if there is none.
+    /// Leases the connection of this session to this host, opening it if there is none.
     pub(super) async fn lease(&self, session: SessionId, target: &Target) -> Result<Lease, CallError> {
         let key = (session, target.clone());
         loop {
@@ -131,9 +132,9 @@ impl Pool {
             let Some(oldest) = oldest else {
                 return Err(CallError::new(
                     ErrorCode::Overloaded,
-                    format!("{MOST} ssh connections are in use on this machine, and there can be no more"),
+                    format!("{MOST} ssh connections are in use on this machine, which is the maximum"),
                 )
-                .hint("Nothing was run. Wait until one has done its work."));
+                .hint("Nothing was run. Wait until one of them is no longer in use."));
             };
             slots.remove(&oldest);
         }
@@ -147,7 +148,7 @@ impl Pool {
         Ok(slot)
     }
 
-    /// Takes it out of the pool, unless another one has taken its place.
+    /// Removes the slot from the pool, unless it was already replaced.
     fn forget(&self, key: &Key, slot: &Arc<Slot>) {
         let mut slots = self.slots();
         if slots.get(key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
@@ -155,7 +156,7 @@ impl Pool {
         }
     }
 
-    /// The connections of a session.
+    /// The open connections of a session.
     pub(super) fn list(&self, session: SessionId) -> Vec<Connection> {
         let slots = self.slots();
         let own = slots.iter().filter(|((of, _), slot)| *of == session && slot.is_open());
@@ -172,7 +173,7 @@ impl Pool {
         list
     }
 
-    /// Closes those of a session that `which` names. What runs on one ends with it.
+    /// Closes the connections of a session that `which` selects. Commands that run on them end.
     pub(super) fn close(&self, session: SessionId, which: impl Fn(&Target) -> bool) -> usize {
         let mut closed = 0;
         let mut slots = self.slots();
@@ -204,7 +205,7 @@ impl Slot {
         self.master.get().is_some_and(|master| !master.gone().is_cancelled())
     }
 
-    /// Nobody has a place on it, or waits for one or for the connection itself. To be asked under the lock, by the pool.
+    /// Nothing uses the connection or waits for it. Must be called under the pool's lock.
     fn is_unused(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1
     }
@@ -227,17 +228,17 @@ impl Lease {
         &self.slot.target
     }
 
-    /// Of the connection; it has one, or there were no lease.
+    /// The socket of the connection, which exists as long as there is a lease.
     pub(super) fn socket(&self) -> &str {
         self.slot.master.get().map_or("", Master::socket)
     }
 
-    /// Ends the connection, whoever uses it.
+    /// Ends the connection even if others use it.
     pub(super) fn end(&self) {
         self.slot.master.get().inspect(|master| master.end());
     }
 
-    /// Whether the connection is gone, or about to be: ssh that used it may notice first.
+    /// Whether the connection is lost or is about to be: an ssh process that uses it may notice first.
     pub(super) async fn is_gone(&self, patience: Duration) -> bool {
         match self.slot.master.get() {
             Some(master) => tokio::time::timeout(patience, master.gone().cancelled()).await.is_ok(),

@@ -1,7 +1,7 @@
-//! Why there is no connection, from what ssh said.
+//! Derives the reason for a failed connection from the output of ssh.
 //!
-//! At the level of detail that is asked for, ssh also names the files of keys. So nothing that it says is passed on but lines
-//! that are known to be about the refusal, and of unknown failures the last line that is no detail.
+//! At the requested log level, ssh also prints the names of key files. So only lines that are known to describe the
+//! refusal are passed on, and for unknown failures the last line that is not a debug message.
 
 use plexus_kit::foreign_text::{clean, cut};
 use plexus_kit::shell;
@@ -10,12 +10,12 @@ use plexus_tools::CallError;
 
 use super::target::Target;
 
-/// Lines that are kept of what it says.
+/// The maximum number of lines retained.
 const LINES: usize = 400;
-/// Bytes of one.
+/// The maximum number of bytes of a line.
 const LINE: usize = 1024;
 
-/// What ssh said until the connection was there.
+/// The output of ssh until the connection is open.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     lines: Vec<String>,
@@ -41,7 +41,7 @@ impl Transcript {
         self.lines.push(line);
     }
 
-    /// What a caller is told.
+    /// The error for the caller.
     pub(super) fn refusal(mut self, target: &Target) -> CallError {
         self.end_line();
         let has = |text: &str| self.lines.iter().any(|line| line.contains(text));
@@ -50,34 +50,34 @@ impl Transcript {
         } else if has("host key is known for") {
             self.unknown(target, "")
         } else if has("Host key verification failed") {
-            self.unknown(target, ", or of a host on the way to it,")
+            self.unknown(target, ", or of a jump host,")
         } else if let Some(line) = self.last("Permission denied (") {
             self.denied(target, line)
         } else if has("Too many authentication failures") {
-            CallError::new(ErrorCode::Forbidden, format!("{target} gave up after too many keys were offered"))
-                .hint("Nothing was run. The owner of this machine can name the right one: `IdentityFile` and `IdentitiesOnly yes` for this host in ~/.ssh/config.")
+            CallError::new(ErrorCode::Forbidden, format!("{target} refused the login after too many keys were offered"))
+                .hint("Nothing was run. The owner of this machine can configure the right key: `IdentityFile` and `IdentitiesOnly yes` for this host in ~/.ssh/config.")
         } else if let Some(line) = self.last("Could not resolve hostname") {
             CallError::new(ErrorCode::NotFound, self.said(line))
-                .hint("Nothing was run. Look at the name; it is a host that this machine can find, or an alias in its ssh configuration.")
+                .hint("Nothing was run. Check the name: it must be a host that this machine can resolve, or an alias in its ssh configuration.")
         } else {
             let line =
                 self.lines.iter().rev().find(|line| !line.starts_with("debug") && !line.trim().is_empty());
             let why = line.map_or_else(String::new, |line| format!(": {}", self.said(line)));
             CallError::new(ErrorCode::Unavailable, format!("{target} cannot be connected to{why}"))
-                .hint("Nothing was run. Try again later, or look whether the host is up and can be reached from this machine.")
+                .hint("Nothing was run. Try again later, or check whether the host is up and can be reached from this machine.")
         };
         error.before_it_ran()
     }
 
     fn changed(&self, target: &Target) -> CallError {
         let message = format!(
-            "the host key of {target} has changed: it is another machine, it was installed anew, or someone is in between{}",
+            "the host key of {target} has changed: it is another machine, it was reinstalled, or the connection is intercepted{}",
             self.offered()
         );
         CallError::new(ErrorCode::Forbidden, message).hint(format!(
-            "Nothing was run, and nothing was sent there. Only the owner of this machine can decide this: compare the \
-             fingerprint with what the host itself shows (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), and if it is \
-             right run `ssh-keygen -R {}` and then `{}` once, as the user of the node.",
+            "Nothing was run, and nothing was sent to the host. Only the owner of this machine can resolve this: compare the \
+             fingerprint with what the host itself shows (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), and if it \
+             matches, run `ssh-keygen -R {}` and then `{}` once, as the user of the node.",
             shell::word(&known_name(target)),
             by_hand(target)
         ))
@@ -86,8 +86,8 @@ impl Transcript {
     fn unknown(&self, target: &Target, or: &str) -> CallError {
         let message = format!("the host key of {target}{or} is not known on this machine{}", self.offered());
         CallError::new(ErrorCode::Forbidden, message).hint(format!(
-            "Nothing was run, and nothing was sent there. The owner of this machine can run `{}` once as the user of the \
-             node, compare the fingerprint with what the host itself shows, and say yes.",
+            "Nothing was run, and nothing was sent to the host. The owner of this machine can run `{}` once as the user of the \
+             node, compare the fingerprint with what the host itself shows, and confirm it.",
             by_hand(target)
         ))
     }
@@ -99,25 +99,24 @@ impl Transcript {
         if only_passwords {
             return CallError::new(
                 ErrorCode::Forbidden,
-                format!("{target} takes passwords only, and ssh_exec never gives one"),
+                format!("{target} accepts passwords only, and ssh_exec never uses passwords"),
             )
             .hint(
                 "Nothing was run. The owner of this machine can set up a key: `ssh-copy-id` to the host, or an agent.",
             );
         }
-        let message = format!(
-            "{target} did not accept the login: none of the keys of this machine is accepted there for this user"
-        );
+        let message =
+            format!("{target} refused the login: it accepts none of this machine's keys for this user");
         CallError::new(ErrorCode::Forbidden, message).hint(
-            "Nothing was run. Look at `user`. Else the owner of this machine can add its key to authorized_keys on the host, or \
+            "Nothing was run. Check `user`. Otherwise, the owner of this machine can add its key to authorized_keys on the host, or \
              load it into the agent of the node's user; a key with a passphrase works with an agent only.",
         )
     }
 
-    /// The key that the host showed last: with jump hosts, that of the one which was refused.
+    /// The key that the host presented last; with jump hosts, that of the refused host.
     fn offered(&self) -> String {
         let shown = self.lines.iter().rev().find_map(|line| line.split_once("Server host key: "));
-        shown.map_or_else(String::new, |(_, key)| format!("; it shows {}", cut(key.trim(), 200)))
+        shown.map_or_else(String::new, |(_, key)| format!("; it presents {}", cut(key.trim(), 200)))
     }
 
     fn last(&self, text: &str) -> Option<&str> {
@@ -129,7 +128,7 @@ impl Transcript {
     }
 }
 
-/// As it stands in known_hosts.
+/// The name in known_hosts.
 fn known_name(target: &Target) -> String {
     match target.port {
         Some(port) if port != 22 => format!("[{}]:{port}", target.host),
@@ -137,7 +136,7 @@ fn known_name(target: &Target) -> String {
     }
 }
 
-/// What a person types to get there.
+/// The ssh command line for a person.
 fn by_hand(target: &Target) -> String {
     let mut line = "ssh ".to_owned();
     if let Some(port) = target.port {

@@ -1,10 +1,10 @@
-//! A command on a host.
+//! Runs a command on a host.
 //!
-//! What ssh is told to run is always the same line, which any login shell understands: it starts a `sh` that says its number
-//! and waits to be told what to do. What the caller wants goes over its standard input. So no text of a caller is ever on a
-//! command line, here or there; nothing has run until the `sh` has spoken; and from then on its process group is known, and
-//! can be ended. It tells the end of the command itself, because ssh says 255 for a lost connection and for a command that
-//! ended so, and waits for everything that a command has left behind.
+//! The command line for ssh is always the same, and any login shell understands it: it starts a `sh` that reports its
+//! pid and reads its instructions from standard input. So no text of a caller is ever on a command line, here or on
+//! the host; nothing has run before the `sh` has reported; and from then on its process group is known and can be
+//! ended. The `sh` reports the exit code itself, because ssh uses 255 both for a lost connection and for a command
+//! that exits with 255, and waits for all processes that a command leaves behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,35 +25,36 @@ use super::master::unusable;
 use super::pool::{Lease, Pool};
 use crate::tools::output::Captured;
 
-/// Nothing in it means anything to csh or fish that it does not mean to sh.
+/// Has the same meaning in csh, fish and sh.
 const OPENING: &str = r#"exec sh -c 'echo "plexus-ready $$" >&2; IFS= read -r p && eval "$p"'"#;
-/// For the host to start a shell.
+/// How long the host may take to start a shell.
 const READY: Duration = Duration::from_secs(30);
-/// After its end, for what is under way: more is waited for as long as something comes.
+/// How long to wait for more output after the end; each block restarts the timer.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// To end a command on a host: it is asked, and killed two seconds later.
+/// The time to end a command on a host: it is asked to end, and killed two seconds later.
 const ENDING: Duration = Duration::from_secs(6);
-/// For a connection that broke to be noticed as such: who used it may be told before who kept it has ended.
+/// How long a broken connection may take to be detected: a user of the connection may notice before the master has
+/// ended.
 pub(super) const NOTICING: Duration = Duration::from_secs(2);
 const BLOCK: usize = 32 << 10;
 
-/// Bytes that are kept of the beginning of an output, and as many of its end.
+/// The number of bytes retained of the beginning of an output, and as many of its end.
 const STDOUT_SHOWN: usize = 24 << 10;
 const STDERR_SHOWN: usize = 8 << 10;
 
-/// What is to be run.
+/// A command to run on a host.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// For `sh -c`.
+    /// Argument of `sh -c`.
     pub(super) line: String,
     pub(super) cwd: Option<String>,
     pub(super) stdin: String,
 }
 
-/// Why there is nothing to tell of how it went.
+/// The reason there is no result.
 #[derive(Debug)]
 pub(super) enum NotRun {
-    /// The connection was gone before the command was told to anybody: another one will do.
+    /// The connection was lost before the command was sent; another connection can be used.
     Gone,
     For(CallError),
 }
@@ -64,10 +65,10 @@ impl From<CallError> for NotRun {
     }
 }
 
-/// How it went.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// None where it was killed before it could tell.
+    /// `None` if it was killed before it could report.
     pub(super) exit_code: Option<i32>,
     pub(super) timed_out: bool,
     pub(super) left_running: bool,
@@ -119,13 +120,13 @@ pub(super) async fn run(
         Some(Ended::Code(code)) => ran.exit_code = Some(code),
         Some(Ended::NoFolder) => return Err(no_folder(program, ran).into()),
         None if lease.is_gone(NOTICING).await => return Err(lost(&lease, ran).into()),
-        // The `sh` that was to tell was killed on the host, with the command.
+        // The `sh` that would have reported was killed on the host with the command.
         None => {}
     }
     Ok(ran)
 }
 
-/// ssh that uses a connection. Dropped, it is killed.
+/// An ssh process that uses a connection. Dropping it kills it.
 struct Process {
     _group: Group,
     child: Child,
@@ -134,23 +135,23 @@ struct Process {
     stderr: Option<tokio::process::ChildStderr>,
 }
 
-/// Why nothing more is waited for.
+/// The reason to stop waiting.
 enum End {
-    /// Both outputs have ended.
+    /// Both streams have ended.
     Closed,
-    /// The command has ended, and something that it left behind holds an output.
+    /// The command has ended, but a process that it left holds a stream open.
     Left,
     TimedOut,
 }
 
 impl Process {
     fn of(mut child: Child) -> Result<Self, CallError> {
-        let pid = child.id().ok_or_else(|| CallError::new(ErrorCode::Internal, "ssh has no number"))?;
+        let pid = child.id().ok_or_else(|| CallError::new(ErrorCode::Internal, "ssh has no pid"))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         Ok(Self { _group: Group::of(pid), child, stdin, stdout, stderr })
     }
 
-    /// The number of the `sh`; none where the host did not start one.
+    /// The pid of the `sh`; `None` if the host did not start one.
     async fn ready(&mut self, marks: &mut Marks, ran: &mut Ran) -> Option<u32> {
         let stderr = self.stderr.as_mut()?;
         let mut block = vec![0; BLOCK];
@@ -183,7 +184,7 @@ impl Process {
         let order = order(program, nonce);
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // One that does not read all of it closes the pipe, as it may.
+                // A command need not read all of its input, and may close the pipe.
                 if stdin.write_all(order.as_bytes()).await.is_ok() {
                     let _ = stdin.write_all(program.stdin.as_bytes()).await;
                 }
@@ -218,7 +219,7 @@ impl Process {
         End::Closed
     }
 
-    /// What there still is of one that was ended.
+    /// Reads the remaining output of a command that was ended.
     async fn last_words(&mut self, marks: &mut Marks, ran: &mut Ran, live: &mut Live<'_>) {
         let (mut out, mut err) = (vec![0; BLOCK], vec![0; BLOCK]);
         while self.stdout.is_some() || self.stderr.is_some() {
@@ -235,7 +236,7 @@ impl Process {
     }
 }
 
-/// Bytes that were read; at the end, or where there is none to read from, it is closed.
+/// Returns the number of bytes read; at the end, the stream is closed.
 async fn read(stream: &mut Option<impl tokio::io::AsyncRead + Unpin>, block: &mut [u8]) -> usize {
     let Some(open) = stream else { return 0 };
     match open.read(block).await {
@@ -247,7 +248,7 @@ async fn read(stream: &mut Option<impl tokio::io::AsyncRead + Unpin>, block: &mu
     }
 }
 
-/// Ends a command that nobody waits for any more: whoever cancels a call drops what carries it out.
+/// Ends a command when it is dropped: cancelling a call drops its future.
 struct Leash {
     pool: Pool,
     lease: Arc<Lease>,
@@ -259,26 +260,26 @@ impl Drop for Leash {
         let Some(number) = self.number.take() else { return };
         let (pool, lease) = (self.pool.clone(), self.lease.clone());
         let supervisor = pool.supervisor().clone();
-        supervisor.spawn(Stage::Work, "end of a command on a host", async move {
+        supervisor.spawn(Stage::Work, "ending a remote command", async move {
             end_on_host(&pool, &lease, number).await
         });
     }
 }
 
-/// Asks the process group to end, and kills it. A server makes what it starts the leader of one.
+/// Asks the process group to end, then kills it. A server makes each command the leader of a process group.
 async fn end_on_host(pool: &Pool, lease: &Lease, number: u32) {
     let line = format!(
         "exec sh -c 'exec 2>/dev/null; n={number}; kill -s TERM -- -$n || kill -s TERM $n; for i in 1 2 3 4 5 6 7 8 9 10; \
          do kill -s 0 -- -$n || exit 0; sleep 0.2; done; kill -s KILL -- -$n || kill -s KILL $n'"
     );
     let mut ssh = pool.client().running(lease.target(), lease.socket(), &line);
-    // Dropped when it takes too long, it is killed.
+    // On timeout it is dropped and thereby killed.
     if tokio::time::timeout(ENDING, ssh.output()).await.is_err() {
         tracing::warn!(host = %lease.target().host, "a command on a host may not have ended");
     }
 }
 
-/// What the `sh` is told: one line, in which every byte that could mean something is written as a number.
+/// The instructions for the `sh`: one line, in which every special byte is written as an octal escape.
 fn order(program: &Program, nonce: &str) -> String {
     let folder = match &program.cwd {
         None => String::new(),
@@ -297,7 +298,7 @@ fn order(program: &Program, nonce: &str) -> String {
     order
 }
 
-/// Of the host: `~` is the home folder there.
+/// A folder on the host; `~` is the home folder there.
 fn folder(cwd: &str) -> String {
     match cwd.strip_prefix('~') {
         Some("") => "\"$HOME\"".to_owned(),
@@ -310,13 +311,13 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The line for a program and its arguments. `exec` finds programs only, and nothing that is part of a shell.
+/// The command line for a program and its arguments. `exec` runs only programs, not shell builtins.
 pub(super) fn line_of(argv: &[String]) -> String {
     let words: Vec<_> = argv.iter().map(|word| shell::word(word)).collect();
     format!("exec {}", words.join(" "))
 }
 
-/// The end of what was written, as it stands behind an error.
+/// The last lines of the error output, to append to an error message.
 fn said(stderr: Captured) -> String {
     let text = stderr.excerpt().text;
     let lines: Vec<_> =
@@ -337,20 +338,20 @@ fn refused(lease: &Lease, said: &str) -> CallError {
     if said.contains("Session open refused") {
         return CallError::new(
             ErrorCode::Overloaded,
-            format!("{target} takes no more sessions on this connection"),
+            format!("{target} accepts no more sessions on this connection"),
         )
-        .hint("Nothing was run. Wait until what runs there has ended.");
+        .hint("Nothing was run. Wait until other commands on it have ended.");
     }
     CallError::new(ErrorCode::ToolFailed, format!("{target} did not start a shell for the command{said}"))
-        .hint("Nothing was run. Commands need a host with a POSIX sh and a user who may use it; files may still be copied.")
+        .hint("Nothing was run. Commands require a host with a POSIX sh that the user may run; copying files may still work.")
         .before_it_ran()
 }
 
-/// A connection that carries nothing any more looks like one that does: it is not used again.
+/// A connection that no longer carries data looks like a working one, so it is closed.
 fn silent(lease: &Lease) -> CallError {
     lease.end();
     CallError::new(ErrorCode::Unavailable, format!("{} did not answer in time", lease.target()))
-        .hint("Nothing was run. Call again: another connection is made.")
+        .hint("Nothing was run. Call again to use a new connection.")
         .before_it_ran()
 }
 
@@ -360,7 +361,7 @@ fn no_folder(program: &Program, ran: Ran) -> CallError {
         ErrorCode::NotFound,
         format!("the folder {cwd:?} cannot be entered on the host{}", said(ran.stderr)),
     )
-    .hint("Nothing was run. Give a `cwd` that is there.")
+    .hint("Nothing was run. Give a `cwd` that exists.")
     .before_it_ran()
 }
 
@@ -368,7 +369,7 @@ fn lost(lease: &Lease, ran: Ran) -> CallError {
     let message = format!("the connection to {} was lost while the command ran", lease.target());
     let details = json!({ "stdout": ran.stdout.excerpt(), "stderr": ran.stderr.excerpt() });
     CallError::new(ErrorCode::Interrupted, message)
-        .hint("It may have done its work, a part of it, or still run there. Look first. What it wrote until then is in the details.")
+        .hint("It may have completed, been interrupted, or still be running on the host: check before you repeat it. Its output so far is in the details.")
         .details(details)
 }
 

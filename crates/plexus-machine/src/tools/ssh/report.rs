@@ -1,14 +1,14 @@
-//! What `ssh_exec` answers: data for programs, and the same as text for models.
+//! The output of `ssh_exec`: structured data for programs, and its text form for models.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::tools::output::Excerpt;
 
-/// The answer to any action; what does not belong to it is left out.
+/// The output of any action; fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Output {
-    /// Where it was done.
+    /// The host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -19,64 +19,65 @@ pub(crate) struct Output {
     pub(super) stderr: Option<Excerpt>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) copied: Option<Copied>,
-    /// Of `list`.
+    /// `list`: the connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) connections: Option<Vec<Connection>>,
-    /// Of `close`: how many were closed.
+    /// `close`: the number of closed connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) closed: Option<usize>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CommandEnd {
-    /// None where it was killed before it could be told.
+    /// Null if it was killed before it could report.
     pub(super) exit_code: Option<i32>,
-    /// That ended it, such as `TERM`. A shell says so with an exit code above 128, and so may any program.
+    /// The signal that ended it, such as `TERM`. A shell reports it as an exit code above 128, and so may any
+    /// program.
     pub(super) signal: Option<String>,
-    /// It was ended on the host because its time was up.
+    /// It was killed on the host because it timed out.
     pub(super) timed_out: bool,
     pub(super) duration_ms: u64,
-    /// It has ended, and something that it started goes on there.
+    /// The command has ended, but processes that it started are still running on the host.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) left_running: bool,
 }
 
-/// A file that was copied.
+/// A copied file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Copied {
     /// File on this machine.
     pub(super) path: String,
     /// File on the host.
     pub(super) remote_path: String,
-    /// Size of the file, on both sides.
+    /// Size of the file.
     pub(super) file_bytes: u64,
-    /// Of its content, in hexadecimal.
+    /// SHA-256 of its content, in hexadecimal.
     pub(super) sha256: String,
-    /// How often the connection was lost and the copy went on where it was.
+    /// How often the connection was lost and the copy was resumed.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) resumed: u32,
 }
 
-/// A connection that is open.
+/// An open connection.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Connection {
     pub(super) host: String,
     pub(super) user: Option<String>,
     pub(super) port: Option<u16>,
-    /// Commands and copies that use it now.
+    /// Number of commands and copies that use it.
     pub(super) in_use: usize,
-    /// Since it was last used.
+    /// Seconds since its last use.
     pub(super) idle_seconds: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over like this")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 impl CommandEnd {
-    /// Those that end programs have the same numbers everywhere.
+    /// Signals that end programs have the same numbers on all systems.
     pub(super) fn signal_of(exit_code: Option<i32>) -> Option<String> {
         let name = match exit_code? - 128 {
             1 => "HUP",
@@ -98,20 +99,20 @@ impl CommandEnd {
     fn words(&self) -> String {
         let seconds = self.duration_ms as f64 / 1_000.0;
         let mut words = match (self.timed_out, &self.signal, self.exit_code) {
-            (true, ..) => format!("ended because its time was up, after {seconds:.1} s"),
+            (true, ..) => format!("killed by its timeout after {seconds:.1} s"),
             (false, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
             (false, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
             (false, None, None) => format!("killed on the host after {seconds:.1} s"),
         };
         if self.left_running {
-            words.push_str("; something that it started goes on there");
+            words.push_str("; processes that it started are still running there");
         }
         words
     }
 }
 
 impl Output {
-    /// The same for a model: what was written first, and how it ended last.
+    /// The text form for models: the output first, the state last.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let host = self.host.as_deref().unwrap_or_default();
@@ -141,7 +142,7 @@ impl Output {
             text.push_str("This session has no open connections.");
         }
         if let Some(closed) = self.closed {
-            text.push_str(&format!("{closed} closed."));
+            text.push_str(&format!("{closed} connections closed."));
         }
         text
     }

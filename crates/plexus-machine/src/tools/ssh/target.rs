@@ -1,8 +1,8 @@
-//! Where a caller wants to go: a host, and perhaps a user and a port. Never an option.
+//! The target of a connection: a host, and optionally a user and a port, but never an option.
 //!
-//! What a caller says gets onto a command line and, through the owner's configuration, into the command lines of others
-//! (`ProxyCommand … %h %r`, `Match exec`). So it is not escaped but limited to letters that mean nothing to any shell and to
-//! ssh: no dash in front, no `@`, no `%`, no space, no line break.
+//! A caller's text is used on a command line and, through the owner's configuration, on the command lines of other
+//! programs (`ProxyCommand … %h %r`, `Match exec`). So it is not escaped but restricted to characters without a
+//! meaning in shells and ssh: no leading dash, no `@`, no `%`, no space, no line break.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -15,7 +15,7 @@ use super::args::Args;
 use super::{NAME, wrong};
 use crate::policy::SshRules;
 
-/// A name of the DNS is no longer.
+/// The maximum length of a DNS name.
 const MAX_HOST: usize = 253;
 const MAX_USER: usize = 64;
 
@@ -27,7 +27,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// What the arguments name, if the policy of the machine lets it be used.
+    /// The target of a call, if the policy of the machine allows it.
     pub(super) fn of(args: &Args, rules: &SshRules) -> Result<Self, CallError> {
         let given =
             args.host.as_deref().ok_or_else(|| arguments::missing(NAME, "host", args.action.name()))?;
@@ -35,17 +35,20 @@ impl Target {
             host: host(given).ok_or_else(|| {
                 wrong(
                     "host",
-                    "expected a name of letters, digits, dots, dashes and underscores, or an address; user and port are \
-                     arguments of their own, and options cannot be given",
+                    "expected a name of letters, digits, dots, dashes and underscores, or an address; user and port \
+                     are separate arguments, and options cannot be given",
                 )
             })?,
             user: args.user.as_deref().map(user).transpose()?,
             port: args.port,
         };
-        // The name as it is given. What it stands for is in the owner's ssh configuration, which is theirs as the policy is.
+        // The policy applies to the name as given. Its meaning is defined in the owner's ssh configuration, which the
+        // owner controls like the policy.
         if !rules.hosts.iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), &target.host)) {
-            let message =
-                format!("the policy of this machine does not let ssh_exec use the host {:?}", target.host);
+            let message = format!(
+                "the policy of this machine does not allow ssh_exec to use the host {:?}",
+                target.host
+            );
             return Err(CallError::new(ErrorCode::Forbidden, message)
                 .hint(
                     "Nothing was run. Use another host, or ask the owner of the machine to add it to `hosts` in [ssh] of its \
@@ -57,7 +60,7 @@ impl Target {
     }
 }
 
-/// In lower case: names of hosts are the same in any, and ssh and the policy are to see one.
+/// Converts to lowercase: host names are case-insensitive, and ssh and the policy must see the same name.
 fn host(given: &str) -> Option<String> {
     let is_name = !given.is_empty()
         && given.len() <= MAX_HOST
@@ -73,12 +76,12 @@ fn user(given: &str) -> Result<String, CallError> {
     match is_user {
         true => Ok(given.to_owned()),
         false => {
-            Err(wrong("user", "expected a user of letters, digits and . _ + -, not beginning with a dash"))
+            Err(wrong("user", "expected a user name of letters, digits and . _ + -, without a leading dash"))
         }
     }
 }
 
-/// As a person writes it.
+/// In the notation for people.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
@@ -97,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_and_addresses() {
+    fn names_and_addresses_are_valid_hosts() {
         for good in ["nas", "Nas.Example.NET", "10.0.0.7", "::1", "fe80::1", "build_2", "a-b"] {
             assert_eq!(host(good), Some(good.to_ascii_lowercase()), "{good}");
         }
     }
 
     #[test]
-    fn whatever_ssh_or_a_shell_could_take_for_more_is_no_host() {
+    fn hosts_with_special_characters_are_rejected() {
         for bad in [
             "",
             "-oProxyCommand=x",
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_plain_names() {
+    fn users_must_be_plain_names() {
         for good in ["root", "_apt", "first.last", "a-b", "x+y"] {
             assert_eq!(user(good).unwrap(), good);
         }

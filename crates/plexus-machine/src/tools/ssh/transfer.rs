@@ -1,8 +1,8 @@
-//! Copies of files, to a host and from one.
+//! File copies to and from a host.
 //!
-//! On both sides a file is written beside its place and put there when it is complete, so that nobody ever finds a half one,
-//! whatever breaks. A connection that is lost is made again, and the copy goes on where it was. What is compared at the end
-//! is the size, on the host that which it has on its disk: what is under way ssh itself protects.
+//! On both sides a file is written to a temporary name and renamed when it is complete, so that a partial file is
+//! never visible. A copy resumes after a lost connection. At the end the file sizes are compared, on the host with
+//! the size on its disk; ssh itself protects the data in transit.
 
 mod download;
 mod upload;
@@ -23,16 +23,16 @@ use super::wrong;
 pub(super) use download::download;
 pub(super) use upload::upload;
 
-/// How often a copy goes on after the connection was lost.
+/// The maximum number of resumptions after a lost connection.
 const RESUMED: u32 = 5;
-/// Before it goes on; doubled each time.
+/// The pause before a resumption, doubled each time.
 const PAUSE: Duration = Duration::from_millis(200);
-/// To remove what a copy that failed has left on a host.
+/// The timeout for removing the temporary file of a failed copy from a host.
 const TIDYING: Duration = Duration::from_secs(30);
 const MAX_PATH: usize = 4096;
 const TOLD: Duration = Duration::from_millis(500);
 
-/// Between which machines, for whom.
+/// The session and the target of a copy.
 #[derive(Clone)]
 pub(super) struct Way {
     pub(super) pool: Pool,
@@ -40,14 +40,14 @@ pub(super) struct Way {
     pub(super) target: Target,
 }
 
-/// A copy that goes on where the attempt before has ended.
+/// A copy that can continue where the previous attempt ended.
 trait Attempt: Send {
     fn attempt(&mut self, sftp: &mut Sftp) -> impl Future<Output = Result<(), Failed>> + Send;
 }
 
-/// Why one attempt did not get to its end.
+/// The reason an attempt failed.
 enum Failed {
-    /// It may go on with another connection.
+    /// The connection was lost; the copy can continue over another one.
     Lost,
     For(CallError),
 }
@@ -59,7 +59,7 @@ impl From<CallError> for Failed {
 }
 
 impl Way {
-    /// Attempts until one gets to its end, with a connection that is made anew where it was lost.
+    /// Repeats attempts until one completes, over a new connection whenever one was lost.
     async fn through(&self, copy: &mut impl Attempt) -> Result<u32, CallError> {
         let mut resumed = 0;
         let mut pause = PAUSE;
@@ -70,7 +70,7 @@ impl Way {
                     drop((sftp, lease));
                     failed.err()
                 }
-                // Only a host that was reached once is waited for.
+                // Wait only for a host that was reached before.
                 Err(Failed::For(error)) if resumed > 0 && error.code == ErrorCode::Unavailable => {
                     Some(Failed::Lost)
                 }
@@ -93,24 +93,22 @@ impl Way {
             Ok(sftp) => Ok((sftp, lease)),
             Err(SftpError::Lost) if lease.is_gone(NOTICING).await => Err(Failed::Lost),
             Err(_) => {
-                let message = format!(
-                    "{} does not serve files: it has no SFTP, or takes no more sessions",
-                    self.target
+                let message = format!("{} does not support SFTP, or accepts no more sessions", self.target);
+                let error = CallError::new(ErrorCode::ToolFailed, message).hint(
+                    "Nothing was copied. Action \"run\" can write text from `stdin` to a file: cat >file.",
                 );
-                let error = CallError::new(ErrorCode::ToolFailed, message)
-                    .hint("Nothing was copied. Action \"run\" can write a text that is given as `stdin`: cat >file.");
                 Err(Failed::For(error.before_it_ran()))
             }
         }
     }
 
     fn given_up(&self) -> CallError {
-        let message = format!("the connection to {} was lost, and the copy was given up", self.target);
+        let message = format!("the connection to {} was lost too often, and the copy failed", self.target);
         CallError::new(ErrorCode::Unavailable, message)
-            .hint("What was there before is unchanged, unless the copy was complete in that very moment. Try again later.")
+            .hint("The target is unchanged, unless the copy completed at that very moment. Try again later.")
     }
 
-    /// What a request about a file on the host failed with.
+    /// Converts the error of a request about a file on the host.
     fn failed(&self, path: &str, error: SftpError) -> Failed {
         let code = match &error {
             SftpError::Lost => return Failed::Lost,
@@ -120,31 +118,30 @@ impl Way {
         };
         let message = format!("{}:{path}: {error}", self.target.host);
         Failed::For(
-            CallError::new(code, message).hint(
-                "What was there before is unchanged. Action \"run\" with `ls -la` shows what there is.",
-            ),
+            CallError::new(code, message)
+                .hint("The target is unchanged. Action \"run\" with `ls -la` lists the folder."),
         )
     }
 
     fn changed(&self, what: &str) -> Failed {
         Failed::For(
-            CallError::new(ErrorCode::Conflict, format!("{what} was changed while it was copied"))
-                .hint("What was at the other side before is unchanged. Try again when nobody writes to it."),
+            CallError::new(ErrorCode::Conflict, format!("{what} changed while it was copied"))
+                .hint("The target is unchanged. Try again when no program writes to the file."),
         )
     }
 }
 
-/// A file on a host, as SFTP takes it: relative ones begin in the home folder.
+/// Converts the path of a remote file for SFTP; relative paths are resolved against the home folder.
 fn remote_path(given: &str) -> Result<String, CallError> {
     let path = given.strip_prefix("~/").unwrap_or(given);
     let is_file = !path.is_empty() && path.len() <= MAX_PATH && !path.contains('\0') && !path.ends_with('/');
     match is_file && !matches!(path.rsplit('/').next(), Some("." | ".." | "~")) {
         true => Ok(path.to_owned()),
-        false => Err(wrong("remote_path", "expected the path of a file, with its name")),
+        false => Err(wrong("remote_path", "expected the path of a file, including its name")),
     }
 }
 
-/// What a copy leaves on a host when it does not get to its end: removed, with another connection if need be.
+/// The temporary file of a copy on a host. Dropping it removes the file, over a new connection if necessary.
 struct Leftover {
     way: Way,
     path: Option<String>,
@@ -155,7 +152,7 @@ impl Drop for Leftover {
         let Some(path) = self.path.take() else { return };
         let way = self.way.clone();
         let supervisor = way.pool.supervisor().clone();
-        supervisor.spawn(Stage::Work, "rest of a copy on a host", async move {
+        supervisor.spawn(Stage::Work, "removing a partial remote copy", async move {
             let stopping = way.pool.supervisor().stopping(Stage::Work);
             let removing = async {
                 let mut pause = PAUSE;
@@ -169,14 +166,14 @@ impl Drop for Leftover {
                 () = stopping.cancelled() => false,
             };
             if !removed {
-                tracing::warn!(host = %way.target.host, path, "the rest of a copy is left on a host");
+                tracing::warn!(host = %way.target.host, path, "a partial copy remains on a host");
             }
         });
     }
 }
 
 impl Way {
-    /// Whether it is not there any more.
+    /// Removes a file. Returns whether it no longer exists.
     async fn remove(&self, path: &str) -> bool {
         let Ok((mut sftp, _lease)) = self.begin().await else { return false };
         match sftp.remove(path).await {
@@ -186,7 +183,7 @@ impl Way {
     }
 }
 
-/// Tells how far a copy has come, now and then.
+/// Reports the progress of a copy at intervals.
 struct Told<'t> {
     context: &'t ToolContext,
     total: u64,
@@ -215,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_on_a_host_has_a_name() {
+    fn remote_path_must_name_a_file() {
         for (given, path) in
             [("/tmp/x", "/tmp/x"), ("~/x", "x"), ("x", "x"), ("a b/'c", "a b/'c"), ("-x", "-x")]
         {

@@ -1,31 +1,31 @@
-//! What a caller of `transfer` may say, and what it is answered.
+//! The arguments and the output of `transfer`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are carried at once: as base64 in JSON they fit into a frame and into what a call may answer.
+/// The maximum number of bytes per call: as base64 in JSON they fit into a frame and into an answer.
 pub(crate) const MAX_CHUNK: u32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TransferAction {
-    /// What is at `path`.
+    /// The entry at `path`.
     Stat,
-    /// What is in the folder `path`, from the name `after` on.
+    /// The entries of the folder `path` after the name `after`.
     List,
-    /// A part of the file `path`: `length` bytes from `offset` on, if it is still the one with this `identity`.
+    /// A part of the file `path`: `length` bytes from `offset`, if it still has this `identity`.
     Read,
-    /// The SHA-256 of the file `path`, if it is still the one with this `identity`. Asked for again until it is there.
+    /// The SHA-256 of the file `path`, if it still has this `identity`. Repeat the call until it is complete.
     Hash,
-    /// Begins a file of `size` bytes and this `sha256` that is to be at `path`, or goes on with it.
+    /// Starts or resumes the upload of a file of `size` bytes and this `sha256` to `path`.
     Begin,
-    /// A part of it: `data` at `offset`.
+    /// Writes a part of the upload: `data` at `offset`.
     Write,
-    /// Puts it in its place if its content is right. Asked for again until it is there.
+    /// Moves the upload to its path if its content is right. Repeat the call until it is complete.
     Finish,
-    /// Gives it up.
+    /// Aborts the upload.
     Abort,
-    /// Makes the folder `path`, with those above it.
+    /// Creates the folder `path` and its missing parents.
     MakeFolder,
 }
 
@@ -49,15 +49,15 @@ impl TransferAction {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     pub(super) action: TransferAction,
-    /// Absolute, from `~/` on, or relative to the working folder.
+    /// Absolute, starting with `~/`, or relative to the working folder.
     pub(super) path: String,
     pub(super) offset: Option<u64>,
     #[schemars(range(min = 1, max = 1_048_576))]
     pub(super) length: Option<u32>,
-    /// As `stat` gave it: of another file there is no part.
+    /// The identity from `stat`; another file is not read.
     pub(super) identity: Option<String>,
     pub(super) size: Option<u64>,
-    /// Of the whole, in hexadecimal digits.
+    /// Of the whole file, in hexadecimal.
     #[schemars(length(min = 64, max = 64))]
     pub(super) sha256: Option<String>,
     /// Base64.
@@ -65,11 +65,11 @@ pub(crate) struct Args {
     /// Permissions of the file, such as 420 for rw-r--r--.
     #[schemars(range(max = 511))]
     pub(super) mode: Option<u32>,
-    /// When it was changed last, in nanoseconds since 1970, as text: it does not fit into every number.
+    /// Modification time in nanoseconds since 1970, as text, because not every number type can hold it.
     pub(super) modified: Option<String>,
-    /// Whether a file that is at `path` is replaced.
+    /// Whether an existing file at `path` is replaced.
     pub(super) replace: Option<bool>,
-    /// Name in the folder, of the last entry that is known.
+    /// Name of the last known entry of the folder.
     pub(super) after: Option<String>,
 }
 
@@ -84,21 +84,21 @@ pub(crate) enum What {
     Special,
 }
 
-/// Something that is there, or not.
+/// An entry, or the absence of one.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Entry {
-    /// Of `list`: in its folder. Of `stat`: where it really is.
+    /// `list`: the name in the folder. `stat`: the real path.
     pub(super) name: String,
     pub(super) what: What,
     pub(super) size: u64,
     pub(super) mode: u32,
     /// In nanoseconds since 1970.
     pub(super) modified: String,
-    /// Other than before: another file, or the same with another content.
+    /// Differs for another file, and for the same file with other content.
     pub(super) identity: String,
 }
 
-/// The answer to any action; what does not belong to it is left out.
+/// The output of any action; fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Output {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -108,27 +108,27 @@ pub(crate) struct Output {
     /// There are more entries.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) more: bool,
-    /// Entries whose names are no text, which are left out.
+    /// Number of omitted entries whose names are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unnamed: Option<usize>,
     /// Base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<String>,
-    /// The file is not the one that was asked for.
+    /// The file does not have the requested identity.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) changed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sha256: Option<String>,
-    /// Bytes from the beginning on that are there, or that were looked at.
+    /// Number of leading bytes that were received or hashed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) received: Option<u64>,
-    /// It is in its place.
+    /// The file is at its final path.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) done: bool,
-    /// Something is there, and was not to be replaced.
+    /// An entry exists and was not to be replaced.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) exists: bool,
-    /// What arrived is not what was announced; nothing of it is left.
+    /// The received content does not have the announced hash; it was removed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) damaged: bool,
 }

@@ -1,4 +1,4 @@
-//! Hashes of files, also of those that take longer than a call may: who asks is told how far it is, and asks again.
+//! File hashes, including those that take longer than a call: the caller receives the progress and asks again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,11 +14,11 @@ use tokio::sync::watch;
 
 /// How long one call waits for a hash.
 const WAIT: Duration = Duration::from_secs(10);
-/// Hashes that are made or remembered; over it, the ones that are done go first.
+/// The maximum number of hashes in progress or cached; beyond it, completed ones are dropped.
 const KEPT: usize = 64;
 const BLOCK: usize = 1 << 20;
 
-/// Cheap to clone; all clones know the same hashes.
+/// Cheap to clone; all clones share the same hashes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hashes(Arc<Mutex<HashMap<String, Arc<Hashing>>>>);
 
@@ -28,18 +28,18 @@ struct Hashing {
     looked_at: AtomicU64,
 }
 
-/// How far a hash is.
+/// The progress of a hash.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Done(String),
-    /// So many bytes were looked at.
+    /// The number of bytes hashed so far.
     Going(u64),
-    /// Too many are made at once.
+    /// Too many hashes are in progress.
     Busy,
 }
 
 impl Hashes {
-    /// The hash of the file under this key, which says which content it has.
+    /// The hash of the file with this key, which identifies its content.
     pub(super) async fn of(
         &self,
         key: &str,
@@ -89,7 +89,7 @@ impl Hashes {
             all.insert(key.to_owned(), hashing.clone());
         }
         let making = hashing.clone();
-        // Not waited for here: it ends by itself, and whoever asks waits for its result.
+        // Not awaited here: it ends by itself, and callers wait for its result.
         drop(tokio::task::spawn_blocking(move || {
             let hash = hash(&file, &making.looked_at).map_err(|error| error.to_string());
             making.done.send_replace(Some(hash));

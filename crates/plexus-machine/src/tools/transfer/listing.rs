@@ -1,4 +1,4 @@
-//! What is there: entries of folders, and which file it is.
+//! Lists folders and identifies files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,10 +9,10 @@ use rustix::fs::{Dir, Stat};
 use super::args::{Entry, Output, What};
 use crate::files::{FileError, Files, Kind};
 
-/// Entries that are told at once.
+/// The maximum number of entries per answer.
 const LISTED: usize = 1000;
 
-/// What is at a path. That nothing is there is an answer too.
+/// The entry at a path. A missing entry is a valid answer.
 pub(super) fn stat(files: &Files, path: &Path) -> Result<Output, FileError> {
     match files.look(path) {
         Ok(handle) => {
@@ -35,7 +35,7 @@ pub(super) fn stat(files: &Files, path: &Path) -> Result<Output, FileError> {
     }
 }
 
-/// The entries of a folder in the order of their names, those after this one.
+/// The entries of a folder in name order, after the given name.
 pub(super) fn list(files: &Files, path: &Path, after: Option<&str>) -> Result<Output, FileError> {
     let folder = files.folder(path)?;
     let failed = |error: rustix::io::Errno| FileError::io(folder.path(), error);
@@ -55,7 +55,7 @@ pub(super) fn list(files: &Files, path: &Path, after: Option<&str>) -> Result<Ou
     let mut entries = Vec::new();
     for name in names {
         let about = folder.about(OsStr::from_bytes(name.as_bytes()));
-        // One that is gone by now is not there.
+        // Skip entries that were removed meanwhile.
         if let Some(about) = about.map_err(|error| FileError::io(&folder.path().join(&name), error))? {
             entries.push(entry(name, &about));
         }
@@ -80,7 +80,7 @@ fn entry(name: String, about: &Stat) -> Entry {
     }
 }
 
-/// Another one for another file, and for the same file with another content.
+/// An identity that differs for another file, and for the same file with other content.
 pub(super) fn identity(about: &Stat) -> String {
     format!(
         "{:x}-{:x}-{:x}-{}-{}",
@@ -92,7 +92,7 @@ pub(super) fn identity(about: &Stat) -> String {
     )
 }
 
-// The width of these differs between systems.
+// The integer types differ between systems.
 #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
 fn nanoseconds(seconds: i64, nanoseconds: impl TryInto<i64>) -> String {
     let nanoseconds = nanoseconds.try_into().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! `transfer`: files to and from this machine, in parts. It is for programs (`plexus cp`) and in no list.
+//! `transfer`: copies files to and from this machine, in parts. It serves programs (`plexus cp`) and is not listed.
 //!
-//! Every action can be repeated: a part that was written twice is there once, and a file that is in its place already is
-//! found to be. So a caller whose call got lost makes it again, and nothing has to be kept on its way. All paths go through
-//! [`Files`], with each call anew, and so through the policy as it is then. A file comes into its place as a whole, after its
-//! hash was compared; what is on its way is beside it.
+//! Every action can be repeated: writing a part twice has no further effect, and a file that is already at its path
+//! is recognised. So a caller repeats a lost call, and nothing has to be stored on the way. All paths go through
+//! [`Files`] in each call, and so through the current policy. A file appears at its path as a whole, after its hash
+//! was verified; until then it is stored next to its path.
 
 mod args;
 mod hashing;
@@ -34,7 +34,7 @@ use hashing::{Hashes, Progress};
 use uploads::{Announced, Upload, Uploads, partial_name};
 
 const NAME: &str = "transfer";
-/// Room that is left on a disk.
+/// Disk space that is left free.
 const LEFT_FREE: u64 = 16 << 20;
 
 #[derive(Debug)]
@@ -44,13 +44,13 @@ pub(super) struct Transfer {
     hashes: Hashes,
 }
 
-/// Everything but the schemas.
+/// The tool's specification without its schemas.
 pub(super) fn spec() -> ToolSpec {
     let action = |action: TransferAction, access: Access| Action::new(action.name(), access);
     ToolSpec::node(
         NAME,
         "Transfer",
-        "Carries files to and from a machine, in parts. For programs: `plexus cp` uses it.",
+        "Copies files to and from a machine, in parts. For programs: `plexus cp` uses it.",
         Access::READ,
     )
     .with_actions(vec![
@@ -179,7 +179,7 @@ impl Transfer {
                 upload.complete(),
                 announced.size
             );
-            return Err(CallError::new(ErrorCode::Conflict, message).hint("Send what is missing first."));
+            return Err(CallError::new(ErrorCode::Conflict, message).hint("Send the missing parts first."));
         }
         upload.close();
         let to_hash = upload.clone();
@@ -222,7 +222,7 @@ fn read(files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, Ca
         }
         Err(error) => return Err(failed(error).into()),
     }
-    // What was changed while it was read is not of the file that was asked for.
+    // A part that changed during the read does not belong to the requested file.
     let after = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
     match listing::identity(&after) == *identity {
         true => Ok(Output { data: Some(STANDARD.encode(&bytes)), ..Output::default() }),
@@ -238,18 +238,18 @@ fn begin(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
         return Ok(Output { exists: true, ..Output::default() });
     }
     let Some(upload) = uploads.begin(files, &place, &announced)? else {
-        let message = "too many files are on their way to this machine";
+        let message = "too many uploads to this machine are in progress";
         return Err(CallError::new(ErrorCode::Overloaded, message)
-            .hint("Let some of them be finished first; those that nobody goes on with are given up after an hour.")
+            .hint("Finish some of them first; uploads without progress are aborted after an hour.")
             .before_it_ran());
     };
     let missing = announced.size.saturating_sub(upload.complete());
     if let Some(free) = place.free_bytes().filter(|free| *free < missing.saturating_add(LEFT_FREE)) {
         let message =
-            format!("{}: the disk has {free} free bytes, and {missing} are to come", place.path().display());
-        // What has arrived stays for a day: there may be room later.
+            format!("{}: the disk has {free} free bytes, but {missing} are needed", place.path().display());
+        // The received parts are retained for a day, in case space becomes available.
         return Err(CallError::new(ErrorCode::ToolFailed, message)
-            .hint("Make room there, and copy again: it goes on where it stopped."));
+            .hint("Free some space and copy again: the copy resumes where it stopped."));
     }
     Ok(Output { received: Some(upload.complete()), ..Output::default() })
 }
@@ -264,15 +264,14 @@ fn write(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
     };
     let length = bytes.len() as u64;
     if offset.checked_add(length).is_none_or(|end| end > announced.size) {
-        return Err(wrong("/offset", "it goes beyond the size of the file".to_owned()));
+        return Err(wrong("/offset", "the part exceeds the size of the file".to_owned()));
     }
     let place = files.place(path)?;
     let Some(upload) = uploads.find(&place, &announced)? else { return Err(unknown()) };
     if !upload.takes(offset) {
-        let message = format!("{}: this part does not come now", place.path().display());
-        return Err(
-            CallError::new(ErrorCode::Conflict, message).hint("Begin again: that says which part is next.")
-        );
+        let message = format!("{}: this part is out of order", place.path().display());
+        return Err(CallError::new(ErrorCode::Conflict, message)
+            .hint("Start the upload again, which returns the next offset."));
     }
     upload.file.write_all_at(&bytes, offset).map_err(|error| FileError::io(&place.path(), error))?;
     let received = uploads.arrived(&upload, offset, length)?;
@@ -307,7 +306,7 @@ fn abort(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
     Ok(Output { done: true, ..Output::default() })
 }
 
-/// Neither what runs as another user nor what keeps others from removing files comes over a link.
+/// The setuid, setgid and sticky bits are never set over a link.
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777))
@@ -319,7 +318,7 @@ fn announced(args: &Args) -> Result<Announced, CallError> {
     if sha256.len() != 64
         || !sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     {
-        return Err(wrong("/sha256", "expected 64 hexadecimal digits, in small letters".to_owned()));
+        return Err(wrong("/sha256", "expected 64 lowercase hexadecimal digits".to_owned()));
     }
     Ok(Announced { size, sha256: sha256.clone() })
 }
@@ -333,26 +332,26 @@ fn wrong(path: &str, message: String) -> CallError {
 }
 
 fn unknown() -> CallError {
-    CallError::new(ErrorCode::Conflict, "nothing of this file has arrived here, or it was given up")
-        .hint("Begin again.")
+    CallError::new(ErrorCode::Conflict, "no part of this file has been received, or its upload was aborted")
+        .hint("Start the copy again.")
 }
 
 fn busy() -> CallError {
-    CallError::new(ErrorCode::Overloaded, "too many files are looked at on this machine")
-        .hint("Call again in a moment.")
+    CallError::new(ErrorCode::Overloaded, "too many files are being hashed on this machine")
+        .hint("Try again in a moment.")
 }
 
-/// What tools for models advise is an action of theirs, of which nobody knows who copies a file.
+/// Removes hints that refer to actions of tools for models, which a person who copies files does not know.
 fn for_a_person(mut error: CallError) -> CallError {
     error.hint = error.hint.filter(|hint| !hint.contains("ction \""));
     error
 }
 
-/// Work on files, where it holds nobody up.
+/// Runs file operations on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CallError> + Send + 'static,
 ) -> Result<T, CallError> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|_| Err(CallError::new(ErrorCode::Internal, "work on a file was stopped")))
+        .unwrap_or_else(|_| Err(CallError::new(ErrorCode::Internal, "a file operation failed unexpectedly")))
 }

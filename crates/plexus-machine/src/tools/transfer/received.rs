@@ -1,17 +1,17 @@
-//! Which parts of a file have arrived.
+//! Tracks which parts of a file have been received.
 //!
-//! They come in about their order, several at a time. Counted are the bytes from the beginning on; what came before its turn
-//! is remembered until that is reached. It is bounded by how far ahead anything is taken.
+//! Parts arrive roughly in order, several at a time. The state is the number of contiguous bytes from the start, and
+//! the parts received beyond them. It is bounded, because a part may only be a limited distance ahead.
 
 use std::collections::BTreeMap;
 
-/// So far ahead of what is complete a part may be.
+/// The maximum distance of a part ahead of the contiguous bytes.
 pub(super) const AHEAD: u64 = 64 << 20;
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Received {
     upto: u64,
-    /// Parts after that: their beginnings and ends.
+    /// Later parts: their start and end offsets.
     ahead: BTreeMap<u64, u64>,
 }
 
@@ -20,12 +20,12 @@ impl Received {
         Self { upto, ahead: BTreeMap::new() }
     }
 
-    /// Bytes from the beginning on.
+    /// The number of contiguous bytes from the start.
     pub(super) fn complete(&self) -> u64 {
         self.upto
     }
 
-    /// Whether a part may come now.
+    /// Whether a part at this offset is accepted now.
     pub(super) fn takes(&self, offset: u64) -> bool {
         offset <= self.upto + AHEAD
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_in_any_order_and_twice_add_up() {
+    fn parts_are_accepted_in_any_order_and_twice() {
         let mut received = Received::default();
         for (part, complete) in [(2, 0), (1, 0), (1, 0), (0, 30), (0, 30), (4, 30), (3, 50), (2, 50)] {
             received.add(part * 10, 10);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_overlaps_counts_for_what_is_new() {
+    fn overlapping_parts_count_once() {
         let mut received = Received::upto(15);
         received.add(10, 10);
         assert_eq!(received.complete(), 20);

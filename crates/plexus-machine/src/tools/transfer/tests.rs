@@ -1,4 +1,4 @@
-//! The tool by itself: what can be repeated, found again, given up and refused.
+//! Tests of the tool: repeating, resuming, aborting and refusing uploads.
 
 use std::path::PathBuf;
 
@@ -82,7 +82,7 @@ fn args(action: TransferAction) -> Args {
 }
 
 #[test]
-fn parts_may_come_twice_and_in_any_order_and_are_found_again_after_a_restart() {
+fn uploads_accept_parts_in_any_order_and_resume_after_restart() {
     let home = Home::new();
     assert_eq!(home.begin("home/a", false).unwrap().received, Some(0));
     assert_eq!(home.write("home/a", 5, 5).unwrap().received, Some(0));
@@ -90,7 +90,7 @@ fn parts_may_come_twice_and_in_any_order_and_are_found_again_after_a_restart() {
     assert_eq!(home.write("home/a", 0, 4).unwrap().received, Some(4));
     assert_eq!(home.write("home/a", 3, 2).unwrap().received, Some(10));
     assert!(!home.at("home/a").exists() && home.parts() == 1);
-    // What was not written down is sent again; what is there may be sent again too.
+    // Parts that were not recorded are sent again; existing parts may be sent again too.
     let home = home.again();
     assert!(home.begin("home/a", false).unwrap().received <= Some(10));
     home.write("home/a", 0, 10).unwrap();
@@ -99,7 +99,7 @@ fn parts_may_come_twice_and_in_any_order_and_are_found_again_after_a_restart() {
     let upload = home.uploads.find(&place, &announced).unwrap().unwrap();
     assert!(put(&home.uploads, &place, &upload, &args(TransferAction::Finish)).unwrap().done);
     assert_eq!(std::fs::read(home.at("home/a")).unwrap(), CONTENT);
-    // Nobody gets a program that runs as its owner over a link.
+    // A setuid program is never created over a link.
     let mode = std::os::unix::fs::PermissionsExt::mode(&home.at("home/a").metadata().unwrap().permissions());
     assert_eq!((mode & 0o7777, home.parts()), (0o755, 1));
     assert!(home.begin("home/a", false).unwrap().exists);
@@ -109,7 +109,7 @@ fn parts_may_come_twice_and_in_any_order_and_are_found_again_after_a_restart() {
 }
 
 #[test]
-fn nothing_is_begun_or_written_out_of_reach() {
+fn uploads_are_refused_where_the_policy_denies_writing() {
     let home = Home::new();
     std::os::unix::fs::symlink(home.at("home/.ssh"), home.at("home/keys")).unwrap();
     std::os::unix::fs::symlink(home.at("data"), home.at("home/data")).unwrap();
@@ -127,14 +127,14 @@ fn nothing_is_begun_or_written_out_of_reach() {
         assert!(home.write(path, 0, 4).is_err(), "{path}");
     }
     assert_eq!(std::fs::read_dir(home.at("home/.ssh")).unwrap().count(), 0);
-    // What a path leads to counts when it is written, not when it was begun.
+    // The target of the path at write time counts, not the one when the upload started.
     std::fs::create_dir(home.at("home/moved")).unwrap();
     home.begin("home/moved/x", false).unwrap();
     std::fs::rename(home.at("home/moved"), home.at("home/away")).unwrap();
     std::os::unix::fs::symlink(home.at("home/.ssh"), home.at("home/moved")).unwrap();
     assert!(home.write("home/moved/x", 0, 4).is_err());
     assert_eq!(std::fs::read_dir(home.at("home/.ssh")).unwrap().count(), 0);
-    // Nor is somebody else's file taken for a part that was left.
+    // A file of someone else is not mistaken for a partial upload.
     let place = home.files().place(&home.at("home/b")).unwrap();
     std::fs::write(home.at("home/.ssh/id"), "secret").unwrap();
     std::fs::hard_link(home.at("home/.ssh/id"), home.at("home/.plexus-x.part")).unwrap();
@@ -145,7 +145,7 @@ fn nothing_is_begun_or_written_out_of_reach() {
 }
 
 #[test]
-fn what_nobody_goes_on_with_is_given_up_after_a_day() {
+fn uploads_without_progress_are_removed_after_a_day() {
     let home = Home::new();
     home.begin("home/old", false).unwrap();
     home.write("home/old", 0, 4).unwrap();
@@ -161,7 +161,7 @@ fn what_nobody_goes_on_with_is_given_up_after_a_day() {
 }
 
 #[test]
-fn a_part_is_of_the_file_that_was_meant_or_of_none() {
+fn read_refuses_a_file_with_another_identity() {
     let home = Home::new();
     std::fs::write(home.at("home/a"), CONTENT).unwrap();
     let about = listing::stat(&home.files(), &home.at("home/a")).unwrap().entry.unwrap();

@@ -1,8 +1,8 @@
-//! Files on their way to this machine.
+//! Uploads in progress to this machine.
 //!
-//! Each is beside its place under a name that follows from where it is to be and what it is to contain, and has a record in
-//! the node's folder: how much of it there is, and since when. So whoever comes with the same file again, after whatever
-//! ended, goes on with it. What nobody went on with for a day is removed.
+//! Each is stored next to its final path, under a name derived from the path and the content, and has a record in the
+//! node's folder with its progress and time. So a caller with the same file can resume it after any interruption.
+//! Uploads without progress are removed after a day.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -21,15 +21,16 @@ use serde::{Deserialize, Serialize};
 use super::received::Received;
 use crate::files::{FileError, Files, Place};
 
-/// Files on their way at once.
+/// The maximum number of concurrent uploads.
 const MOST: usize = 64;
-/// One that nobody goes on with for so long is given up when another wants its place, and then in any case.
+/// The time without progress after which an upload is aborted: the first if its slot is needed, the second in any
+/// case.
 const IDLE: Duration = Duration::from_secs(3600);
 const AGE: Duration = Duration::from_secs(24 * 3600);
-/// A record is written again when so much has come: less is sent twice after the node was killed.
+/// The record is updated after this number of bytes: at most so much is sent again after the node was killed.
 const RECORDED: u64 = 8 << 20;
 
-/// What makes two uploads the same.
+/// The announced size and hash, which identify an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Announced {
     pub(super) size: u64,
@@ -38,7 +39,7 @@ pub(super) struct Announced {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
-    /// Where the file is to be.
+    /// The final path.
     path: PathBuf,
     #[serde(flatten)]
     announced: Announced,
@@ -46,7 +47,7 @@ struct Record {
     at: Timestamp,
 }
 
-/// A file on its way.
+/// An upload in progress.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) id: String,
@@ -58,7 +59,7 @@ pub(super) struct Upload {
 struct State {
     record: Record,
     received: Received,
-    /// It is being put in its place.
+    /// It is being moved to its final path.
     closed: bool,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct Uploads {
     open: Mutex<HashMap<String, Arc<Upload>>>,
 }
 
-/// The name of what has arrived, beside its place.
+/// The name of the partial file next to the final path.
 pub(super) fn partial_name(id: &str) -> OsString {
     format!(".plexus-{id}.part").into()
 }
@@ -86,7 +87,7 @@ impl Uploads {
         Ok(Self { folder, clock, open: Mutex::default() })
     }
 
-    /// The upload to this place, made if it is not there. None: there are too many.
+    /// Starts or resumes the upload to a path; `None` if there are too many.
     pub(super) fn begin(
         &self,
         files: &Files,
@@ -105,14 +106,14 @@ impl Uploads {
         }
         let id = id_of(&place.path(), announced);
         let Some(file) = place.partial(&partial_name(&id), true)? else { return Ok(None) };
-        // Without a record, nobody knows what is in it.
+        // Without a record, its content is unknown.
         file.set_len(0).map_err(|error| FileError::io(&place.path(), error))?;
         let record =
             Record { path: place.path(), announced: announced.clone(), received: 0, at: self.clock.now() };
         self.keep(id, file, record).map(Some)
     }
 
-    /// The upload to this place, if it was begun.
+    /// The upload to a path, if it was started.
     pub(super) fn find(
         &self,
         place: &Place,
@@ -142,7 +143,7 @@ impl Uploads {
         Ok(upload.clone())
     }
 
-    /// A part of it is on the disk.
+    /// Records a part that was written to the disk.
     pub(super) fn arrived(&self, upload: &Upload, offset: u64, length: u64) -> Result<u64, FileError> {
         let (complete, record) = {
             let mut state = upload.state();
@@ -161,13 +162,13 @@ impl Uploads {
         Ok(complete)
     }
 
-    /// It is in its place, or given up.
+    /// The upload was completed or aborted.
     pub(super) fn forget(&self, id: &str) {
         self.all().remove(id);
         let _ = fs::remove_file(self.path_of(id));
     }
 
-    /// Removes what nobody went on with for so long.
+    /// Removes uploads without progress for the given time.
     fn sweep(&self, files: &Files, age: Duration) {
         let now = self.clock.now();
         let old = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default() >= age;
@@ -183,11 +184,11 @@ impl Uploads {
             if !old(latest) {
                 continue;
             }
-            // Through the policy as it is now; what it does not let be removed stays.
+            // Under the current policy; a file that it does not allow to remove stays.
             if let Ok(place) = files.place(&record.path) {
                 place.remove_partial(&partial_name(&id));
             }
-            tracing::info!(path = %record.path.display(), "an upload that was not finished was given up");
+            tracing::info!(path = %record.path.display(), "an unfinished upload was aborted");
             self.forget(&id);
         }
     }
@@ -222,18 +223,18 @@ impl Upload {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes from the beginning on that are there.
+    /// The number of contiguous bytes from the start.
     pub(super) fn complete(&self) -> u64 {
         self.state().received.complete()
     }
 
-    /// Whether a part may come at this place now.
+    /// Whether a part at this offset is accepted now.
     pub(super) fn takes(&self, offset: u64) -> bool {
         let state = self.state();
         !state.closed && state.received.takes(offset)
     }
 
-    /// Nothing is written to it from now on: its content is looked at.
+    /// Accepts no more writes: its content is being hashed.
     pub(super) fn close(&self) {
         self.state().closed = true;
     }

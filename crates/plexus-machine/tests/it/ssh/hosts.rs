@@ -196,7 +196,7 @@ async fn a_host_behind_another_is_reached_when_both_are_known() {
     let refused = site.ask(run()).await.unwrap_err();
     assert_eq!((refused.code, inner.logins(), site.server.logins()), (ErrorCode::Forbidden, 0, 1));
     assert!(refused.text().contains(&site.server.fingerprint()), "{}", refused.text());
-    assert!(refused.text().contains("on the way"), "{}", refused.text());
+    assert!(refused.text().contains("jump host"), "{}", refused.text());
     site.know(port);
     assert_eq!(site.ask(run()).await.unwrap()["stdout"]["text"], "in\n");
     assert_eq!((inner.logins(), site.server.logins()), (1, 2));

@@ -63,7 +63,7 @@ async fn bytes_stay_bytes_and_of_too_many_both_ends_are_shown() {
     );
     let text = stdout["text"].as_str().unwrap();
     assert!(text.starts_with("first\nxxx") && text.ends_with("xxx\nlast\n"));
-    assert!(text.len() < 60_000 && text.contains("bytes left out"));
+    assert!(text.len() < 60_000 && text.contains("bytes omitted"));
     assert_eq!((&answer["stderr"]["text"], &answer["exit_code"]), (&json!("e\n"), &json!(0)));
 }
 
@@ -163,7 +163,7 @@ async fn a_connection_that_breaks_under_a_command_is_told_as_such() {
     assert_eq!(lost.details["stdout"]["text"], "before\n");
     site.sh(&format!("kill {pid}")).await;
     let again = json!({ "action": "run", "host": "127.0.0.1", "port": wire.port, "command": "echo again" });
-    assert_eq!(site.ask(again).await.unwrap()["stdout"]["text"], "again\n", "another connection is made");
+    assert_eq!(site.ask(again).await.unwrap()["stdout"]["text"], "again\n", "a new connection is opened");
 }
 
 pub(super) fn lives(pid: &str) -> bool {

@@ -42,8 +42,8 @@ async fn of_long_output_both_ends_are_shown_and_the_rest_is_paged() {
     assert!(text.starts_with("1\n2\n3\n") && text.ends_with("39999\n40000\n"), "both ends");
     assert!(text.len() < 60 << 10, "{} bytes", text.len());
     assert!(
-        text.contains("bytes left out: action \\\"read\\\"")
-            || text.contains("bytes left out: action \"read\"")
+        text.contains("bytes omitted: action \\\"read\\\"")
+            || text.contains("bytes omitted: action \"read\"")
     );
     let (offset, bytes) = (&stdout["left_out"]["offset"], &stdout["left_out"]["bytes"]);
     let between =

@@ -82,7 +82,7 @@ async fn a_process_that_got_the_number_of_a_job_is_left_alone() {
         .await;
     let answer = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
     assert_eq!((&answer["running"], &answer["exit_code"]), (&json!(false), &json!(null)));
-    assert!(answer["note"].as_str().unwrap().contains("nobody saw"), "{answer}");
+    assert!(answer["note"].as_str().unwrap().contains("its exit status is unknown"), "{answer}");
     bench.terminal(json!({ "action": "kill", "job": job["job"], "signal": "KILL" })).await.unwrap();
     assert!(other.try_wait().unwrap().is_none(), "it was killed");
     other.kill().unwrap();

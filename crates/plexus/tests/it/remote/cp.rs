@@ -120,7 +120,7 @@ async fn what_is_not_to_be_reached_or_replaced_is_refused_and_stays_as_it_is() {
     for target in ["nas:file", "nas:./file", "nas:x/../file"] {
         std::fs::create_dir_all(site.there("x")).unwrap();
         let said = site.fails(1, &["cp", "file", target]).await;
-        assert!(said.contains("already exists") && said.contains("--force"), "{target}: {said}");
+        assert!(said.contains("is there already") && said.contains("--force"), "{target}: {said}");
     }
     assert_eq!(std::fs::read_to_string(site.there("file")).unwrap(), "theirs");
     let said = site.fails(1, &["cp", "nas:file", "file"]).await;

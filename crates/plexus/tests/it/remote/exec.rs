@@ -144,7 +144,7 @@ async fn refusal_by_the_sandbox_is_explained() {
             assert_eq!(code, 1, "{said}");
             let work = site.there("").display().to_string();
             assert!(
-                said.contains("held to its policy by") && said.contains(work.trim_end_matches('/')),
+                said.contains("restricted to its policy by") && said.contains(work.trim_end_matches('/')),
                 "{said}"
             );
         }

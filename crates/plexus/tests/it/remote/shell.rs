@@ -121,7 +121,7 @@ async fn shell_begins_in_the_working_folder_and_a_refusal_is_explained_at_its_en
     typist.sees("tried-2").await;
     typist.types("exit 0\r").await;
     if super::exec::is_held(&site).await {
-        typist.sees("held to its policy by").await;
+        typist.sees("restricted to its policy by").await;
         assert!(!site.at_home("new").exists());
     }
     assert_eq!(typist.ends().await, Some(0));

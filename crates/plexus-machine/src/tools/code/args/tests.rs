@@ -5,7 +5,7 @@ fn args(files: serde_json::Value) -> Args {
 }
 
 #[test]
-fn names_lead_downwards_and_nowhere_else() {
+fn file_names_must_stay_within_the_folder() {
     let fine = ["a", "a/b.txt", "données/été.csv", "-rf", ".hidden", "a..b", "...", "a b\nc", "C:\\x"];
     for name in fine {
         assert_eq!(check_name(name), Ok(()), "{name:?}");
@@ -35,7 +35,7 @@ fn names_lead_downwards_and_nowhere_else() {
 }
 
 #[test]
-fn a_file_is_given_once_and_in_one_way() {
+fn file_names_are_unique_and_have_one_content() {
     let mut fine = args(json!([{ "name": "b", "base64": "AP8=" }, { "name": "t/x", "text": "é" }]));
     let given = files(&mut fine, 100).unwrap();
     assert_eq!(given[1].content, [0, 255]);
@@ -43,7 +43,7 @@ fn a_file_is_given_once_and_in_one_way() {
     for (wrong, says) in [
         (json!([{ "name": "a" }]), "either"),
         (json!([{ "name": "a", "text": "", "base64": "" }]), "either"),
-        (json!([{ "name": "a", "base64": "%" }]), "no base64"),
+        (json!([{ "name": "a", "base64": "%" }]), "invalid base64"),
         (json!([{ "name": "main.py", "text": "" }]), "the code itself"),
         (json!([{ "name": "a", "text": "" }, { "name": "a", "text": "" }]), "both"),
         (json!([{ "name": "a", "text": "" }, { "name": "a/b", "text": "" }]), "both"),

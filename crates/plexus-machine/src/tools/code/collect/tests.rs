@@ -14,7 +14,7 @@ fn left_out(found: &Found) -> Vec<(&str, Why)> {
 }
 
 #[test]
-fn what_is_new_or_changed_is_given_and_the_rest_is_not() {
+fn only_new_and_changed_files_are_collected() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     std::fs::create_dir(path("d")).unwrap();
@@ -24,7 +24,7 @@ fn what_is_new_or_changed_is_given_and_the_rest_is_not() {
     let before = Wanted::Changed(Before::of(dir.path()).unwrap());
     assert_eq!(collect(dir.path(), &before, ROOM).unwrap(), Found::default());
     std::fs::write(path("b"), "diff").unwrap();
-    // Whoever sets the time back has changed it all the same.
+    // Resetting the modification time does not hide a change.
     let earlier = std::time::SystemTime::UNIX_EPOCH;
     File::options().write(true).open(path("b")).unwrap().set_modified(earlier).unwrap();
     std::fs::write(path("d/new é"), [0, 255]).unwrap();
@@ -38,7 +38,7 @@ fn what_is_new_or_changed_is_given_and_the_rest_is_not() {
 }
 
 #[test]
-fn nothing_is_followed_waited_for_or_read_without_end() {
+fn links_pipes_and_huge_files_are_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let secret = tempfile::tempdir().unwrap();
     std::fs::write(secret.path().join("id"), "the secret").unwrap();
@@ -67,7 +67,7 @@ fn nothing_is_followed_waited_for_or_read_without_end() {
 }
 
 #[test]
-fn an_answer_has_room_for_so_much_and_says_what_is_missing() {
+fn answer_size_is_limited_and_omitted_files_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..400 {
         std::fs::write(dir.path().join(format!("{n:03}")), "x").unwrap();
@@ -76,7 +76,7 @@ fn an_answer_has_room_for_so_much_and_says_what_is_missing() {
     let found = collect(dir.path(), &all, 1 << 20).unwrap();
     assert_eq!((found.files.len(), found.left_out.len(), found.more), (FILES, NAMED, 400 - 256 - 50));
     assert_eq!(found.left_out[0].why, Why::TooMany);
-    // What is short as bytes and long as JSON does not get past it.
+    // The limit applies to the JSON size, which may be larger than the size in bytes.
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), vec![1; 9_000]).unwrap();
     std::fs::write(dir.path().join("b"), "small").unwrap();

@@ -8,7 +8,7 @@ fn scratch(parent: &Path) -> Scratch {
 }
 
 #[test]
-fn it_is_for_its_owner_alone_and_has_what_was_given() {
+fn folder_is_private_and_contains_the_given_files() {
     let parent = tempfile::tempdir().unwrap();
     let files = [Given { name: "a/b/é".to_owned(), content: vec![0, 255] }];
     let scratch = Scratch::create(parent.path(), "x", &files, None).unwrap();
@@ -16,12 +16,12 @@ fn it_is_for_its_owner_alone_and_has_what_was_given() {
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
     }
     assert_eq!(std::fs::read(scratch.work().join("a/b/é")).unwrap(), [0, 255]);
-    assert!(Scratch::create(parent.path(), "x", &files, None).is_err(), "it is used once");
-    assert!(left(parent.path()).unwrap().is_empty(), "what could not be filled is removed");
+    assert!(Scratch::create(parent.path(), "x", &files, None).is_err(), "an id is used once");
+    assert!(left(parent.path()).unwrap().is_empty(), "a folder that could not be filled is removed");
 }
 
 #[test]
-fn nothing_that_a_program_leaves_keeps_its_folder_there() {
+fn folder_is_removed_whatever_a_program_leaves_in_it() {
     let parent = tempfile::tempdir().unwrap();
     let outside = parent.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -34,7 +34,7 @@ fn nothing_that_a_program_leaves_keeps_its_folder_there() {
     for n in 0..4500 {
         std::fs::write(work.join(format!("file {n}")), "").unwrap();
     }
-    // Deeper than a process may have files open, and than a path can be.
+    // Deeper than a process can have files open, and than a path can be long.
     let mut deepest = open(CWD, &work).unwrap();
     for _ in 0..2500 {
         rustix::fs::mkdirat(&deepest, "d", Mode::RWXU).unwrap();
@@ -50,5 +50,5 @@ fn nothing_that_a_program_leaves_keeps_its_folder_there() {
     }
     scratch.remove();
     assert!(!scratch.path().exists());
-    assert!(outside.join("keep").exists(), "a link is removed and not followed");
+    assert!(outside.join("keep").exists(), "a symlink is removed, not followed");
 }

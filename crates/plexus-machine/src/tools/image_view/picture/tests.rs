@@ -7,12 +7,12 @@ use super::*;
 const RED: Rgb<u8> = Rgb([250, 10, 10]);
 const BLUE: Rgb<u8> = Rgb([10, 10, 250]);
 
-/// Red on its left, blue on its right.
+/// Red on the left, blue on the right.
 fn halves(width: u32, height: u32) -> DynamicImage {
     RgbImage::from_fn(width, height, |x, _| if x < width / 2 { RED } else { BLUE }).into()
 }
 
-/// As many colours as a photo has, and nothing that a compressor could use.
+/// As many colours as a photo, and incompressible.
 fn noise(width: u32, height: u32, alpha: Option<u8>) -> DynamicImage {
     let mut random = rand::rngs::SmallRng::seed_from_u64(7);
     let picture = RgbaImage::from_fn(width, height, |_, _| {
@@ -39,7 +39,7 @@ fn is(pixel: &Rgba<u8>, colour: Rgb<u8>) -> bool {
 }
 
 #[test]
-fn what_is_small_and_common_stays_as_it_is() {
+fn small_images_in_common_formats_are_unchanged() {
     for (format, name) in [
         (ImageFormat::Png, Format::Png),
         (ImageFormat::Jpeg, Format::Jpeg),
@@ -54,7 +54,7 @@ fn what_is_small_and_common_stays_as_it_is() {
 }
 
 #[test]
-fn what_models_are_not_shown_becomes_what_they_are() {
+fn unsupported_formats_are_converted() {
     let shown = show(encoded(&halves(64, 32), ImageFormat::Bmp), 64).unwrap();
     assert_eq!((shown.format, shown.original.format), (Format::Png, Format::Bmp));
     assert!(is(decoded(&shown).get_pixel(5, 5), RED));
@@ -63,7 +63,7 @@ fn what_models_are_not_shown_becomes_what_they_are() {
 }
 
 #[test]
-fn what_is_large_is_scaled_down_and_shows_the_same() {
+fn large_images_are_scaled_down() {
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp]
     {
         for (size, edge, wanted) in [
@@ -83,13 +83,13 @@ fn what_is_large_is_scaled_down_and_shows_the_same() {
 }
 
 #[test]
-fn a_drawing_stays_sharp_and_what_shines_through_still_does() {
+fn drawings_stay_sharp_and_transparency_is_preserved() {
     assert_eq!(show(encoded(&halves(400, 400), ImageFormat::Png), 100).unwrap().format, Format::Png);
     assert_eq!(show(encoded(&noise(400, 400, None), ImageFormat::Png), 100).unwrap().format, Format::Jpeg);
     let shown = show(encoded(&noise(400, 400, Some(0)), ImageFormat::Png), 100).unwrap();
     assert_eq!(shown.format, Format::Png);
     assert!(decoded(&shown).pixels().all(|pixel| pixel.0[3] == 0));
-    // Nothing does where nothing is to be seen through.
+    // An alpha channel without transparent pixels is dropped.
     assert_eq!(
         show(encoded(&noise(400, 400, Some(255)), ImageFormat::Png), 100).unwrap().format,
         Format::Jpeg
@@ -97,7 +97,7 @@ fn a_drawing_stays_sharp_and_what_shines_through_still_does() {
 }
 
 #[test]
-fn deep_and_grey_pictures_are_shown() {
+fn sixteen_bit_and_grey_images_are_shown() {
     let deep = DynamicImage::from(noise(300, 300, Some(90)).into_rgba16());
     let grey = DynamicImage::from(noise(300, 300, None).into_luma8());
     for picture in
@@ -109,7 +109,7 @@ fn deep_and_grey_pictures_are_shown() {
 }
 
 #[test]
-fn no_picture_is_larger_than_a_result_carries() {
+fn shown_images_fit_into_a_result() {
     let shown = show(encoded(&noise(600, 600, None), ImageFormat::Png), 2000).unwrap();
     assert!(shown.original.bytes > MAX_SHOWN && shown.bytes.len() <= MAX_SHOWN);
     assert_eq!((shown.format, shown.width), (Format::Jpeg, 600));
@@ -118,7 +118,7 @@ fn no_picture_is_larger_than_a_result_carries() {
     assert!(shown.width < 600 && decoded(&shown).width() == shown.width);
 }
 
-/// A JPEG that says how the camera was held.
+/// A JPEG with an orientation tag.
 fn held(picture: &DynamicImage, orientation: u8) -> Vec<u8> {
     let mut exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\0\0\0\0\0\0\0".to_vec();
     let value = exif.len() - 7;
@@ -131,8 +131,8 @@ fn held(picture: &DynamicImage, orientation: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_photo_is_turned_as_it_was_taken() {
-    // Where the red half is, and whether width and height are exchanged.
+fn photo_orientation_is_applied() {
+    // The position of the red half, and whether width and height are swapped.
     for (orientation, red, turned) in [
         (1, "left", false),
         (2, "right", false),
@@ -163,7 +163,7 @@ fn a_photo_is_turned_as_it_was_taken() {
 }
 
 #[test]
-fn of_an_animation_the_first_frame_is_shown() {
+fn animations_show_their_first_frame() {
     let frames = [halves(40, 20), noise(40, 20, None)];
     let mut bytes = Vec::new();
     let mut encoder = GifEncoder::new(&mut bytes);
@@ -176,7 +176,7 @@ fn of_an_animation_the_first_frame_is_shown() {
     assert!(!show(encoded(&halves(40, 20), ImageFormat::Gif), 100).unwrap().original.animated);
 }
 
-/// Of a PNG: its length, name, content, and a checksum.
+/// A PNG chunk: length, name, content and checksum.
 fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let named = [&name[..], content].concat();
     let sum = crc(&named).to_be_bytes();
@@ -198,7 +198,7 @@ fn png(width: u32, height: u32, chunks: &[Vec<u8>]) -> Vec<u8> {
     [&b"\x89PNG\r\n\x1a\n"[..], &chunks.concat()].concat()
 }
 
-/// So many zeros as zlib has them: a few hundred times smaller.
+/// The given number of zeros in zlib format, a few hundred times smaller.
 fn zeros(count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let encoder = PngEncoder::new(&mut bytes);
@@ -207,7 +207,7 @@ fn zeros(count: usize) -> Vec<u8> {
     encoder
         .write_image(&vec![0; width as usize * rows as usize], width, rows, ExtendedColorType::L8)
         .unwrap();
-    // The content of all IDAT chunks is one stream.
+    // The content of all IDAT chunks forms one stream.
     let (mut at, mut stream) = (8, Vec::new());
     while at < bytes.len() {
         let length = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
@@ -220,7 +220,7 @@ fn zeros(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_small_file_that_claims_to_be_huge_is_not_believed() {
+fn small_file_with_huge_declared_size_is_refused() {
     let idat = [chunk(b"IDAT", &zeros(1 << 15))];
     let mut jpeg = encoded(&halves(64, 32), ImageFormat::Jpeg);
     let sof = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
@@ -255,9 +255,9 @@ fn a_small_file_that_claims_to_be_huge_is_not_believed() {
     }
 }
 
-/// A frame that is larger than the picture that it is in.
+/// A frame that is larger than its image.
 #[test]
-fn a_frame_that_is_larger_than_its_gif_takes_no_memory() {
+fn gif_frame_larger_than_its_canvas_takes_no_memory() {
     let mut gif = encoded(&halves(64, 32), ImageFormat::Gif);
     let frame = gif.windows(5).position(|head| head == [0x2c, 0, 0, 0, 0]).unwrap();
     gif[frame + 5..frame + 9].fill(0xff);
@@ -265,10 +265,10 @@ fn a_frame_that_is_larger_than_its_gif_takes_no_memory() {
 }
 
 #[test]
-fn what_inflates_to_more_than_it_claims_is_left() {
+fn surplus_compressed_data_is_ignored() {
     let stream = zeros(64 << 20);
     assert!(stream.len() < 1 << 20);
-    // More than the pixels that it claims to have; what is shown are those.
+    // More data than the declared pixels; only the declared pixels are shown.
     if let Ok(shown) = show(png(100, 100, &[chunk(b"IDAT", &stream)]), 1568) {
         assert_eq!((shown.width, shown.height), (100, 100));
     }
@@ -279,7 +279,7 @@ fn what_inflates_to_more_than_it_claims_is_left() {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_or_a_picture_and_nothing_else() {
+fn damaged_files_never_panic() {
     let mut random = rand::rngs::SmallRng::seed_from_u64(11);
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp]
     {
@@ -305,7 +305,7 @@ fn a_damaged_file_is_an_error_or_a_picture_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_picture_is_named() {
+fn error_names_the_type_of_a_file_that_is_not_an_image() {
     for (bytes, says) in [
         (&b""[..], "empty"),
         (b"<svg xmlns=\"http://www.w3.org/2000/svg\"><script/></svg>", "SVG"),
@@ -317,9 +317,9 @@ fn what_is_no_picture_is_named() {
         (b"\0\0\x01\0\x01\0", "ICO"),
         (b"\0\0\0\x20ftypavif\0\0\0\0", "AVIF"),
         (b"\0\0\0\x20ftypheic\0\0\0\0", "HEIC"),
-        (b"just text", "no picture that is known"),
-        (b"\x7fELF\x02\x01\x01\0", "no picture that is known"),
-        (b"\x1f\x8b\x08\0\0\0", "no picture that is known"),
+        (b"just text", "not an image in a known format"),
+        (b"\x7fELF\x02\x01\x01\0", "not an image in a known format"),
+        (b"\x1f\x8b\x08\0\0\0", "not an image in a known format"),
         (b"\x89PNG\r\n\x1a\n", "cannot be decoded"),
         (b"\xff\xd8\xff\xe0nothing", "cannot be decoded"),
         (b"GIF89a", "cannot be decoded"),
@@ -332,7 +332,7 @@ fn what_is_no_picture_is_named() {
 }
 
 #[test]
-fn of_a_webp_that_moves_the_first_frame_is_shown() {
+fn animated_webp_shows_its_first_frame() {
     let still = encoded(&halves(16, 8), ImageFormat::WebP);
     assert!(!show(still.clone(), 100).unwrap().original.animated);
     let part = |name: &[u8; 4], content: &[u8]| {

@@ -3,8 +3,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// Something that is called ssh: it says how it is configured as one with this home folder would, and else makes the socket
-/// and stays, as a connection does.
+/// A fake ssh: with `-G` it prints the configuration of an ssh with this home folder; otherwise it creates the socket
+/// and stays, like a connection.
 pub(in crate::tools::ssh) fn scripted(folder: &Path, home: &Path) -> Environment {
     let programs = folder.join("bin");
     fs::create_dir(&programs).unwrap();
@@ -52,7 +52,7 @@ async fn connecting(home_of_user: impl Fn(&Path) -> PathBuf) -> (tempfile::TempD
 }
 
 #[tokio::test]
-async fn at_home_ssh_finds_its_configuration_by_itself() {
+async fn default_configuration_is_used_if_home_folders_match() {
     let (_folder, words) = connecting(Path::to_owned).await;
     assert!(!words.contains(&"-F".to_owned()), "{words:?}");
     assert!(!words.iter().any(|word| word.starts_with("IdentityFile")), "{words:?}");
@@ -63,7 +63,7 @@ async fn at_home_ssh_finds_its_configuration_by_itself() {
 }
 
 #[tokio::test]
-async fn elsewhere_it_is_told_where_the_home_folder_is() {
+async fn other_home_folder_is_passed_to_ssh() {
     let (folder, words) = connecting(|_| PathBuf::from("/root-of-somebody")).await;
     let config = folder.path().join(CONFIG);
     assert_eq!(words[..3], ["-v", "-F", config.to_str().unwrap()]);
@@ -78,7 +78,7 @@ async fn elsewhere_it_is_told_where_the_home_folder_is() {
 }
 
 #[tokio::test]
-async fn what_uses_a_connection_makes_none_and_reads_no_configuration() {
+async fn connection_users_read_no_configuration_and_open_none() {
     let folder = tempfile::tempdir().unwrap();
     let client = Client::new(&scripted(folder.path(), Path::new("/")), folder.path().to_owned());
     let words = words(&client.running(&target(), "socket", "a line"));

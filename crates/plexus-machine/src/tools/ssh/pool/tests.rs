@@ -16,7 +16,7 @@ impl Stage {
         Self { folder, supervisor, pool }
     }
 
-    /// Connections that are there, as the system sees it.
+    /// The open connections, as seen in the file system.
     fn sockets(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path().join("ssh")).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().file_name() != "config").count()
@@ -28,7 +28,9 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), reached).await.expect("connections are closed");
+        tokio::time::timeout(Duration::from_secs(30), reached)
+            .await
+            .expect("the connections should be closed");
     }
 }
 
@@ -41,25 +43,25 @@ fn session() -> SessionId {
 }
 
 #[tokio::test]
-async fn one_that_nobody_uses_is_closed_and_one_that_is_used_is_not() {
+async fn idle_connections_are_closed_and_used_ones_are_not() {
     let stage = Stage::new();
     let session = session();
     let used = stage.pool.lease(session, &host("used")).await.unwrap();
     drop(stage.pool.lease(session, &host("idle")).await.unwrap());
     assert_eq!(stage.sockets(), 2);
     stage.pool.sweep(IDLE);
-    assert_eq!(stage.pool.list(session).len(), 2, "not yet");
+    assert_eq!(stage.pool.list(session).len(), 2, "not idle long enough yet");
     stage.pool.sweep(Duration::ZERO);
     stage.until_there_are(1).await;
     let left = stage.pool.list(session);
     assert_eq!((left.len(), left[0].host.as_str(), left[0].in_use), (1, "used", 1));
     drop(used);
     assert!(stage.supervisor.shutdown(Duration::from_secs(30)).await.aborted.is_empty());
-    assert_eq!(stage.sockets(), 0, "none outlives the node");
+    assert_eq!(stage.sockets(), 0, "no connection outlives the node");
 }
 
 #[tokio::test]
-async fn there_are_so_many_and_no_more() {
+async fn number_of_connections_is_limited() {
     let stage = Stage::new();
     let session = session();
     let mut leases = Vec::new();
@@ -68,7 +70,7 @@ async fn there_are_so_many_and_no_more() {
     }
     let refused = stage.pool.lease(session, &host("another")).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Overloaded);
-    // One that is there can still be used, and one that is idle makes room.
+    // An existing connection can still be used, and an idle one makes room.
     drop(stage.pool.lease(session, &host(3)).await.unwrap());
     drop(leases.remove(7));
     drop(stage.pool.lease(session, &host("another")).await.unwrap());
@@ -80,11 +82,11 @@ async fn there_are_so_many_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_waited_for_takes_no_room() {
+async fn abandoned_connection_frees_its_slot() {
     let stage = Stage::new();
     let session = session();
     {
-        // Given up at once, before it is there.
+        // Abandoned at once, before the connection is open.
         let target = host("slow");
         let lease = stage.pool.lease(session, &target);
         assert!(tokio::time::timeout(Duration::ZERO, lease).await.is_err());

@@ -2,15 +2,15 @@ use super::*;
 
 fn refusal(said: &str) -> CallError {
     let mut transcript = Transcript::default();
-    // In pieces, as it comes.
+    // In pieces, as it arrives.
     said.as_bytes().chunks(7).for_each(|piece| transcript.push(piece));
     transcript.refusal(&Target { host: "nas".to_owned(), user: Some("me".to_owned()), port: Some(2222) })
 }
 
 #[test]
-fn what_ssh_said_is_told_by_what_it_means() {
+fn ssh_output_maps_to_errors() {
     for (said, code, words) in [
-        ("me@nas: Permission denied (publickey,password).\n", ErrorCode::Forbidden, "none of the keys"),
+        ("me@nas: Permission denied (publickey,password).\n", ErrorCode::Forbidden, "accepts none"),
         (
             "me@nas: Permission denied (password,keyboard-interactive).",
             ErrorCode::Forbidden,
@@ -46,12 +46,12 @@ fn what_ssh_said_is_told_by_what_it_means() {
 }
 
 #[test]
-fn files_of_keys_are_not_told_and_no_order_to_a_terminal_is() {
+fn key_files_and_control_characters_are_not_reported() {
     let said = "debug1: identity file /home/me/.ssh/id_work type 3\ndebug1: Offering public key: /home/me/.ssh/id_work\n\
                 Connection closed by \x1b[31m10.0.0.7\x1b[0m port 22\ndebug1: /home/me/.ssh/id_work\n";
     let text = refusal(said).text();
     assert!(text.contains("Connection closed by 10.0.0.7 port 22") && !text.contains("id_work"), "{text:?}");
-    // However much it says.
+    // Regardless of the amount of output.
     let text = refusal(&format!("{}{}", "x\n".repeat(100_000), "y".repeat(100_000))).text();
     assert!(text.len() < 2_000, "{}", text.len());
 }

@@ -3,7 +3,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// The opening line as a login shell runs it, and the order as it reads it: what the command prints and how it ends.
+/// Runs the opening line in a login shell, with the instructions as its input; returns the output and the exit.
 fn played(shell: &str, program: &Program) -> (String, String, Option<i32>) {
     let mut child = Command::new(shell)
         .args(["-c", OPENING])
@@ -27,7 +27,7 @@ fn program(line: &str) -> Program {
 }
 
 #[test]
-fn a_line_arrives_as_it_was_given() {
+fn command_line_arrives_unchanged() {
     for shell in ["sh", "bash"] {
         for text in [
             "a b",
@@ -53,7 +53,7 @@ fn a_line_arrives_as_it_was_given() {
 }
 
 #[test]
-fn input_folder_and_end_are_those_of_the_command() {
+fn stdin_folder_and_exit_code_belong_to_the_command() {
     let cat = Program {
         line: "pwd; cat; exit 3".to_owned(),
         cwd: Some("/tmp".to_owned()),

@@ -1,8 +1,8 @@
-//! Files on a host, by SFTP over a connection of ssh.
+//! An SFTP client over an ssh connection.
 //!
-//! Written by hand: a copy needs ten kinds of request, and what matters is around them: many requests are under way at once,
-//! every packet has a bound, no task is started, and what is dropped is closed. A server answers requests in any order; what
-//! it answers to nobody is an end to the conversation.
+//! Written by hand, because a copy needs only ten request types, and the requirements around them matter: many
+//! requests in flight, a size limit on packets, no spawned task, and cleanup on drop. A server may answer requests in
+//! any order; an answer without a request ends the session.
 
 mod wire;
 
@@ -17,11 +17,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 pub(super) use wire::Attributes;
 use wire::{MAX_PACKET, Reader, Writer};
 
-/// Bytes of a block: every server takes so much.
+/// The block size, which every server supports.
 pub(super) const BLOCK: usize = 32 << 10;
-/// Blocks that are under way at once.
+/// The number of blocks in flight.
 pub(super) const WINDOW: usize = 64;
-/// A server that says nothing for so long is gone, whatever the connection says.
+/// A server that sends nothing for this time is considered lost, whatever the state of the connection.
 const SILENCE: Duration = Duration::from_secs(60);
 
 const POSIX_RENAME: &[u8] = b"posix-rename@openssh.com";
@@ -33,7 +33,7 @@ pub(super) enum SftpError {
     Lost,
     #[error("{}", words(*.code, .message))]
     Refused { code: u32, message: String },
-    #[error("the server does not speak SFTP as it should: {0}")]
+    #[error("the server violates the SFTP protocol: {0}")]
     Broken(&'static str),
 }
 
@@ -53,18 +53,18 @@ impl SftpError {
 
 fn words(code: u32, message: &str) -> String {
     match code {
-        NO_SUCH_FILE => "there is no such file or folder".to_owned(),
-        PERMISSION_DENIED => "the user may not do this there".to_owned(),
-        _ if message.is_empty() => format!("it was refused (status {code})"),
+        NO_SUCH_FILE => "no such file or folder".to_owned(),
+        PERMISSION_DENIED => "the user lacks the permission on the host".to_owned(),
+        _ if message.is_empty() => format!("the server refused the request (status {code})"),
         _ => message.to_owned(),
     }
 }
 
-/// A file that is open on the host.
+/// An open file on the host.
 #[derive(Debug, Clone)]
 pub(super) struct Handle(Vec<u8>);
 
-/// A conversation. Dropped, it ends.
+/// An SFTP session. Dropping it ends the session.
 #[derive(Debug)]
 pub(super) struct Sftp {
     _group: Group,
@@ -76,7 +76,7 @@ pub(super) struct Sftp {
     can_sync: bool,
 }
 
-/// What a server answers.
+/// An answer of the server.
 #[derive(Debug)]
 pub(super) enum Answer {
     Done,
@@ -89,7 +89,7 @@ pub(super) enum Answer {
 
 impl Sftp {
     pub(super) async fn begin(mut command: Command) -> Result<Self, SftpError> {
-        // What a server writes there would have to be read by somebody.
+        // Error output would have to be read by someone.
         let mut child = command.stderr(Stdio::null()).spawn().map_err(|_| SftpError::Lost)?;
         let (Some(pid), Some(to), Some(from)) = (child.id(), child.stdin.take(), child.stdout.take()) else {
             return Err(SftpError::Lost);
@@ -107,7 +107,7 @@ impl Sftp {
         let packet = sftp.packet().await?;
         let mut reader = Reader(&packet);
         if reader.u8() != Some(wire::VERSION) || reader.u32().is_none_or(|version| version < 3) {
-            return Err(SftpError::Broken("it began with something else than its version"));
+            return Err(SftpError::Broken("it did not start with its version"));
         }
         while let (Some(name), Some(_)) = (reader.bytes(), reader.bytes()) {
             sftp.can_replace |= name == POSIX_RENAME;
@@ -116,7 +116,7 @@ impl Sftp {
         Ok(sftp)
     }
 
-    /// Whether a file can take the place of another in one step.
+    /// Whether the server can rename atomically over an existing file.
     pub(super) fn can_replace(&self) -> bool {
         self.can_replace
     }
@@ -130,12 +130,12 @@ impl Sftp {
         self.open(path, wire::FOR_READING, None).await
     }
 
-    /// A new file; one that is there already is refused.
+    /// Creates a new file; an existing file is an error.
     pub(super) async fn create(&mut self, path: &str, mode: u32) -> Result<Handle, SftpError> {
         self.open(path, wire::FOR_WRITING | wire::CREATE | wire::EXCLUSIVE, Some(mode)).await
     }
 
-    /// A file that is there, to be written on.
+    /// Opens an existing file for writing.
     pub(super) async fn open_to_write(&mut self, path: &str) -> Result<Handle, SftpError> {
         self.open(path, wire::FOR_WRITING, None).await
     }
@@ -159,7 +159,7 @@ impl Sftp {
         self.done(id).await
     }
 
-    /// Puts it to the disk, where the server can.
+    /// Syncs a file to the disk, if the server supports it.
     pub(super) async fn sync(&mut self, handle: &Handle) -> Result<(), SftpError> {
         if !self.can_sync {
             return Ok(());
@@ -173,7 +173,7 @@ impl Sftp {
         self.done(id).await
     }
 
-    /// In one step where the server can do it, and else only to a name that is free.
+    /// Renames atomically if the server supports it, otherwise only to a free name.
     pub(super) async fn rename(&mut self, from: &str, to: &str) -> Result<(), SftpError> {
         let names = |packet: Writer| packet.bytes(from.as_bytes()).bytes(to.as_bytes());
         let id = match self.can_replace {
@@ -188,7 +188,7 @@ impl Sftp {
         self.done(id).await
     }
 
-    /// Asks for a block; its answer comes later.
+    /// Requests a block; the answer comes later.
     pub(super) async fn ask_block(
         &mut self,
         handle: &Handle,
@@ -199,7 +199,7 @@ impl Sftp {
         self.request(wire::READ, |packet| packet.bytes(&handle.0).u64(at).u32(size)).await
     }
 
-    /// Sends a block; its answer comes later.
+    /// Sends a block; the answer comes later.
     pub(super) async fn send_block(
         &mut self,
         handle: &Handle,
@@ -209,7 +209,7 @@ impl Sftp {
         self.request(wire::WRITE, |packet| packet.bytes(&handle.0).u64(at).bytes(block)).await
     }
 
-    /// The next answer, to whatever it is.
+    /// The next answer, to any request.
     pub(super) async fn answer(&mut self) -> Result<(u32, Answer), SftpError> {
         let packet = self.packet().await?;
         let mut reader = Reader(&packet);
@@ -231,7 +231,7 @@ impl Sftp {
             };
             Some((id, answer))
         })();
-        read.ok_or(SftpError::Broken("it sent a packet that is none of SFTP"))
+        read.ok_or(SftpError::Broken("it sent an invalid packet"))
     }
 
     async fn done(&mut self, id: u32) -> Result<(), SftpError> {
@@ -241,11 +241,11 @@ impl Sftp {
         }
     }
 
-    /// For when nothing else is under way.
+    /// Waits for an answer while no other request is in flight.
     async fn answer_to(&mut self, id: u32) -> Result<Answer, SftpError> {
         match self.answer().await? {
             (of, answer) if of == id => Ok(answer),
-            _ => Err(SftpError::Broken("it answered something that was not asked")),
+            _ => Err(SftpError::Broken("it sent an answer without a request")),
         }
     }
 
@@ -265,7 +265,7 @@ impl Sftp {
         let reading = async {
             let length = self.from.read_u32().await.map_err(|_| SftpError::Lost)? as usize;
             if !(5..=MAX_PACKET).contains(&length) {
-                return Err(SftpError::Broken("a packet is longer than any can be"));
+                return Err(SftpError::Broken("the length of a packet is out of range"));
             }
             let mut packet = vec![0; length];
             self.from.read_exact(&mut packet).await.map_err(|_| SftpError::Lost)?;
@@ -276,12 +276,12 @@ impl Sftp {
 }
 
 impl Answer {
-    /// The error that it is where something else was wanted.
+    /// Converts an unexpected answer into an error.
     pub(super) fn unwanted(self) -> SftpError {
         match self {
             Self::Refused(code, message) => SftpError::Refused { code, message },
-            Self::EndOfFile => SftpError::Broken("a file ended before its end"),
-            _ => SftpError::Broken("it answered with something else than was asked for"),
+            Self::EndOfFile => SftpError::Broken("a file ended too early"),
+            _ => SftpError::Broken("it sent an answer of the wrong type"),
         }
     }
 }

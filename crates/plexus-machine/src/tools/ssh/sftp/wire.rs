@@ -1,8 +1,8 @@
-//! The bytes of SFTP, version 3: what OpenSSH and nearly everybody else speaks.
+//! The wire format of SFTP version 3, which OpenSSH and most other servers use.
 //!
-//! A server may be anybody's: a packet has a bound, and every length in it is checked against what is there.
+//! Servers are not trusted: packets have a size limit, and every length field is checked against the remaining bytes.
 
-/// Longest packet that is taken: a block of data and what is around it.
+/// The maximum accepted packet size: a data block and its header.
 pub(super) const MAX_PACKET: usize = 256 << 10;
 
 pub(super) const INIT: u8 = 1;
@@ -53,13 +53,13 @@ impl Writer {
     }
 
     pub(super) fn bytes(self, bytes: &[u8]) -> Self {
-        // Paths and blocks are far shorter than this can say.
+        // Paths and blocks are far shorter than this limit.
         let mut with_length = self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         with_length.0.extend_from_slice(bytes);
         with_length
     }
 
-    /// Attributes: nothing, or a mode.
+    /// Attributes: none, or a mode.
     pub(super) fn mode(self, mode: Option<u32>) -> Self {
         match mode {
             Some(mode) => self.u32(WITH_MODE).u32(mode),
@@ -74,7 +74,7 @@ impl Writer {
     }
 }
 
-/// A packet that is being read. None: there is less than it says.
+/// Reads a packet. Methods return `None` if it is too short.
 #[derive(Debug)]
 pub(super) struct Reader<'p>(pub(super) &'p [u8]);
 
@@ -118,7 +118,7 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// What a server says of a file.
+/// The attributes of a remote file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tools::ssh) struct Attributes {
     pub(in crate::tools::ssh) size: Option<u64>,
@@ -128,7 +128,7 @@ pub(in crate::tools::ssh) struct Attributes {
 }
 
 impl Attributes {
-    /// A server that does not tell is believed: it fails later, if it is none.
+    /// A server that does not report a type is assumed to mean a file; otherwise a later request fails.
     pub(in crate::tools::ssh) fn is_file(&self) -> bool {
         self.mode.is_none_or(|mode| mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0)
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn packets_round_trip() {
         let packet = Writer::new(OPEN).u32(7).bytes(b"name").u64(1 << 40).mode(Some(0o644)).packet();
         let (length, rest) = packet.split_first_chunk::<4>().unwrap();
         assert_eq!(u32::from_be_bytes(*length) as usize, rest.len());
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_says_more_than_it_has_is_not_believed() {
+    fn packets_with_excessive_lengths_are_rejected() {
         let whole = [&[0, 0, 0, 15][..], &8_u64.to_be_bytes(), &[0; 8], &[0; 4], &[0; 8]].concat();
         assert!(Reader(&whole).attributes().is_some());
         for cut in 0..whole.len() {

@@ -1,4 +1,4 @@
-//! From a host to this machine.
+//! Copies a file from a host to this machine.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::files::{FileError, Files};
 use crate::tools::ssh::report::Copied;
 use crate::tools::ssh::sftp::{Answer, Attributes, BLOCK, Handle, Sftp, SftpError, WINDOW};
 
-/// Blocks that wait for the disk.
+/// The number of blocks queued for the disk.
 const WAITING: usize = 16;
 
 /// Copies a file from a host.
@@ -45,16 +45,16 @@ struct Download<'d> {
     way: &'d Way,
     path: &'d str,
     disk: Disk,
-    /// What it was when it was first opened.
+    /// The attributes when the file was first opened.
     about: Option<Attributes>,
-    /// Bytes that are on this side.
+    /// The number of bytes already written.
     at: u64,
     told: Told<'d>,
 }
 
-/// A block that was asked for.
+/// A requested block.
 struct Asked {
-    /// Of the request for what is still missing of it.
+    /// The id of the request for its missing part.
     id: u32,
     offset: u64,
     size: usize,
@@ -78,8 +78,8 @@ impl Attempt for Download<'_> {
         }
         let (true, Some(size)) = (about.is_file(), about.size) else {
             return Err(Failed::For(
-                CallError::new(ErrorCode::InvalidArguments, format!("{} is no plain file", place()))
-                    .hint("Nothing was copied. Give the path of a file; a folder can be packed with tar by action \"run\" first.")
+                CallError::new(ErrorCode::InvalidArguments, format!("{} is not a regular file", place()))
+                    .hint("Nothing was copied. Give the path of a file; pack a folder with tar in action \"run\" first.")
                     .before_it_ran(),
             ));
         };
@@ -90,7 +90,7 @@ impl Attempt for Download<'_> {
         if sftp.attributes(&handle).await.map_err(failed)? != about {
             return Err(self.way.changed(&format!("{}:{}", self.way.target.host, self.path)));
         }
-        // All of it is here; a connection that breaks now takes nothing away.
+        // The file is complete, so an error no longer matters.
         let _ = sftp.close(handle).await;
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Download<'_> {
             let (id, answer) = sftp.answer().await.map_err(|error| self.way.failed(self.path, error))?;
             let data = match answer {
                 Answer::Data(data) => data,
-                // It is shorter than it was.
+                // The file is shorter than before.
                 Answer::EndOfFile => {
                     return Err(self.way.changed(&format!("{}:{}", self.way.target.host, self.path)));
                 }
@@ -125,7 +125,7 @@ impl Download<'_> {
             };
             of.data.extend_from_slice(&data);
             if !of.is_complete() {
-                // Less than was asked for: the rest is asked for again.
+                // A short read: request the rest.
                 let (from, rest) = (of.offset + of.data.len() as u64, of.size - of.data.len());
                 let again = sftp.ask_block(handle, from, rest).await;
                 of.id = again.map_err(|error| self.way.failed(self.path, error))?;
@@ -141,8 +141,7 @@ impl Download<'_> {
     }
 }
 
-/// The file on this machine, in the hands of a thread that may wait for the disk. Dropped before it was put in its place,
-/// nothing is left of it.
+/// The local file, written by a blocking thread. Dropping it before it is complete leaves nothing behind.
 struct Disk {
     to: mpsc::Sender<Order>,
     ended: oneshot::Receiver<Result<(String, String), FileError>>,
@@ -154,7 +153,7 @@ enum Order {
 }
 
 impl Disk {
-    /// Whether it may be written is known when this returns, and the host has not been asked for anything.
+    /// When this returns, the local path is known to be writable, and no request has been sent to the host.
     async fn open(files: Files, local: String) -> Result<Self, CallError> {
         let (to, mut orders) = mpsc::channel(WAITING);
         let (opened, is_open) = oneshot::channel();
@@ -209,13 +208,13 @@ impl Disk {
         Ok(self.ended.await.map_err(|_| stuck())??)
     }
 
-    /// Nothing is left of it when this returns.
+    /// When this returns, nothing remains of the file.
     async fn give_up(self) {
         drop(self.to);
         let _ = self.ended.await;
     }
 
-    /// Why nothing more is taken.
+    /// The reason no more blocks are accepted.
     async fn why(&mut self) -> CallError {
         match (&mut self.ended).await {
             Ok(Err(error)) => error.into(),

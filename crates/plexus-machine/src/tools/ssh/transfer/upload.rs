@@ -1,4 +1,4 @@
-//! From this machine to a host.
+//! Copies a file from this machine to a host.
 
 use std::collections::HashMap;
 use std::io::{self, SeekFrom};
@@ -15,11 +15,11 @@ use crate::files::{FileError, Files};
 use crate::tools::ssh::report::Copied;
 use crate::tools::ssh::sftp::{Answer, BLOCK, Handle, Sftp, SftpError, WINDOW};
 
-/// Read at once from the disk.
+/// The read buffer size.
 const READ: usize = 1 << 20;
-/// Of a file that is new there: what this one has, and others may not write.
+/// The mode bits of a new remote file that are taken from the local file: not writable by others.
 const NEW: u32 = 0o755;
-/// Until it is in its place.
+/// The mode until the file is complete.
 const PRIVATE: u32 = 0o600;
 
 /// Copies a file to a host.
@@ -64,19 +64,19 @@ pub(in crate::tools::ssh) async fn upload(
 struct Upload<'u> {
     way: &'u Way,
     local: &'u str,
-    /// Where it is to be.
+    /// The target path.
     path: &'u str,
     size: u64,
     changed_at: (i64, i64),
-    /// That it is to have there.
+    /// The mode of the remote file.
     mode: u32,
     file: BufReader<tokio::fs::File>,
     hash: digest::Context,
-    /// Bytes that are in the hash.
+    /// The number of hashed bytes.
     hashed: u64,
-    /// Where it is until it is complete.
+    /// The temporary path.
     begun: Option<String>,
-    /// It was complete, and put in its place; whether that was done is not known yet.
+    /// The file was complete and its rename was requested, but the result is not known yet.
     put: bool,
     leftover: Leftover,
     told: Told<'u>,
@@ -99,7 +99,7 @@ impl Attempt for Upload<'_> {
                 Err(error) => return Err(failed(error)),
             },
         };
-        // A server carries out writes in their order: what is there is there from the beginning on.
+        // A server executes writes in order, so the existing bytes are a prefix of the file.
         let there = sftp.attributes(&handle).await.map_err(failed)?.size.unwrap_or(0).min(self.size);
         self.send(sftp, &handle, there).await?;
         let failed = |error| self.way.failed(self.path, error);
@@ -116,7 +116,7 @@ impl Attempt for Upload<'_> {
 }
 
 impl Upload<'_> {
-    /// Begins the file beside its place.
+    /// Creates the temporary file next to the target.
     async fn begin(&mut self, sftp: &mut Sftp) -> Result<(String, Handle), Failed> {
         let refused = |code, message: String, hint: &str| {
             Failed::For(CallError::new(code, message).hint(hint).before_it_ran())
@@ -124,12 +124,13 @@ impl Upload<'_> {
         let place = format!("{}:{}", self.way.target.host, self.path);
         match sftp.stat(self.path).await {
             Ok(there) if !there.is_file() => {
-                let hint = "Nothing was copied. Give the path of a file, with its name.";
-                return Err(refused(ErrorCode::InvalidArguments, format!("{place} is no file"), hint));
+                let hint = "Nothing was copied. Give the path of a file, including its name.";
+                return Err(refused(ErrorCode::InvalidArguments, format!("{place} is not a file"), hint));
             }
             Ok(_) if !sftp.can_replace() => {
                 let hint = "Nothing was copied. Remove it first, or give another `remote_path`.";
-                let message = format!("{place} is there, and its server cannot replace a file in one step");
+                let message =
+                    format!("{place} already exists, and its server cannot replace a file atomically");
                 return Err(refused(ErrorCode::Conflict, message, hint));
             }
             Ok(there) => self.mode = there.mode.map_or(self.mode, |mode| mode & 0o7777),
@@ -145,7 +146,7 @@ impl Upload<'_> {
         Ok((draft, handle))
     }
 
-    /// Sends what there is from `at` on.
+    /// Sends the file from `at`.
     async fn send(&mut self, sftp: &mut Sftp, handle: &Handle, mut at: u64) -> Result<(), Failed> {
         let unread = |error: io::Error| Failed::For(unreadable(self.local, error));
         self.file.seek(SeekFrom::Start(at)).await.map_err(unread)?;
@@ -159,7 +160,7 @@ impl Upload<'_> {
                 if bytes.is_empty() {
                     return Err(self.way.changed(self.local));
                 }
-                // What was read again is in it already.
+                // Bytes that are read again are already hashed.
                 let known = usize::try_from(self.hashed.saturating_sub(at)).unwrap_or(usize::MAX);
                 if let Some(fresh) = bytes.get(known..) {
                     self.hash.update(fresh);
@@ -174,8 +175,7 @@ impl Upload<'_> {
                 break;
             }
             let (id, answer) = sftp.answer().await.map_err(|error| self.way.failed(self.path, error))?;
-            let size =
-                under_way.remove(&id).ok_or(SftpError::Broken("it answered something that was not asked"));
+            let size = under_way.remove(&id).ok_or(SftpError::Broken("it sent an answer without a request"));
             confirmed += size.map_err(|error| self.way.failed(self.path, error))? as u64;
             match answer {
                 Answer::Done => self.told.tell(confirmed),
@@ -185,7 +185,7 @@ impl Upload<'_> {
         self.unchanged().await
     }
 
-    /// As much as fits, or as there is.
+    /// Fills the block, unless the file ends.
     async fn read(&mut self, block: &mut [u8]) -> Result<usize, Failed> {
         let mut filled = 0;
         while filled < block.len() {

@@ -40,11 +40,11 @@ fn request(line: &str) -> Request {
 }
 
 async fn ended(job: &Job) {
-    tokio::time::timeout(Duration::from_secs(30), job.ended()).await.expect("it does not end");
+    tokio::time::timeout(Duration::from_secs(30), job.ended()).await.expect("the job does not end");
 }
 
 #[tokio::test]
-async fn no_more_jobs_run_than_may() {
+async fn number_of_running_jobs_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     let jobs = opened(folder.path(), Limits { running: 2, ..Limits::default() });
     let first = jobs.start(request("sleep 1000")).unwrap();
@@ -52,7 +52,7 @@ async fn no_more_jobs_run_than_may() {
     assert!(matches!(jobs.start(request("true")), Err(StartError::TooMany(2))));
     first.stop(Why::Killed);
     ended(&first).await;
-    // Its place is free a moment after it is known to have ended.
+    // Its slot is released shortly after its end is reported.
     let third = loop {
         match jobs.start(request("true")) {
             Ok(job) => break job,
@@ -66,7 +66,7 @@ async fn no_more_jobs_run_than_may() {
 }
 
 #[tokio::test]
-async fn the_oldest_of_too_many_jobs_go() {
+async fn oldest_ended_jobs_are_removed_first() {
     let folder = tempfile::tempdir().unwrap();
     let jobs = opened(folder.path(), Limits { ended: 3, ..Limits::default() });
     let mut ids = Vec::new();
@@ -85,7 +85,7 @@ async fn the_oldest_of_too_many_jobs_go() {
 }
 
 #[tokio::test]
-async fn old_jobs_and_large_ones_go() {
+async fn jobs_beyond_age_and_size_limits_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits { bytes: 300 << 10, ..Limits::default() };
     let jobs = opened(folder.path(), limits);
@@ -101,9 +101,9 @@ async fn old_jobs_and_large_ones_go() {
     assert!(again.all().is_empty());
 }
 
-/// Nobody stands between a job and its output: it writes as fast as it can, and the disk is spared.
+/// No process is between a job and its output: it writes at full speed, and disk use stays limited.
 #[tokio::test]
-async fn a_job_that_writes_without_end_keeps_both_ends_and_is_not_held_up() {
+async fn endless_output_retains_both_ends_without_blocking_the_job() {
     let folder = tempfile::tempdir().unwrap();
     let cap = 1 << 20;
     let jobs = opened(folder.path(), Limits { spool: cap, ..Limits::default() });
@@ -112,17 +112,17 @@ async fn a_job_that_writes_without_end_keeps_both_ends_and_is_not_held_up() {
     let job = jobs.start(request(line)).unwrap();
     ended(&job).await;
     let spool = job.spool(Stream::Stdout);
-    assert_eq!(spool.size(), 16_000_000 + 11, "all is counted");
-    assert!(spool.on_disk() <= cap + (64 << 10), "{} bytes are kept", spool.on_disk());
+    assert_eq!(spool.size(), 16_000_000 + 11, "the size counts everything");
+    assert!(spool.on_disk() <= cap + (64 << 10), "{} bytes are stored", spool.on_disk());
     assert!(spool.part(0, 10).unwrap().bytes.starts_with(b"first\n"));
     assert_eq!(spool.part(spool.size() - 5, 10).unwrap().bytes, b"last\n");
     let middle = spool.part(8_000_000, 10).unwrap();
-    assert!(middle.skipped > 0 && middle.offset > 8_000_000, "what is gone is said to be gone");
+    assert!(middle.skipped > 0 && middle.offset > 8_000_000, "the released bytes are reported as skipped");
 }
 
-/// The node was killed: nobody stopped anything.
+/// The node was killed without stopping anything.
 #[tokio::test]
-async fn what_a_call_waited_for_ends_with_the_node_and_what_runs_in_the_background_does_not() {
+async fn restart_ends_run_jobs_and_keeps_background_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let before = opened(folder.path(), Limits::default());
     let waited_for = before.start(Request { leashed: true, ..request("sleep 1000") }).unwrap();
@@ -143,7 +143,7 @@ async fn what_a_call_waited_for_ends_with_the_node_and_what_runs_in_the_backgrou
 }
 
 #[tokio::test]
-async fn what_looks_like_a_secret_is_not_written_down() {
+async fn likely_secrets_are_redacted_in_the_record() {
     let folder = tempfile::tempdir().unwrap();
     let jobs = opened(folder.path(), Limits::default());
     let secret = ["ghp_", "0123456789abcdefghijABCDEFGHIJ012345"].concat();
