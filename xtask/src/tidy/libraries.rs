@@ -15,7 +15,17 @@ enum Rule {
 const RULES: [(&str, Rule); 4] = [
     ("rmcp", Rule::OnlyIn("plexus-mcp")),
     ("sqlx", Rule::OnlyIn("plexus-store")),
-    ("axum", Rule::NotIn(&["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools"])),
+    (
+        "axum",
+        Rule::NotIn(&[
+            "plexus-proto",
+            "plexus-kit",
+            "plexus-store",
+            "plexus-auth",
+            "plexus-tools",
+            "plexus-upstream",
+        ]),
+    ),
     ("tokio", Rule::NotIn(&["plexus-proto"])),
 ];
 
