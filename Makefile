@@ -1,4 +1,4 @@
-# Every command that a person or CI runs on this repository. `make` alone lists them.
+# The commands that developers and CI run on this repository. `make` without arguments lists them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,30 +6,47 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 CACHE := $(or $(PLEXUS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plexus)
-# Outside the clone, so that a second clone reuses the built dependencies.
-export CARGO_TARGET_DIR ?= $(CACHE)/target
+# Outside the clone, so that a second clone reuses what is built.
+export CARGO_TARGET_DIR := $(CACHE)/target
 
 NEXTEST_VERSION := 0.9.143
 NEXTEST := $(or $(shell command -v cargo-nextest),$(CACHE)/tools/bin/cargo-nextest)
 
-# scripts/fuzz reads the version here.
+# scripts/fuzz reads the version from this line.
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(CACHE)/tools/bin/cargo-fuzz-$(CARGO_FUZZ_VERSION)
-# Outside the workspace, so cargo fmt does not see them.
+# Outside the workspace, so `cargo fmt` skips them.
 FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 
-# The phases of `make test`, cheapest first; the first that fails ends the run.
+# The phases of `make test`, cheapest first; the run stops at the first failure.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
-.PHONY: help run test check bench profile soak generated fmt toolchain target-owner $(PHASES)
+.PHONY: help run test check bench profile soak generated fmt toolchain $(PHASES)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-run: target-owner ## build and start the hub: make run ARGS="--help"
-	cargo run --package plexus -- up $(ARGS)
+run: toolchain ## build and start the hub: make run ARGS="--help"
+	@scripts/tree cargo build --package plexus
+	'$(CARGO_TARGET_DIR)/debug/plexus' up $(ARGS)
+
+# Everything that compiles runs in a copy of the clone at a fixed path, which all clones share; see scripts/tree.
+ifneq ($(realpath $(CURDIR)),$(realpath $(CACHE)/tree))
 
 test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
+check: toolchain ## fast checks: cargo check, lints, tidy, unit tests of the libraries
+bench: toolchain ## compare the hub with other gateways: make bench ARGS="--help"
+profile: toolchain ## profile calls with perf: make profile ARGS="--help"
+soak: toolchain ## long-running tests, which `make test` skips
+fuzz: toolchain ## fuzz every target for 10 s: make fuzz ARGS="600 jsonrpc"
+generated: toolchain ## regenerate files made from code: reference, OpenAPI, schemas, help texts
+
+test check bench profile soak generated $(PHASES): toolchain
+	@scripts/tree $(MAKE) $@
+
+else
+
+test:
 	@times=''; trap 'printf "\nphase         seconds\n%b" "$$times"' EXIT; \
 	for phase in $(PHASES); do \
 	  printf '\n== %s\n' "$$phase"; began=$$SECONDS; failed=''; \
@@ -38,77 +55,68 @@ test: toolchain ## everything CI runs: format, lints, tidy, tests, doc tests
 	  [[ -z $$failed ]] || exit 1; \
 	done
 
-check: target-owner $(NEXTEST) ## the fast loop: cargo check, lints, tidy, unit tests of the libraries
+check: $(NEXTEST)
 	cargo check --workspace
 	@$(MAKE) clippy tidy
 	$(NEXTEST) nextest run --workspace --lib
 
-bench: target-owner ## measure the hub beside other gateways: make bench ARGS="--help"
+bench:
 	scripts/bench $(ARGS)
 
-profile: target-owner ## where the time of a call goes, by perf: make profile ARGS="--help"
+profile:
 	scripts/profile $(ARGS)
 
-soak: target-owner $(NEXTEST) ## the long tests, which are ignored otherwise
+soak: $(NEXTEST)
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
 	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-upstream --profile soak
 
-fuzz: $(CARGO_FUZZ) ## hostile input, 10 s per target: make fuzz ARGS="600 jsonrpc"
+fuzz: $(CARGO_FUZZ)
 	scripts/fuzz $(ARGS)
 
-generated: target-owner $(NEXTEST) ## write anew what is made from the code: reference, OpenAPI, schema, help texts
-	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-upstream -p plexus-node -p plexus-hub -p plexus \
+generated: $(NEXTEST)
+	UPDATE_DOCS=1 INSTA_UPDATE=always $(NEXTEST) nextest run -p plexus-auth -p plexus-tools -p plexus-kit -p plexus-upstream -p plexus-machine -p plexus-hub -p plexus \
 	  -E 'test(~docs) | test(~the_committed_document) | test(~help::)'
+
+fmt-check:
+	cargo fmt --all --check
+	rustfmt --edition 2024 --check $(FUZZ_SOURCES)
+
+clippy:
+	cargo clippy --workspace --all-targets -- -D warnings
+
+tidy: ## project rules the compiler cannot check (crate edges, file sizes, ...)
+	cargo xtask tidy
+
+third-party: ## install third-party test programs: SDKs, agents, the conformance suite
+	scripts/third-party
+
+nextest: $(NEXTEST) ## all tests, or a selection: make nextest ARGS="-p plexus-mcp typescript"
+	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
+
+doctest:
+	cargo test --workspace --doc
+
+endif
 
 fmt: toolchain ## format the code
 	cargo fmt --all
 	rustfmt --edition 2024 $(FUZZ_SOURCES)
 
-fmt-check: toolchain
-	cargo fmt --all --check
-	rustfmt --edition 2024 --check $(FUZZ_SOURCES)
-
-clippy: target-owner
-	cargo clippy --workspace --all-targets -- -D warnings
-
-tidy: target-owner ## the rules the compiler does not know (crate edges, file sizes, ...)
-	cargo xtask tidy
-
-third-party: ## install what the tests run of others: SDKs, agents, the conformance suite
-	scripts/third-party
-
-nextest: target-owner $(NEXTEST) ## the tests, or some of them: make nextest ARGS="-p plexus-mcp typescript"
-	scripts/postgres run $(NEXTEST) nextest run $(or $(ARGS),--workspace)
-
-doctest: target-owner
-	cargo test --workspace --doc
-
 toolchain:
 	@command -v cargo >/dev/null || { \
-	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then picks the version' >&2; \
-	  echo '      in rust-toolchain.toml by itself. A C compiler is needed as well (gcc or clang).' >&2; \
+	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then selects the' >&2; \
+	  echo '      version in rust-toolchain.toml. A C compiler (gcc or clang) is needed as well.' >&2; \
 	  exit 1; }
 
-# Cargo tells workspace members apart by their path inside the workspace and by file times only: with a shared
-# target folder it would take another clone's build of `plexus` for this one's. So the members are built anew
-# when the clone changes; dependencies stay. One `cargo clean` of members is for one profile.
-target-owner: toolchain
-	@owner='$(CARGO_TARGET_DIR)/.clone'; \
-	if [[ "$$(cat "$$owner" 2>/dev/null)" != '$(CURDIR)' ]]; then \
-	  if [[ -d '$(CARGO_TARGET_DIR)' ]]; then \
-	    cargo clean --quiet --workspace; cargo clean --quiet --workspace --release; \
-	  fi; \
-	  mkdir -p '$(CARGO_TARGET_DIR)'; printf '%s\n' '$(CURDIR)' >"$$owner"; \
-	fi
-
-# Built only where cargo-nextest is not on the PATH.
+# Built only if cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain
 	@echo 'cargo-nextest is not installed: building $(NEXTEST_VERSION) once into $(CACHE)/tools'
 	CARGO_TARGET_DIR='$(CACHE)/tools/build' cargo install cargo-nextest \
 	  --version $(NEXTEST_VERSION) --locked --root '$(CACHE)/tools'
 	rm -rf '$(CACHE)/tools/build'
 
-# By its version, so that a new one is built. Not from the PATH: its flags are part of what is cached.
+# Named after its version, so that a new version is built. Not taken from the PATH, because its flags are part of the
+# build cache.
 $(CARGO_FUZZ): | toolchain
 	@echo 'building cargo-fuzz $(CARGO_FUZZ_VERSION) once into $(CACHE)/tools'
 	CARGO_TARGET_DIR='$(CACHE)/tools/build-fuzz' cargo install cargo-fuzz \

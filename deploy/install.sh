@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs a Plexus node on this machine: the program, a systemd unit and an environment file. Run it again to update.
 #
-# Nothing is downloaded by it. The program is the one that you name with --binary, or is built by cargo from the clone that
-# this script is in. It does not join a hub and does not start anything unless told to with --now.
+# It downloads nothing: it installs the program that you name with --binary, or builds one with cargo from the clone that
+# contains this script. It does not join a hub, and starts nothing unless you pass --now.
 set -eu
 
 usage() {
@@ -10,15 +10,15 @@ usage() {
 Usage: deploy/install.sh [--user | --system] [OPTION]...
 
   --user            for this user: ~/.local, a user service (default, unless run by root)
-  --system          for the machine: /usr/local, a service with a user of its own, `plexus` (default for root)
-  --binary PATH     install this program; without it, cargo builds the clone
-  --prefix DIR      where bin/plexus goes
-  --unit-dir DIR    where the unit goes, instead of the folder that systemd reads
-  --env-file FILE   where the environment file goes
-  --no-service      only the program
-  --now             start the service, and have it start by itself
-  --uninstall       take away the unit and the program; data, environment file and user stay
-  --dry-run         say what would be done, and do nothing
+  --system          for the machine: /usr/local, a service with a dedicated user, `plexus` (default for root)
+  --binary PATH     install this program; default: build the clone with cargo
+  --prefix DIR      install the program as DIR/bin/plexus
+  --unit-dir DIR    write the unit here instead of into systemd's folder
+  --env-file FILE   path of the environment file
+  --no-service      install the program only
+  --now             start the service and enable it at boot or login
+  --uninstall       remove the unit and the program; data, environment file and user stay
+  --dry-run         print the actions without performing them
   --help
 TEXT
 }
@@ -32,7 +32,7 @@ say() {
     printf '%s\n' "$1"
 }
 
-# Runs a command, or says that it would be run.
+# Runs a command, or prints it with --dry-run.
 run() {
     if [ "$dry" = yes ]; then
         printf 'would run:'
@@ -51,7 +51,7 @@ scope='' binary='' prefix='' units='' envfile='' service=yes now=no remove=no dr
 while [ $# -gt 0 ]; do
     case $1 in
         --user | --system)
-            [ -z "$scope" ] || [ "$scope" = "${1#--}" ] || fail '--user and --system exclude each other'
+            [ -z "$scope" ] || [ "$scope" = "${1#--}" ] || fail '--user and --system cannot be combined'
             scope=${1#--}
             ;;
         --binary | --prefix | --unit-dir | --env-file)
@@ -80,7 +80,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-[ "$(uname -s)" = Linux ] || fail 'this installs a systemd service, which only Linux has. Elsewhere, start "plexus node run" yourself'
+[ "$(uname -s)" = Linux ] || fail 'this script installs a systemd service and needs Linux. On other systems, start "plexus node run" yourself'
 if [ -z "$scope" ]; then
     if [ "$(id -u)" -eq 0 ]; then scope=system; else scope=user; fi
 fi
@@ -98,7 +98,7 @@ case $prefix in
 esac
 program=$prefix/bin/plexus
 
-# `plexus node install` and `uninstall` know where units go, and what they look like.
+# `plexus node install` and `uninstall` know the location and the content of units.
 unit() {
     set -- "$1" "--$scope" ${units:+--unit-dir "$units"}
     if [ "$now" = yes ]; then set -- "$@" --now; fi
@@ -109,19 +109,19 @@ if [ "$remove" = yes ]; then
     if [ -x "$program" ]; then
         if [ "$service" = yes ]; then unit uninstall; fi
         run rm -f -- "$program"
-        say "Taken away: $program. Data folder, environment file and user are still there."
+        say "Removed: $program. The data folder, the environment file and the user were kept."
     else
-        say "There is no $program."
+        say "$program is not installed."
     fi
     exit 0
 fi
 
-# Found before anything is changed.
+# Checked before anything is changed.
 if [ -n "$binary" ]; then
-    if [ ! -f "$binary" ] || [ ! -x "$binary" ]; then fail "$binary is no program"; fi
+    if [ ! -f "$binary" ] || [ ! -x "$binary" ]; then fail "$binary is not an executable file"; fi
 else
-    [ -f "$here/../Cargo.toml" ] || fail 'this is no clone of Plexus: name the program with --binary PATH'
-    command -v cargo >/dev/null || fail 'cargo is not there (https://rustup.rs): install it, or name the program with --binary PATH'
+    [ -f "$here/../Cargo.toml" ] || fail 'this is not a clone of Plexus: name the program with --binary PATH'
+    command -v cargo >/dev/null || fail 'cargo is not installed (https://rustup.rs): install it, or name the program with --binary PATH'
     built=$(mktemp -d)
     trap 'rm -rf -- "$built"' EXIT
     run cargo install --locked --path "$here/../crates/plexus" --root "$built" --no-track
@@ -132,7 +132,7 @@ if [ "$scope" = system ] && [ "$service" = yes ]; then
     if ! id -u "$user" >/dev/null 2>&1; then
         run useradd --system --user-group --home-dir "$state/home" --no-create-home --shell /usr/sbin/nologin "$user"
     fi
-    # As the unit has them, so that the machine can join before the service is first started.
+    # The same folders as in the unit, so that the machine can join before the first start of the service.
     run install -d -o "$user" -g "$user" -m 0700 "$state" "$state/home" "$state/data"
 fi
 
@@ -140,7 +140,7 @@ if [ -f "$program" ] && cmp -s -- "$binary" "$program"; then
     say "$program is up to date."
 else
     run mkdir -p -- "$prefix/bin"
-    # Put in its place as a whole: a node that runs keeps the file that it was started from.
+    # Replaced atomically, so that a running node keeps the file it was started from.
     run cp -- "$binary" "$program.new"
     run chmod 0755 "$program.new"
     run mv -f -- "$program.new" "$program"

@@ -1,6 +1,6 @@
-# For the scripts that tests get programs of Debian by.
+# Shared by the scripts that install Debian packages for tests; sourced by them.
 
-# Says what is wrong in the name of the script, and ends it.
+# Prints an error with the name of the script, and exits.
 fail() {
   local code=$1
   shift
@@ -8,8 +8,8 @@ fail() {
   exit "$code"
 }
 
-# Installs packages, as root only. Debian starts a server with its package, unless a policy forbids it: only the programs
-# are wanted.
+# Installs packages, as root only. Debian starts a server when it installs its package, unless a policy forbids it. Only the
+# programs are needed.
 install_packages() {
   [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null || return 1
   echo "${0##*/}: installing $* for the tests" >&2

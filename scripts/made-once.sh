@@ -1,10 +1,10 @@
-# For scripts that build or install something into the cache folder; sourced by them.
+# Shared by the scripts that build or install into the cache folder; sourced by them.
 # Sets `cache`, and defines:
 #   usage                       prints the comment at the head of the script
-#   own_target                  sets CARGO_TARGET_DIR as the Makefile does; what another clone built there goes
-#   fail CODE LINE...           says why on stderr, with the name of the script, and ends it
-#   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is whole; two callers at once do it once
-# A folder is whole when `.ready` is in it, which is written last.
+#   in_tree ARGUMENT...         re-runs the script in the build copy of this clone, unless it already runs there
+#   fail CODE LINE...           prints an error to stderr with the name of the script, and exits
+#   made_once FOLDER FUNCTION   calls FUNCTION unless FOLDER is complete; concurrent callers do it once
+# A folder is complete when it contains `.ready`, which is written last.
 
 cache=${PLEXUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plexus}
 
@@ -12,9 +12,9 @@ usage() {
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$(dirname "${BASH_SOURCE[0]}")/${0##*/}"
 }
 
-own_target() {
-  export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
-  make --no-print-directory -C "$(dirname "${BASH_SOURCE[0]}")/.." target-owner
+in_tree() {
+  export CARGO_TARGET_DIR=$cache/target
+  [[ $(pwd -P) == "$(realpath "$cache")/tree" ]] || exec scripts/tree "scripts/${0##*/}" "$@"
 }
 
 fail() {
@@ -31,10 +31,10 @@ made_once() {
   mkdir -p "$(dirname "$folder")"
   exec 9>"$folder.lock"
   flock 9
-  # Someone else may have made it while this one waited.
+  # Another process may have finished it while this one waited for the lock.
   if [[ ! -e $folder/.ready ]]; then
     rm -rf "$folder"
-    # What it runs holds the lock as well: when this script alone is killed, an npm that goes on writing keeps the next
+    # Child processes hold the lock as well: if only this script is killed, an npm that is still writing keeps the next
     # caller out until it has ended.
     "$make"
     : >"$folder/.ready"

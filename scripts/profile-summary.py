@@ -1,10 +1,10 @@
-"""Reads `perf script -F comm,ip,sym` and prints where the samples are, as Markdown."""
+"""Summarizes the output of `perf script -F comm,ip,sym` as Markdown tables."""
 
 import re
 import sys
 from collections import Counter
 
-# What the innermost frame is about: the first that matches.
+# Categories of a single frame; the first match counts.
 SUBSYSTEMS = [
     ("kernel: task switch, futex, wake-ups", r"futex|schedule|__sched|switch_to|wake_up|wake_q|ttwu|enqueue|dequeue|pick_next|finish_task|select_task|update_(curr|load|cfs)|idle|rcu_|hrtimer|eventfd"),
     ("kernel: sockets", r"tcp_|inet_|sock|skb|ip_|net_|loopback|__dev_|napi|nf_|release_sock|sk_"),
@@ -28,7 +28,7 @@ SUBSYSTEMS = [
     ("system calls and the C library", r"syscall|entry_|pthread|__lll|clock_gettime|__vdso|do_|__x64|ret_from|exit_to|clone|__libc|__GI|epoll_pwait|writev|recv|send|__read|__write|nanosleep|_dl_"),
 ]
 KERNEL = re.compile(r"^[89a-f][0-9a-f]{15}$")
-# What a sample is for: the first of these that any of its frames belongs to, from the innermost outwards.
+# Purpose of a sample: the first of these that matches a frame, from the innermost frame outwards.
 PURPOSES = [
     ("the database's thread: statements of the writer and the readers", None),
     ("authentication", r"plexus_auth|authenticat"),
@@ -71,7 +71,7 @@ def samples(lines):
 
 
 def subsystem(stack):
-    """Of the innermost frame that any rule knows."""
+    """The category of the innermost frame that matches a rule."""
     for address, name in stack:
         kernel = bool(KERNEL.match(address))
         for label, pattern in SUBSYSTEMS:

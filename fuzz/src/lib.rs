@@ -1,9 +1,9 @@
-//! Puts a target of the testkit where libFuzzer looks for one.
+//! Exposes a fuzz target of the testkit to libFuzzer.
 
 pub use libfuzzer_sys;
 pub use plexus_testkit;
 
-/// The entry of a fuzz target, which keeps its state from one input to the next.
+/// Defines the entry point of a fuzz target. The target keeps its state from one input to the next.
 #[macro_export]
 macro_rules! target {
     ($target:ident) => {

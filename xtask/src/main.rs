@@ -1,7 +1,7 @@
-//! `cargo xtask`: the chores of this workspace that need more than a shell line.
+//! `cargo xtask`: maintenance commands for this workspace that need more than a shell line.
 //!
-//! It works on the workspace around the current directory, never on the one it was built from: several
-//! clones may share one target folder.
+//! Operates on the workspace around the current directory, never on the one it was built from: several clones
+//! may share a target folder.
 
 #![expect(clippy::print_stdout, reason = "the output of a command-line program")]
 
@@ -14,19 +14,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::tidy::growth;
 use crate::tree::Tree;
 
 fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => run_tidy(),
-        _ => bail!("usage: cargo xtask tidy"),
+        ["sizes"] => record_sizes(),
+        _ => bail!("usage: cargo xtask tidy | sizes"),
     }
 }
 
 fn run_tidy() -> Result<ExitCode> {
-    let here = std::env::current_dir().context("the current directory cannot be read")?;
-    let tree = Tree::load(&workspace_root(&here)?)?;
+    let tree = Tree::load(&current_workspace()?)?;
     let findings = tidy::check(&tree);
     if findings.is_empty() {
         let (crates, files, checks) = (tree.manifests.len(), tree.files.len(), tidy::CHECKS.len());
@@ -38,6 +39,20 @@ fn run_tidy() -> Result<ExitCode> {
     }
     println!("tidy: {} to fix", findings.len());
     Ok(ExitCode::FAILURE)
+}
+
+fn record_sizes() -> Result<ExitCode> {
+    let root = current_workspace()?;
+    let record = root.join(growth::RECORD);
+    let text = growth::render(&Tree::load(&root)?);
+    std::fs::write(&record, text).with_context(|| format!("{} cannot be written", record.display()))?;
+    println!("sizes: {} is up to date", growth::RECORD);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn current_workspace() -> Result<PathBuf> {
+    let here = std::env::current_dir().context("the current directory cannot be read")?;
+    workspace_root(&here)
 }
 
 fn workspace_root(start: &Path) -> Result<PathBuf> {

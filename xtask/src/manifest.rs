@@ -1,7 +1,7 @@
-//! What the workspace members depend on, read from their `Cargo.toml`.
+//! The dependencies of the workspace members, read from their `Cargo.toml`.
 //!
-//! A dependency is known by its package name even where the manifest renames it, and by the line it stands
-//! on. Only what ends up in a build counts; dev-dependencies are left out, since tests may use anything.
+//! A dependency is identified by its package name, even if the manifest renames it, and by its line.
+//! Dev-dependencies are ignored, since tests may use anything.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct Dependency {
     pub(crate) line: usize,
 }
 
-/// `[workspace.dependencies]` that carry another name than their package.
+/// Entries of `[workspace.dependencies]` whose name differs from the package name.
 type Renames = BTreeMap<String, String>;
 
 /// The manifests of `crates/*` and `xtask`.

@@ -1,10 +1,12 @@
-//! `cargo xtask tidy`: the rules of this codebase that the compiler does not know.
+//! `cargo xtask tidy`: rules of this codebase that the compiler does not check.
 //!
-//! A check is a function from the tree to its findings; it sees every file and changes none. A finding
-//! names the place, what is wrong there and what to do about it.
+//! A check is a function from the tree to its findings; it sees every file and modifies none. A finding gives
+//! the location, the problem and the remedy.
 
+mod architecture;
 mod edges;
 mod file_size;
+pub(crate) mod growth;
 mod leftovers;
 mod libraries;
 mod module_docs;
@@ -18,8 +20,16 @@ use crate::tree::Tree;
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-pub(crate) const CHECKS: [Check; 6] =
-    [edges::check, libraries::check, module_docs::check, file_size::check, names::check, leftovers::check];
+pub(crate) const CHECKS: [Check; 8] = [
+    architecture::check,
+    edges::check,
+    libraries::check,
+    module_docs::check,
+    file_size::check,
+    growth::check,
+    names::check,
+    leftovers::check,
+];
 
 #[derive(Debug)]
 pub(crate) struct Finding {

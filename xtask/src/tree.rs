@@ -1,6 +1,6 @@
-//! What the checks look at: every file of the workspace, read once.
+//! The input of the checks: every file of the workspace, read once.
 //!
-//! Paths are relative to the root with `/` between the parts, and sorted, so findings come in a stable
+//! Paths are relative to the root, use `/` as the separator, and are sorted, so findings come in a stable
 //! order. Tests build a tree from made-up files.
 
 use std::fs;
@@ -10,19 +10,19 @@ use anyhow::{Context, Result};
 
 use crate::manifest::{self, Manifest};
 
-/// Extensions of what people write here; a file without one (`Makefile`, a script) counts too.
-const SOURCE_EXTENSIONS: [&str; 12] =
-    ["rs", "toml", "sql", "py", "sh", "js", "ts", "svelte", "css", "html", "yml", "yaml"];
+/// Extensions of source files; a file without one (`Makefile`, a script) counts too.
+const SOURCE_EXTENSIONS: [&str; 13] =
+    ["rs", "md", "toml", "sql", "py", "sh", "js", "ts", "svelte", "css", "html", "yml", "yaml"];
 
-/// Folders that hold no source of ours, wherever they are.
+/// Folders without source files of this project, at any depth.
 const SKIPPED_FOLDERS: [&str; 2] = [".git", "node_modules"];
-/// And those that hold none where they are; inputs of a fuzzer need not even be text.
+/// Skipped folders by path; fuzzer inputs need not even be text.
 const SKIPPED_PATHS: [&str; 3] = ["target", "fuzz/corpus", "fuzz/artifacts"];
 
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) path: String,
-    /// Read for source files only.
+    /// Only read for source files.
     pub(crate) text: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Tree {
 pub(crate) struct RustFile<'a> {
     pub(crate) path: &'a str,
     pub(crate) text: &'a str,
-    /// `tests.rs`, or anything under a `tests` folder.
+    /// Whether it is a `tests.rs` or below a `tests` folder.
     pub(crate) is_test: bool,
 }
 
@@ -64,7 +64,7 @@ impl Tree {
 }
 
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
-    let cannot_read = || format!("{} cannot be read", folder.display());
+    let cannot_read = || format!("cannot read {}", folder.display());
     for entry in fs::read_dir(folder).with_context(cannot_read)? {
         let entry = entry.with_context(cannot_read)?;
         let kind = entry.file_type().with_context(cannot_read)?;
@@ -77,7 +77,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
         } else if kind.is_file() {
             let text = if is_source(&name) {
                 let text = fs::read_to_string(entry.path());
-                Some(text.with_context(|| format!("{path} cannot be read as text"))?)
+                Some(text.with_context(|| format!("{path} is not valid text"))?)
             } else {
                 None
             };

@@ -1,13 +1,13 @@
 //! The signed head of the audit chain, in a file beside the database.
 //!
-//! Who can change the table can also make its hashes fit; they cannot sign the head that results.
-//! The file follows the chain at most [`PAUSE`] behind, so only what was written in the last moment
-//! before a crash can be cut off unnoticed.
+//! Anyone who can modify the table can recompute its hashes, but cannot sign the resulting head. The file
+//! lags behind the chain by at most [`PAUSE`], so only entries written immediately before a crash can be
+//! truncated unnoticed.
 //!
-//! A head is signed with the key that is current when it is written, and read with whichever key of
-//! the ring it names, ended ones too: after a crash right behind a rotation the file still has the
-//! signature of the key before. Whoever stole such a key could sign a head with it, but to put it here
-//! they must write to this folder, and so could have the current key as well.
+//! A head is signed with the current key, and verified with the key that it names, including retired keys:
+//! after a crash immediately following a rotation, the file still carries the signature of the previous key.
+//! A stolen retired key could sign a head, but placing it here requires write access to this folder, which
+//! would expose the current key as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use tokio::sync::watch;
 
 use crate::KeyRing;
 
-/// Time between two writes of the file: a signature and a new file cost as much as the records of several calls.
+/// Minimum interval between two writes of the file: signing and replacing it costs as much as recording
+/// several calls.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ struct SignedHead {
     #[serde(flatten)]
     head: AuditHead,
     kid: String,
-    /// Hex.
+    /// Hexadecimal.
     signature: String,
 }
 
@@ -46,7 +47,8 @@ impl AuditAnchor {
         Self { path, keys, durability }
     }
 
-    /// The head that was signed last; none before the first. `Err` says what is wrong with the file.
+    /// The most recently signed head; `None` if there is none yet. `Err` describes what is wrong with the
+    /// file.
     pub fn read(&self) -> Result<Option<AuditHead>, String> {
         let shown = self.path.display();
         let Some(bytes) = private_file::read(&self.path).map_err(|e| e.to_string())? else { return Ok(None) };
@@ -58,12 +60,12 @@ impl AuditAnchor {
             return Err(format!("{shown} was signed with another key ({})", signed.kid));
         };
         if !key.verify(&message(&signed.head), &signature) {
-            return Err(format!("{shown}: the signature does not fit; the file was changed"));
+            return Err(format!("{shown}: the signature is invalid; the file was modified"));
         }
         Ok(Some(signed.head))
     }
 
-    /// Puts a file that contradicts the table aside, as evidence; none when there is no file.
+    /// Renames a file that contradicts the table, to keep it as evidence; `None` if there is no file.
     pub fn set_aside(&self, suffix: &str) -> std::io::Result<Option<PathBuf>> {
         let target = self.path.with_extension(format!("head.{suffix}"));
         match std::fs::rename(&self.path, &target) {
@@ -73,7 +75,7 @@ impl AuditAnchor {
         }
     }
 
-    /// Signs the newest head, at most once in [`PAUSE`], until there are no more, the last one included.
+    /// Signs the newest head, at most once per [`PAUSE`], until the channel closes; includes the last head.
     pub async fn follow(&self, mut heads: watch::Receiver<Option<AuditHead>>) {
         let (mut written, mut more) = (None, true);
         loop {
@@ -93,7 +95,7 @@ impl AuditAnchor {
             if !more {
                 return;
             }
-            // Ends before its time only when there are no more, so that nobody waits at the end.
+            // Returns early only when the channel closes, so that shutdown is not delayed.
             more = tokio::time::timeout(PAUSE, heads.wait_for(|_| false)).await.is_err();
         }
     }
@@ -105,7 +107,7 @@ impl AuditAnchor {
         Ok(serde_json::to_vec(&SignedHead { head: head.clone(), kid: key.kid().to_owned(), signature })?)
     }
 
-    /// Signs a head now.
+    /// Signs and writes a head immediately.
     pub fn write(&self, head: &AuditHead) -> std::io::Result<()> {
         let bytes = self.signed(head)?;
         match self.durability {

@@ -1,10 +1,10 @@
-//! Counts failed authentications, so that guessing and broken clients are slowed down.
+//! Rate limit for failed authentications, which slows down guessing and broken clients.
 //!
-//! Only failures are counted and only failures are refused: a valid token is let in before anyone
-//! looks here, so a bad client cannot lock out the others behind the same address.
+//! Only failures are counted and rejected: valid tokens are accepted before this check, so a misbehaving
+//! client cannot lock out others behind the same address.
 //!
-//! The table is bounded. When it is full of sources that failed within the last minute, all further
-//! ones are counted together, as one.
+//! The table is bounded. While it is full of sources that failed within the last minute, all further sources
+//! share one counter.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,13 +18,13 @@ use plexus_kit::Clock;
 use crate::authenticator::fingerprint;
 
 const WINDOW_MILLIS: i64 = 60_000;
-/// Addresses and tokens that are counted apart.
+/// Maximum number of addresses and tokens with their own counter.
 const SOURCES: usize = 10_000;
-/// Between two looks for entries that are over.
+/// Minimum interval between two removals of expired entries.
 const SWEEP_MILLIS: i64 = 1_000;
 
 pub struct FailedAttempts {
-    /// Per minute and source; 0: no limit.
+    /// Per minute and source; 0 disables the limit.
     limit: AtomicU32,
     clock: Clock,
     table: Mutex<Table>,
@@ -33,9 +33,9 @@ pub struct FailedAttempts {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
-    /// Its hash: the token itself is not kept.
+    /// SHA-256 of the token; the token itself is not stored.
     Token([u8; 32]),
-    /// Everyone who found the table full.
+    /// All sources that found the table full.
     Others,
 }
 
@@ -56,13 +56,13 @@ impl FailedAttempts {
         Self { limit: AtomicU32::new(per_minute), clock, table: Mutex::default() }
     }
 
-    /// Another limit from now on.
+    /// Changes the limit.
     pub fn set_limit(&self, per_minute: u32) {
         self.limit.store(per_minute, Ordering::Relaxed);
     }
 
-    /// Counts a failure of this address with this token, if there was one. `Err`: there were too many,
-    /// and how long the caller should wait.
+    /// Counts a failure for this address and for the token, if any. `Err` means that there were too many, and
+    /// contains the time to wait.
     pub fn note(&self, address: Option<IpAddr>, token: Option<&str>) -> Result<(), Duration> {
         let limit = self.limit.load(Ordering::Relaxed);
         if limit == 0 {
@@ -80,11 +80,11 @@ impl FailedAttempts {
             if failures > limit {
                 wait = wait.max(left);
                 crossed |= failures == limit.saturating_add(1);
-                // An address that must wait could fill the table with tokens that it makes up.
+                // Otherwise a blocked address could fill the table with random tokens.
                 break;
             }
         }
-        // Once a window, and never with the token.
+        // Logged once per window, without the token.
         if crossed {
             let address = address.map(|address| address.to_string()).unwrap_or_default();
             tracing::warn!(
@@ -101,7 +101,8 @@ impl FailedAttempts {
 }
 
 impl Table {
-    /// Failures of the source in its window, this one too, and milliseconds until the window ends.
+    /// The number of failures in the source's window, including this one, and the milliseconds until the
+    /// window ends.
     fn count(&mut self, source: Source, now: i64) -> (u32, i64) {
         if self.windows.len() >= SOURCES && !self.windows.contains_key(&source) {
             self.sweep(now);
@@ -126,12 +127,12 @@ impl Table {
 
 impl Window {
     fn is_over(&self, now: i64) -> bool {
-        // A clock that was set back must not keep anyone out for long.
+        // A clock that was set back must not lock sources out for long.
         !(0..WINDOW_MILLIS).contains(&(now - self.began_at))
     }
 }
 
-/// What one holder has: an IPv4 address, or the 64 bits of an IPv6 network.
+/// The part of an address that identifies its holder: an IPv4 address, or the /64 network of an IPv6 address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),

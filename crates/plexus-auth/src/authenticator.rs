@@ -1,7 +1,6 @@
 //! Verifies and revokes tokens.
 //!
-//! How they come to be is in the files below: minted by another, renewed by themselves, or put in the
-//! place of an old one.
+//! The submodules create tokens: minted by another token, renewed, or as the replacement of an old one.
 
 mod mint;
 mod nodes;
@@ -36,11 +35,11 @@ use crate::usage::{LastUse, Usage};
 use crate::{AuthError, KeyRing, Principal, ScopeSet};
 
 const AUDIENCE: &str = "plexus";
-/// Verified tokens kept; beyond that the least used are verified again.
+/// Maximum number of cached verified tokens; evicted ones are verified again.
 const CACHE: u64 = 10_000;
 const CACHE_IDLE: Duration = Duration::from_secs(600);
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
-/// Uses written in one transaction, which others wait for.
+/// Maximum number of uses written in one transaction, which delays other writes.
 const USES_AT_ONCE: usize = 500;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +57,7 @@ struct Claims {
     exp: i64,
 }
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const REVOKE: &str = "token_revoke";
 
 pub struct Authenticator {
@@ -66,22 +65,22 @@ pub struct Authenticator {
     store: Store,
     clock: Clock,
     validation: Validation,
-    /// By SHA-256 of the token: the token itself is not kept.
+    /// Keyed by SHA-256 of the token; the token itself is not stored.
     verified: Cache<[u8; 32], Arc<Verified>>,
-    /// From when on tokens are revoked; the time may be yet to come.
+    /// Revocation times, which may be in the future.
     revoked: ArcSwap<HashMap<TokenId, Timestamp>>,
-    /// Epoch that `revoked` was read at. Also moves when a key was given an end.
+    /// The epoch at which `revoked` was read. Also signals when a key is given an end.
     epoch: watch::Sender<i64>,
     usage: Usage,
-    /// Those a token may be given; none: those that are shipped.
+    /// The profiles that tokens may have; `None` allows the built-in ones.
     profiles: ArcSwapOption<LiveProfiles>,
     /// File of the admin token for commands on this machine.
     admin_token: PathBuf,
-    /// Held while keys or that file change: one change at a time.
+    /// Serializes changes of the keys and of the admin token file.
     changing: Semaphore,
 }
 
-/// A token whose signature was checked.
+/// A token with a verified signature.
 struct Verified {
     principal: Arc<Principal>,
     last_use: LastUse,
@@ -97,7 +96,7 @@ impl Authenticator {
         let mut validation = Validation::new(Algorithm::EdDSA);
         validation.set_audience(&[AUDIENCE]);
         validation.set_required_spec_claims(&["exp", "aud", "sub"]);
-        // Expiry is compared with our own clock on every use, not only when the signature is checked.
+        // Expiry is checked against the injected clock on every use, not only when the signature is verified.
         validation.validate_exp = false;
         let authenticator = Self {
             keys,
@@ -116,12 +115,12 @@ impl Authenticator {
         Ok(authenticator)
     }
 
-    /// Lets tokens be made for these profiles, in the place of those that are shipped.
+    /// Allows tokens for these profiles instead of the built-in ones.
     pub fn follow_profiles(&self, profiles: LiveProfiles) {
         self.profiles.store(Some(Arc::new(profiles)));
     }
 
-    /// The principal of a token. No database read; the signature is checked once per token.
+    /// The principal of a token. Does not read the database; the signature is verified once per token.
     pub fn authenticate(&self, token: &str) -> Result<Arc<Principal>, AuthError> {
         let verified = self.verified(token)?;
         let now = self.clock.now();
@@ -144,12 +143,12 @@ impl Authenticator {
         Ok(verified)
     }
 
-    /// Whether a principal that was authenticated earlier still is one.
+    /// Whether a previously authenticated principal is still valid.
     pub fn check(&self, principal: &Principal) -> Result<(), AuthError> {
         self.check_at(principal, self.clock.now())
     }
 
-    /// What may have changed since the signature was checked.
+    /// Checks the properties that may change after the signature was verified.
     fn check_at(&self, principal: &Principal, now: Timestamp) -> Result<(), AuthError> {
         if principal.expires_at() <= now {
             return Err(AuthError::Expired);
@@ -163,8 +162,8 @@ impl Authenticator {
         Ok(())
     }
 
-    /// How long a principal that was authenticated earlier, for a stream that lives on, remains one;
-    /// none when its token has expired or was revoked, or its key has ended.
+    /// How long a previously authenticated principal, such as that of an open stream, remains valid; `None`
+    /// if its token expired or was revoked, or its key was retired.
     #[must_use]
     pub fn time_left(&self, principal: &Principal) -> Option<Duration> {
         let revoked_at = self.revoked.load().get(&principal.token_id()).copied();
@@ -174,14 +173,14 @@ impl Authenticator {
         u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis)
     }
 
-    /// Moves when tokens were revoked or keys rotated; whoever holds a stream open then asks
+    /// Changes when tokens are revoked or keys rotated; holders of open streams must then check
     /// [`Self::time_left`].
     #[must_use]
     pub fn revocations(&self) -> watch::Receiver<i64> {
         self.epoch.subscribe()
     }
 
-    /// The keys there are, the current one first.
+    /// All keys, the current one first.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         self.keys.list()
@@ -209,8 +208,8 @@ impl Authenticator {
         })
     }
 
-    /// Revokes a token and all that were minted from it; here at once, elsewhere within a second.
-    /// None: there is no such token.
+    /// Revokes a token and all tokens minted from it: immediately on this hub, within a second on others.
+    /// `None` if there is no such token.
     pub async fn revoke(&self, by: &Principal, jti: TokenId) -> Result<Option<Token>, AuthError> {
         let now = self.clock.now();
         let detail = json!({ "jti": jti });
@@ -234,19 +233,19 @@ impl Authenticator {
         Ok(token)
     }
 
-    /// Reads the revoked tokens again if any hub has revoked one since.
+    /// Reloads the revoked tokens if any hub has revoked one since the last time.
     pub async fn refresh_revocations(&self) -> Result<(), AuthError> {
         let mut reader = self.store.read_committed().await?;
         let epoch = reader.revocation_epoch().await?;
         if epoch != *self.epoch.borrow() {
             let revoked = reader.revoked_tokens(self.clock.now()).await?;
-            self.take_revocations(epoch, revoked);
+            self.apply_revocations(epoch, revoked);
         }
         Ok(())
     }
 
-    /// Unless somebody who read later was here first: what is revoked stays so.
-    fn take_revocations(&self, epoch: i64, revoked: Vec<(TokenId, Timestamp)>) {
+    /// Does nothing if a later snapshot was already applied, so that revocations are never undone.
+    fn apply_revocations(&self, epoch: i64, revoked: Vec<(TokenId, Timestamp)>) {
         self.epoch.send_if_modified(|known| {
             if epoch <= *known {
                 return false;
@@ -257,13 +256,13 @@ impl Authenticator {
         });
     }
 
-    /// When a token was used last, as far as it has not been written yet.
+    /// The last use of a token that is not written yet.
     #[must_use]
     pub fn last_used(&self, jti: TokenId) -> Option<Timestamp> {
         self.usage.pending(jti)
     }
 
-    /// Writes when tokens were used, so that others and the next start know.
+    /// Writes the last use of tokens, for other hubs and after a restart.
     pub async fn flush_usage(&self) -> Result<(), AuthError> {
         let mut used = self.usage.take();
         while !used.is_empty() {
@@ -280,7 +279,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// Who may do what is as much part of the record as what they did.
+    /// Audit records of an operation on tokens or nodes: permissions are part of the record, as calls are.
     fn records(&self, by: &Principal, what: &'static str, outcome: &'static str, detail: &Value) -> Records {
         let call_id = CallId::new();
         let started = self.entry(by, what, call_id, AuditPhase::Started, "", detail);
@@ -311,8 +310,7 @@ impl Authenticator {
         }
     }
 
-    /// Records that a request was turned down, and hands the reason on. One that the database failed
-    /// is in the log alone.
+    /// Records that a request was rejected, and returns the error. Database failures are only logged.
     async fn refused<T>(
         &self,
         by: &Principal,
@@ -333,7 +331,7 @@ impl Authenticator {
         from_millis(self.clock.now().as_second().saturating_mul(1000).saturating_add(millis))
     }
 
-    /// To the millisecond: nothing that ends now goes on to the end of the second.
+    /// With millisecond precision, so that nothing ends later than requested.
     fn after(&self, time: Duration) -> Timestamp {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         from_millis(self.clock.now().as_millisecond().saturating_add(millis))
@@ -346,12 +344,12 @@ impl fmt::Debug for Authenticator {
     }
 }
 
-/// Says what came of a request, once that is certain.
+/// Logs the outcome of a request, once it is certain.
 fn log(by: &Principal, what: &'static str, outcome: &'static str, detail: &Value) {
     tracing::info!(by = by.subject(), outcome, %detail, "{what}");
 }
 
-/// SHA-256 of a token, which stands for it where the token itself must not be kept.
+/// SHA-256 of a token, used where the token itself must not be stored.
 pub(crate) fn fingerprint(token: &str) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());

@@ -1,11 +1,11 @@
-//! Why a credential or a request for one was turned down.
+//! Errors of authentication and of requests for credentials.
 
 use plexus_proto::ErrorCode;
 use plexus_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// Malformed, not signed by this hub, or of another audience. Said without detail.
+    /// Malformed, not signed by this hub, or for another audience. Deliberately without details.
     #[error("the token is not valid for this hub")]
     InvalidToken,
     #[error("the token has expired")]
@@ -14,19 +14,19 @@ pub enum AuthError {
     Revoked,
     #[error("the token was signed with a key that has been retired")]
     KeyRetired,
-    /// A valid request for more than the asking token has.
+    /// A valid request that exceeds the rights of the requesting token.
     #[error("{0}")]
     Forbidden(String),
-    /// A token that asked to be renewed and cannot be.
+    /// A token that cannot be renewed.
     #[error("{0}")]
     NotRenewable(String),
-    /// A machine that may not become a node, or not this one.
+    /// A machine that may not become a node, or not this node.
     #[error("{0}")]
     NotAdmitted(&'static str),
-    /// A request that makes no sense for anyone.
+    /// A request that is invalid regardless of the requester.
     #[error("{0}")]
     Invalid(String),
-    /// A request that comes too late or too early for the thing it is about.
+    /// A request that conflicts with the current state.
     #[error("{message}")]
     Conflict { message: String, hint: &'static str },
     #[error("{what}")]
@@ -40,7 +40,7 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// How a request that ended with this is recorded in the audit.
+    /// The outcome of a failed request, as recorded in the audit log.
     pub(crate) fn outcome(&self) -> &'static str {
         let code = match self {
             Self::InvalidToken | Self::Expired | Self::Revoked | Self::KeyRetired | Self::NotAdmitted(_) => {
@@ -55,7 +55,7 @@ impl AuthError {
         code.as_str()
     }
 
-    /// Why a token was turned down, in one word.
+    /// Why a token was rejected, in one word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {

@@ -1,16 +1,15 @@
-//! The key that signs now and those that did before it.
+//! The current signing key and its predecessors.
 //!
-//! In the data folder, `signing-key` holds the key that signs, and `retired-keys/KID` the public half
-//! of each former one with the time until which it verifies. The private half of a former key is
-//! gone: nothing signs with it any more.
+//! In the data folder, `signing-key` contains the current key, and `retired-keys/KID` the public half of each
+//! former one with its end of validity. Private halves of former keys are deleted.
 //!
-//! What always holds, also after `kill -9` at any moment:
-//! - There is exactly one key that signs. The old key is written down as a former one first, and only
-//!   then is the new one renamed into its place; a crash in between leaves the old key signing, and
-//!   the note about it is removed at the next start.
-//! - A key signs nothing before it is on disk, so whatever was signed can be verified after a crash.
-//! - Public halves are kept for ever. Tokens of a key are refused from its end on, but the head of the
-//!   audit that it signed last can still be read by the hub that starts after a crash.
+//! Invariants, also after `kill -9` at any time:
+//! - There is exactly one signing key. A rotation first records the old key as a former one, and then renames
+//!   the new key into place; after a crash in between, the old key stays current, and the record about it is
+//!   removed at the next start.
+//! - A key signs only after it is on disk, so that all signatures can be verified after a crash.
+//! - Public halves are kept forever. Tokens of a key are rejected after its end, but a hub that starts after
+//!   a crash can still verify the audit head that the key signed last.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,32 +34,32 @@ pub struct KeyRing {
     folder: PathBuf,
     clock: Clock,
     keys: ArcSwap<Keys>,
-    /// Held while files are changed, so that changes come one after the other.
+    /// Serializes changes of the files.
     changing: Mutex<()>,
 }
 
 struct Keys {
     current: Arc<SigningKey>,
-    /// All of them, the current one too.
+    /// All keys, including the current one.
     by_kid: HashMap<String, Arc<VerifyingKey>>,
 }
 
-/// A former key, as kept in its file.
+/// A former key, as stored in its file.
 #[derive(Serialize, Deserialize)]
 struct RetiredKey {
-    /// Hex.
+    /// Hexadecimal.
     public_key: String,
     created_at: Timestamp,
     verifies_until: Timestamp,
 }
 
 impl KeyRing {
-    /// Reads the keys of a data folder, or makes the first one.
+    /// Reads the keys of a data folder, or creates the first one.
     pub fn open(folder: &Path, clock: Clock) -> Result<Self, AuthError> {
         if let Some(ring) = Self::load(folder, clock.clone())? {
-            let note = folder.join(RETIRED_KEYS).join(ring.current().kid());
-            return match std::fs::remove_file(note) {
-                // A crash came between the note and the new key.
+            let record = folder.join(RETIRED_KEYS).join(ring.current().kid());
+            return match std::fs::remove_file(record) {
+                // A crash occurred between the record and the new key.
                 Ok(()) => Ok(ring),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ring),
                 Err(error) => Err(unusable(error)),
@@ -71,13 +70,14 @@ impl KeyRing {
         Self::new(folder, clock, key)
     }
 
-    /// Reads the keys and changes nothing; none where there is no key that signs.
+    /// Reads the keys without changing anything; `None` if there is no signing key.
     pub fn load(folder: &Path, clock: Clock) -> Result<Option<Self>, AuthError> {
         let path = folder.join(SIGNING_KEY);
         let Some(pkcs8) = private_file::read(&path).map_err(unusable)? else { return Ok(None) };
         let written_at = modified_at(&path).map_err(unusable)?;
-        let current = SigningKey::from_pkcs8(&pkcs8, written_at)
-            .map_err(|_| AuthError::DamagedKey(format!("{} does not hold an Ed25519 key", path.display())))?;
+        let current = SigningKey::from_pkcs8(&pkcs8, written_at).map_err(|_| {
+            AuthError::DamagedKey(format!("{} does not contain an Ed25519 key", path.display()))
+        })?;
         Self::new(folder, clock, current).map(Some)
     }
 
@@ -92,12 +92,12 @@ impl KeyRing {
         self.keys.load().current.clone()
     }
 
-    /// The key of that name, whether or not it is still accepted.
+    /// The key with this id, whether or not it is still accepted.
     pub(crate) fn find(&self, kid: &str) -> Option<Arc<VerifyingKey>> {
         self.keys.load().by_kid.get(kid).cloned()
     }
 
-    /// The current key first, then the others, the newest first.
+    /// The current key, followed by the others, newest first.
     #[must_use]
     pub fn list(&self) -> Vec<Key> {
         let keys = self.keys.load();
@@ -119,25 +119,25 @@ impl KeyRing {
         Key { kid: key.kid().to_owned(), state, created_at: key.created_at, verifies_until }
     }
 
-    /// From now on a new key signs; what the old one signed is accepted until `until`. Blocks for as
-    /// long as the disk takes.
+    /// Starts signing with a new key; signatures of the old one are accepted until `until`. Blocks on disk
+    /// IO.
     pub(crate) fn rotate(&self, until: Timestamp) -> Result<RotatedKey, AuthError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = self.keys.load_full();
         let old = &keys.current.verifying;
         let (new, pkcs8) = SigningKey::generate(self.clock.now())?;
-        self.note(old, until)?;
+        self.record_retired(old, until)?;
         private_file::write(&self.folder.join(SIGNING_KEY), &pkcs8).map_err(unusable)?;
         let mut by_kid = keys.by_kid.clone();
         by_kid.insert(new.kid().to_owned(), new.verifying.clone());
         let key = self.describe(&new.verifying);
         self.keys.store(Arc::new(Keys { current: Arc::new(new), by_kid }));
-        // After the swap: a key never ends while it signs.
+        // After the swap: a key must never end while it signs.
         old.end_at(until);
         Ok(RotatedKey { key, replaces: self.describe(old) })
     }
 
-    /// Ends a former key now, or leaves it ended. None: there is no such key.
+    /// Ends a former key now, unless it has already ended. `None` if there is no such key.
     pub(crate) fn retire(&self, kid: &str) -> Result<Option<Key>, AuthError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = self.keys.load_full();
@@ -145,23 +145,23 @@ impl KeyRing {
         let now = self.clock.now();
         match key.until() {
             None => {
-                let message = format!("the key {kid} signs now and cannot be retired");
+                let message = format!("the key {kid} is the current signing key and cannot be retired");
                 return Err(AuthError::Conflict {
                     message,
-                    hint: "Put another in its place with `plexus keys rotate --overlap 0`.",
+                    hint: "Replace it with `plexus keys rotate --overlap 0`.",
                 });
             }
             Some(until) if until <= now => {}
             Some(_) => {
-                self.note(key, now)?;
+                self.record_retired(key, now)?;
                 key.end_at(now);
             }
         }
         Ok(Some(self.describe(key)))
     }
 
-    /// Writes a key down as a former one.
-    fn note(&self, key: &VerifyingKey, until: Timestamp) -> Result<(), AuthError> {
+    /// Records a key as a former one.
+    fn record_retired(&self, key: &VerifyingKey, until: Timestamp) -> Result<(), AuthError> {
         let folder = self.folder.join(RETIRED_KEYS);
         private_file::create_dir(&folder).map_err(unusable)?;
         let retired = RetiredKey {
@@ -184,7 +184,7 @@ fn unusable(source: io::Error) -> AuthError {
     AuthError::Key { what: "cannot use the signing keys", source }
 }
 
-/// The file of the current key is written once, when the key is made.
+/// The file of the current key is written once, when the key is created.
 fn modified_at(path: &Path) -> io::Result<Timestamp> {
     let modified = std::fs::metadata(path)?.modified()?;
     let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -200,7 +200,7 @@ fn read_retired(folder: &Path) -> Result<HashMap<String, Arc<VerifyingKey>>, Aut
     let mut keys = HashMap::new();
     for file in files {
         let path = file.map_err(unusable)?.path();
-        // A crash may leave a half-written file behind, under another name.
+        // Skips half-written files after a crash; they have an extension.
         if path.extension().is_some() {
             continue;
         }
@@ -208,8 +208,8 @@ fn read_retired(folder: &Path) -> Result<HashMap<String, Arc<VerifyingKey>>, Aut
         let key = parse_retired(&json).filter(|key| path.file_name().is_some_and(|name| name == key.kid()));
         let key = key.ok_or_else(|| {
             AuthError::DamagedKey(format!(
-                "{} does not hold the former key it is named after; put it back from a backup, or move it away: \
-                 tokens that this key signed are then refused",
+                "{} does not contain the former key it is named after; restore it from a backup, or move it away: \
+                 tokens signed by this key are then rejected",
                 path.display()
             ))
         })?;

@@ -1,4 +1,4 @@
-//! The hub's Ed25519 keys: one half signs tokens and the head of the audit, the other verifies them.
+//! The hub's Ed25519 keys: signing keys for tokens and the audit head, and their public halves.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use plexus_proto::Timestamp;
 
 use crate::AuthError;
 
-/// The time of a key that signs: what it signed is accepted without an end.
+/// End of a key that is still signing: never.
 const NO_END: i64 = i64::MAX;
 
-/// The public half of a key. Whoever was authenticated with it holds it, so that its end is seen by
-/// all of them at once.
+/// The public half of a key. Shared by every principal that was authenticated with it, so that all of them
+/// see its end immediately.
 pub(crate) struct VerifyingKey {
-    /// Names the key in what it signs, so that a later one can be told from it.
+    /// Key id, which identifies the key in everything it signs.
     kid: String,
     public: Vec<u8>,
     pub(crate) decoding: DecodingKey,
     pub(crate) created_at: Timestamp,
-    /// Milliseconds; [`NO_END`] while the key signs.
+    /// End of validity in milliseconds; [`NO_END`] while the key signs.
     until: AtomicI64,
 }
 
@@ -51,7 +51,7 @@ impl VerifyingKey {
         now.as_millisecond() < self.until.load(Ordering::Relaxed)
     }
 
-    /// None while the key signs.
+    /// `None` while the key signs.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         Some(self.until.load(Ordering::Relaxed)).filter(|until| *until != NO_END).map(from_millis)
     }
@@ -80,7 +80,7 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-/// A key that signs, with its public half.
+/// A signing key with its public half.
 pub(crate) struct SigningKey {
     pair: Ed25519KeyPair,
     pub(crate) encoding: EncodingKey,
@@ -88,14 +88,16 @@ pub(crate) struct SigningKey {
 }
 
 impl SigningKey {
-    /// A fresh key and the bytes to keep it in.
+    /// Generates a key; also returns its encoded form for storage.
     pub(crate) fn generate(created_at: Timestamp) -> Result<(Self, Vec<u8>), AuthError> {
         let generated = || -> Result<Vec<u8>, aws_lc_rs::error::Unspecified> {
             Ok(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref().to_vec())
         };
-        let pkcs8 = generated().map_err(|_| AuthError::DamagedKey("no randomness to make one".to_owned()))?;
+        let pkcs8 = generated().map_err(|_| {
+            AuthError::DamagedKey("cannot generate a key: no randomness available".to_owned())
+        })?;
         let key = Self::from_pkcs8(&pkcs8, created_at)
-            .map_err(|_| AuthError::DamagedKey("a fresh key does not parse".to_owned()))?;
+            .map_err(|_| AuthError::DamagedKey("a generated key cannot be parsed".to_owned()))?;
         Ok((key, pkcs8))
     }
 

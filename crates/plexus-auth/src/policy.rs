@@ -1,11 +1,11 @@
-//! What a token gets when nothing is asked for, and what nobody may ask for.
+//! Defaults and limits for tokens.
 
 use plexus_proto::api::TokenKind;
 
 use crate::{AuthError, Principal, Scope, ScopeSet};
 
 pub(crate) const DAY: u64 = 24 * 60 * 60;
-/// Longest life of a token, time to renew it, and overlap of two keys.
+/// Maximum lifetime of a token, renewal time, and overlap of two keys, in seconds.
 pub(crate) const LONGEST: u64 = 3650 * DAY;
 
 fn default_scopes(kind: TokenKind) -> &'static [&'static str] {
@@ -26,7 +26,8 @@ pub(crate) fn default_ttl(kind: TokenKind) -> u64 {
     }
 }
 
-/// For how long a token may be renewed; 0: not at all. Programs renew theirs, people do not.
+/// How long a token may be renewed, in seconds; 0 disables renewal. Programs renew their tokens, people do
+/// not.
 pub(crate) fn default_renewal(kind: TokenKind) -> u64 {
     match kind {
         TokenKind::Agent | TokenKind::Node => 90 * DAY,
@@ -34,7 +35,7 @@ pub(crate) fn default_renewal(kind: TokenKind) -> u64 {
     }
 }
 
-/// `least` to [`LONGEST`] seconds.
+/// Accepts `least` to [`LONGEST`] seconds.
 pub(crate) fn check_seconds(what: &str, seconds: u64, least: u64) -> Result<u64, AuthError> {
     if (least..=LONGEST).contains(&seconds) {
         return Ok(seconds);
@@ -50,10 +51,12 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), AuthError> {
         return Ok(());
     }
     let shown: String = name.chars().take(100).collect();
-    Err(AuthError::Invalid(format!("{shown:?} is not a {what}: use 1 to 100 letters, digits and . _ - / @")))
+    Err(AuthError::Invalid(format!(
+        "{shown:?} is not a valid {what}: use 1 to 100 letters, digits and . _ - / @"
+    )))
 }
 
-/// The scopes asked for, or the default ones cut to what the asking token has.
+/// The requested scopes, or the default ones limited to those of the requesting token.
 pub(crate) fn plan_scopes(
     by: &Principal,
     kind: TokenKind,
@@ -62,8 +65,10 @@ pub(crate) fn plan_scopes(
     let defaults = default_scopes(kind);
     let scopes = if asked.is_empty() { by.scopes().keep_allowed(defaults) } else { asked };
     if scopes.is_empty() && !defaults.is_empty() {
-        let message =
-            format!("{} has none of the default scopes of kind {kind}; name scopes it has", by.subject());
+        let message = format!(
+            "{} has none of the default scopes of kind {kind}; specify scopes that it has",
+            by.subject()
+        );
         return Err(AuthError::Invalid(message));
     }
     let set = ScopeSet::parse(&scopes).map_err(|e| AuthError::Invalid(e.to_string()))?;
@@ -72,9 +77,7 @@ pub(crate) fn plan_scopes(
         return Err(AuthError::Invalid(format!("the scope admin needs --kind admin, not {kind}")));
     }
     match by.scopes().first_beyond(&set) {
-        Some(scope) => {
-            Err(AuthError::Forbidden(format!("{} does not have the scope {scope} itself", by.subject())))
-        }
+        Some(scope) => Err(AuthError::Forbidden(format!("{} lacks the scope {scope} itself", by.subject()))),
         None => Ok(scopes),
     }
 }

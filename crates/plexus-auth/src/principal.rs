@@ -1,4 +1,4 @@
-//! Whoever is behind a request, as proven by a token.
+//! The authenticated caller of a request.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::policy::check_name;
 
 const EVERY_TOOL: &str = "call:*";
 
-/// What the credential of a node grants. No other token can ask for it.
+/// The scope that a node's credential grants. No other token can request it.
 pub(crate) fn link_scope(id: NodeId) -> String {
     format!("link:{id}")
 }
 
-/// Made by the authenticator, from a token that was verified; on a node also from a call that its hub sent.
+/// Created by the authenticator from a verified token; on a node also from a call that its hub sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Principal {
     pub(crate) token_id: TokenId,
@@ -29,27 +29,29 @@ pub struct Principal {
     pub(crate) proof: Proof,
 }
 
-/// Why somebody is taken for who they say they are.
+/// Why a principal is trusted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Proof {
-    /// Their token was signed with this key.
+    /// Its token was signed with this key.
     Token(Arc<VerifyingKey>),
-    /// The hub said so, over the link that the node dialled.
+    /// The hub named it, over the link that the node dialled.
     Relayed,
 }
 
 impl Principal {
-    /// Whoever is behind a call that the hub of a node sent to it, for the dispatcher of that node.
+    /// The caller of a call that a node's hub sent to it, for the dispatcher of that node.
     ///
-    /// It may call everything there, for who may call what on which machine was decided on the hub: a second list of the
-    /// same rights on every machine could only be out of date. This widens nothing, because
-    /// - a node takes calls from nobody but the hub that it dialled itself and whose address and certificate it checks:
-    ///   whoever could forge a call there could as well forge a token;
-    /// - it is good for tools alone: it is no admin, makes no tokens, and no [`Authenticator`](crate::Authenticator) accepts
-    ///   it, since there is no token that could be presented;
-    /// - what the machine itself forbids is not asked of the principal but of the tool, so that it holds for everyone.
+    /// It may call everything on the node, because the hub decides who may call what on which machine: a
+    /// second list of the same rights on every machine could only be outdated. This widens nothing, because
+    /// - a node accepts calls only from the hub that it dialled itself and whose address and certificate it
+    ///   checks: anyone able to forge such a call could also forge a token;
+    /// - it is only valid for tools: it is not an admin, cannot mint tokens, and no
+    ///   [`Authenticator`](crate::Authenticator) accepts it, since it has no token to present;
+    /// - restrictions of the machine itself are enforced by the tool, not through the principal, so they
+    ///   apply to everyone.
     ///
-    /// The subject is that of the real caller, so that the audit of the machine says who did what on it. None: it is none.
+    /// The subject is that of the original caller, so that the machine's audit log shows who did what. `None`
+    /// if the subject is invalid.
     #[must_use]
     pub fn relayed(subject: &str) -> Option<Self> {
         let (kind, name) = subject.split_once(':')?;
@@ -74,7 +76,7 @@ impl Principal {
         }
     }
 
-    /// When the key ends that its token was signed with; none while that signs.
+    /// When the key that signed the token ends; `None` while it is the current key.
     pub(crate) fn key_until(&self) -> Option<Timestamp> {
         match &self.proof {
             Proof::Token(key) => key.until(),
@@ -92,8 +94,8 @@ impl Principal {
         self.kind
     }
 
-    /// `kind:name`, such as `agent:codex`: the same for every token of one holder, so that sessions
-    /// and idempotency keys outlive a renewed token.
+    /// `kind:name`, such as `agent:codex`: identical for all tokens of one holder, so that sessions and
+    /// idempotency keys survive a renewal.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject
@@ -114,7 +116,7 @@ impl Principal {
         self.profile.as_deref()
     }
 
-    /// Name of the machine where its calls go that name none.
+    /// Name of the machine for calls that name none.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()
@@ -125,7 +127,7 @@ impl Principal {
         self.expires_at
     }
 
-    /// Whether it is this node, and so may keep its link.
+    /// Whether this is the given node, which may therefore open its link.
     #[must_use]
     pub fn is_node(&self, id: NodeId) -> bool {
         self.kind == TokenKind::Node && self.name() == id.to_string() && self.allows(&link_scope(id))

@@ -1,8 +1,8 @@
 //! Scopes: `verb:resource` with `*` for any run of characters, or `admin` for everything.
 //!
-//! A resource may be narrowed with a dot: `call:todo` grants every action of `todo`,
-//! `call:todo.list` only the one. A tool of an upstream server may be written in any of the ways that
-//! [`tool_name::canonicalized`] knows; what is kept, shown and compared is its canonical name.
+//! A resource may be narrowed with a dot: `call:todo` grants every action of `todo`, `call:todo.list` only
+//! that one. A tool of an upstream server may be written in any form that [`tool_name::canonicalized`]
+//! accepts; its canonical name is stored, shown and compared.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,14 +20,14 @@ pub struct Scope(String);
 pub struct InvalidScope(String);
 
 impl Scope {
-    /// Everything.
+    /// Grants everything.
     pub const ADMIN: &str = "admin";
 
     fn is_admin(&self) -> bool {
         self.0 == Self::ADMIN
     }
 
-    /// Whether this scope grants `wanted`, which may itself have stars in it.
+    /// Whether this scope grants `wanted`, which may itself contain stars.
     fn covers(&self, wanted: &str) -> bool {
         if self.is_admin() {
             return true;
@@ -68,7 +68,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Verbs there are, and the resources of those that have a fixed list.
+/// Known verbs, and the resources of verbs with a fixed list.
 const VERBS: &[(&str, &[&str])] = &[
     ("call", &[]),
     ("manage", &["nodes"]),
@@ -93,7 +93,8 @@ const VERBS: &[(&str, &[&str])] = &[
 ];
 
 impl Scope {
-    /// What can never be granted by this scope, because nothing asks for it: most likely misspelt.
+    /// Rejects a scope that can never grant anything, because no operation requires it; it is most likely
+    /// misspelt.
     pub(crate) fn check_known(&self) -> Result<(), String> {
         let Some((verb, resource)) = self.0.split_once(':') else { return Ok(()) };
         if verb.contains('*') {
@@ -101,7 +102,10 @@ impl Scope {
         }
         let Some((_, resources)) = VERBS.iter().find(|(known, _)| *known == verb) else {
             let verbs: Vec<&str> = VERBS.iter().map(|(verb, _)| *verb).collect();
-            return Err(format!("the scope {self} grants nothing: {verb} is none of {}", verbs.join(", ")));
+            return Err(format!(
+                "the scope {self} grants nothing: {verb} is not one of {}",
+                verbs.join(", ")
+            ));
         };
         if verb == "call" {
             return check_tool(resource).map_err(|why| format!("the scope {self} grants nothing: {why}"));
@@ -110,23 +114,24 @@ impl Scope {
             return Ok(());
         }
         let all: Vec<String> = resources.iter().map(|resource| format!("{verb}:{resource}")).collect();
-        Err(format!("the scope {self} grants nothing; there is {}", all.join(", ")))
+        Err(format!("the scope {self} grants nothing; valid scopes: {}", all.join(", ")))
     }
 }
 
-/// What is left of a spelling after it was canonicalised, and so is in no name of a tool.
+/// Rejects syntax that remains after canonicalization and so occurs in no tool name.
 fn check_tool(resource: &str) -> Result<(), &'static str> {
     if resource.contains([':', '/']) {
         return Err("tools of servers are named mcp__<server>__<tool>, with or without stars");
     }
     if resource.starts_with("mcp__plexus__") {
-        return Err("clients put mcp__plexus__ in front of the names; leave it out");
+        return Err("mcp__plexus__ is a prefix added by clients; omit it");
     }
-    check_facility(resource)
+    check_server_feature(resource)
 }
 
-/// What a server offers beside its tools: `mcp__<server>.resources`, `mcp__<server>.prompts`, one prompt.
-fn check_facility(resource: &str) -> Result<(), &'static str> {
+/// Checks a scope for a server's other features: `mcp__<server>.resources`, `mcp__<server>.prompts`, or one
+/// prompt.
+fn check_server_feature(resource: &str) -> Result<(), &'static str> {
     let Some((server, rest)) = resource
         .strip_prefix(tool_name::PREFIX)
         .filter(|rest| !rest.contains(tool_name::SEPARATOR))
@@ -136,18 +141,18 @@ fn check_facility(resource: &str) -> Result<(), &'static str> {
     };
     if !server.contains('*') && tool_name::slug(server).as_deref() != Some(server) {
         return Err(
-            "a server is named with letters, digits and single underscores here: my-server is mcp__my_server",
+            "write the server with letters, digits and single underscores: my-server becomes mcp__my_server",
         );
     }
     let (facility, part) = rest.split_once('.').unwrap_or((rest, ""));
     if !glob(facility, "prompts") && (!glob(facility, "resources") || !part.is_empty()) {
-        return Err("beside its tools a server has mcp__<server>.resources, mcp__<server>.prompts and \
+        return Err("besides its tools a server has mcp__<server>.resources, mcp__<server>.prompts and \
              mcp__<server>.prompts.<prompt>");
     }
     Ok(())
 }
 
-/// What a token grants.
+/// The scopes of a token.
 ///
 /// ```
 /// let set = plexus_auth::ScopeSet::parse(&["call:todo", "read:*"])?;
@@ -175,25 +180,25 @@ impl ScopeSet {
         self.0.iter().any(|scope| scope.covers(wanted))
     }
 
-    /// Whether anything of this verb is granted, such as any `node`.
+    /// Whether any scope with this verb is granted, such as any `node`.
     #[must_use]
     pub fn allows_some(&self, verb: &str) -> bool {
         let is_of = |scope: &Scope| scope.0.split_once(':').is_some_and(|(of, _)| glob(of, verb));
         self.0.iter().any(|scope| scope.is_admin() || is_of(scope))
     }
 
-    /// The first of `other`'s scopes that goes beyond this set.
+    /// The first scope of `other` that this set does not cover.
     #[must_use]
     pub fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o Scope> {
         other.0.iter().find(|scope| !self.allows(&scope.0))
     }
 
-    /// The first scope that grants nothing, as a text that says so.
+    /// Rejects the first scope that can never grant anything.
     pub(crate) fn check_known(&self) -> Result<(), String> {
         self.0.iter().try_for_each(Scope::check_known)
     }
 
-    /// Those of `wanted` that this set grants.
+    /// The scopes in `wanted` that this set grants.
     #[must_use]
     pub fn keep_allowed(&self, wanted: &[&str]) -> Vec<String> {
         wanted.iter().filter(|scope| self.allows(scope)).map(|scope| (*scope).to_owned()).collect()

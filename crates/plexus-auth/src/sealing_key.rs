@@ -1,8 +1,8 @@
-//! The key that seals what the hub keeps for its own use in a database: credentials of the servers behind it.
+//! The key that encrypts secrets in the database for the hub's own use: credentials of upstream servers.
 //!
-//! It is the file `sealing-key` of the data folder, beside the key that signs. What is sealed says where it belongs
-//! (whose it is, and which part of it): moved to another place, it does not open. Whoever has the database and not this
-//! file has nothing, and a hub that lost the file has to be given its credentials anew.
+//! It is the file `sealing-key` in the data folder, beside the signing key. Sealed text is bound to its
+//! location (owner and field) as associated data, so it cannot be opened elsewhere. The database alone,
+//! without this file, reveals nothing, and a hub that lost the file needs all credentials again.
 
 use std::fmt;
 use std::path::Path;
@@ -20,35 +20,39 @@ const BYTES: usize = 32;
 pub struct SealingKey(RandomizedNonceKey);
 
 impl SealingKey {
-    /// Reads the key of a data folder, or makes it.
+    /// Reads the key of a data folder, or creates it.
     pub fn open(folder: &Path) -> Result<Self, AuthError> {
         let path = folder.join(SEALING_KEY);
-        let unusable = |source| AuthError::Key { what: "the sealing key cannot be used", source };
+        let unusable = |source| AuthError::Key { what: "cannot use the sealing key", source };
         let bytes = match private_file::read(&path).map_err(unusable)? {
             Some(bytes) => bytes,
             None => {
                 let mut bytes = [0; BYTES];
-                rand::fill(&mut bytes)
-                    .map_err(|_| AuthError::DamagedSealingKey("no randomness to make one".to_owned()))?;
+                rand::fill(&mut bytes).map_err(|_| {
+                    AuthError::DamagedSealingKey("cannot generate a key: no randomness available".to_owned())
+                })?;
                 private_file::write(&path, &bytes).map_err(unusable)?;
                 bytes.to_vec()
             }
         };
         let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes);
         key.map(Self).map_err(|_| {
-            AuthError::DamagedSealingKey(format!("{} does not hold a key of {BYTES} bytes", path.display()))
+            AuthError::DamagedSealingKey(format!(
+                "{} does not contain a key of {BYTES} bytes",
+                path.display()
+            ))
         })
     }
 
-    /// Seals a text for its place.
+    /// Encrypts a text, bound to its location.
     pub fn seal(&self, place: &[&str], text: &Secret) -> Result<String, AuthError> {
         let mut sealed = text.expose_secret().as_bytes().to_vec();
         let nonce = self.0.seal_in_place_append_tag(Aad::from(label(place)), &mut sealed);
-        let nonce = nonce.map_err(|_| AuthError::DamagedSealingKey("it does not seal".to_owned()))?;
+        let nonce = nonce.map_err(|_| AuthError::DamagedSealingKey("encryption failed".to_owned()))?;
         Ok(hex::encode(nonce.as_ref()) + &hex::encode(&sealed))
     }
 
-    /// What was sealed for this place with this key; nothing else opens.
+    /// Decrypts a text sealed with this key for this location; `None` for any other text.
     #[must_use]
     pub fn open_sealed(&self, place: &[&str], sealed: &str) -> Option<Secret> {
         let mut bytes = hex::decode(sealed)?;
@@ -59,7 +63,7 @@ impl SealingKey {
     }
 }
 
-/// Each part with its length in front: no two places have the same.
+/// Length-prefixes each part, so that different locations have different labels.
 fn label(place: &[&str]) -> Vec<u8> {
     let mut label = Vec::new();
     for part in place {
@@ -82,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_opens_in_its_place_only_and_also_after_a_restart() {
+    fn sealed_text_opens_only_in_its_location() {
         let folder = tempfile::tempdir().unwrap();
         let text = Secret::from("a refresh token");
         let sealed = SealingKey::open(folder.path()).unwrap().seal(&["docs", "grant"], &text).unwrap();
@@ -99,7 +103,7 @@ mod tests {
         damaged[30] = if damaged[30] == b'0' { b'1' } else { b'0' };
         assert_eq!(opened(&["docs", "grant"], std::str::from_utf8(&damaged).unwrap()), None);
         assert_eq!(opened(&["docs", "grant"], "00"), None);
-        assert_ne!(key.seal(&["docs", "grant"], &text).unwrap(), sealed, "each time with another nonce");
+        assert_ne!(key.seal(&["docs", "grant"], &text).unwrap(), sealed, "uses a new nonce each time");
 
         let other = tempfile::tempdir().unwrap();
         let stranger = SealingKey::open(other.path()).unwrap();
@@ -107,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_its_owners_and_a_damaged_one_is_said_to_be() {
+    fn key_file_is_private_and_damage_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         SealingKey::open(folder.path()).unwrap();
         let path = folder.path().join(SEALING_KEY);

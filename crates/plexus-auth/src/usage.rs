@@ -1,4 +1,4 @@
-//! When tokens were used last: noted in memory, written by whoever asks for it.
+//! Last use of tokens: collected in memory, written on request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use plexus_kit::clock::from_millis;
 use plexus_proto::{Timestamp, TokenId};
 
-/// A use this soon after the last one that was noted is not noted: the common case is one load.
+/// Uses within this interval of the last recorded one are skipped: the common case is one atomic load.
 const RESOLUTION_MILLIS: i64 = 10_000;
-/// Tokens whose use is yet to be written; those beyond are noted when they are used again.
+/// Maximum number of tokens with an unwritten use; further tokens are recorded when they are used again.
 const PENDING: usize = 100_000;
 
-/// Of one token.
+/// Last recorded use of one token.
 #[derive(Debug)]
 pub(crate) struct LastUse(AtomicI64);
 
@@ -22,7 +22,7 @@ impl Default for LastUse {
     }
 }
 
-/// Of all tokens: what has not been written yet.
+/// Unwritten uses of all tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     pending: Mutex<HashMap<TokenId, i64>>,
@@ -41,7 +41,7 @@ impl Usage {
         }
     }
 
-    /// A use that is yet to be written.
+    /// The unwritten use of a token.
     pub(crate) fn pending(&self, jti: TokenId) -> Option<Timestamp> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).get(&jti).copied().map(from_millis)
     }
@@ -51,7 +51,7 @@ impl Usage {
         pending.into_iter().map(|(jti, at)| (jti, from_millis(at))).collect()
     }
 
-    /// Puts back what could not be written; what was noted since then is newer.
+    /// Restores uses that could not be written; newer ones take precedence.
     pub(crate) fn put_back(&self, used: Vec<(TokenId, Timestamp)>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         for (jti, at) in used {

@@ -1,5 +1,5 @@
-//! The right to hold a stream open: a place among the streams of a subject, for as long as the token
-//! lives that it was opened with.
+//! The permission to keep a stream open: a slot among the streams of a subject, for the lifetime of the token
+//! that opened it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::{Authenticator, Principal};
 
-/// Longest sleep before the time that is left is looked at again.
+/// Maximum time between two checks of the remaining time.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// A principal that was authenticated earlier and is still there.
+/// A previously authenticated principal that is still connected.
 #[derive(Debug)]
 pub struct Welcome {
     authenticator: Arc<Authenticator>,
@@ -32,7 +32,7 @@ impl Welcome {
         &self.principal
     }
 
-    /// Ends when the token has expired or was revoked.
+    /// Completes when the token has expired or was revoked.
     pub async fn ended(&mut self) {
         while let Some(left) = self.authenticator.time_left(&self.principal) {
             tokio::select! {

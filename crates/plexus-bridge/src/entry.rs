@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::document::{Syntax, Undo};
 use crate::error::BridgeError;
 use crate::ledger::Part;
+use crate::moved::{Moved, put_back, take_out};
 
 /// What to do where there is an entry of our name that is not ours, or not as we left it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,9 +27,11 @@ pub(crate) struct Wanted {
     pub(crate) syntax: Syntax,
     pub(crate) keys: Vec<String>,
     pub(crate) value: Value,
+    /// Servers beside it that go.
+    pub(crate) moved: Vec<String>,
 }
 
-/// The text with the entry, and what takes it out again.
+/// The text with the entry and without the servers that are moved, and what takes all of it back.
 pub(crate) fn connect(
     path: &Path,
     text: &str,
@@ -36,10 +39,38 @@ pub(crate) fn connect(
     known: Option<&Part>,
     policy: Policy,
 ) -> Result<(String, Part), BridgeError> {
-    let Wanted { syntax, keys, value } = wanted;
+    let (mut text, mut part) = connect_alone(path, text, wanted, known, policy)?;
+    let Part::Entry { syntax, keys, moved, .. } = &mut part else { return Ok((text, part)) };
+    let table: Vec<&str> = keys.iter().take(keys.len() - 1).map(String::as_str).collect();
+    for name in &wanted.moved {
+        if let Some((left, taken)) =
+            take_out(*syntax, &text, &table, name).map_err(BridgeError::edit(path))?
+        {
+            text = left;
+            // What came back in between and goes once more is what comes back the next time.
+            moved.retain(|known| known.name != *name);
+            moved.push(taken);
+        }
+    }
+    Ok((text, part))
+}
+
+/// The text with the entry, and what takes it out again.
+fn connect_alone(
+    path: &Path,
+    text: &str,
+    wanted: &Wanted,
+    known: Option<&Part>,
+    policy: Policy,
+) -> Result<(String, Part), BridgeError> {
+    let Wanted { syntax, keys, value, .. } = wanted;
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     let edit = BridgeError::edit(path);
     let there = syntax.get(text, &names).map_err(&edit)?;
+    let moved: Vec<Moved> = match known {
+        Some(Part::Entry { moved, .. }) => moved.clone(),
+        _ => Vec::new(),
+    };
     let known = match known {
         Some(Part::Entry { keys: at, ours, undo, .. }) if at == keys => Some((ours, undo)),
         _ => None,
@@ -49,6 +80,7 @@ pub(crate) fn connect(
         keys: keys.clone(),
         ours: value.clone(),
         undo: undo.clone(),
+        moved: moved.clone(),
     };
     let Some(there) = there else {
         let edited = syntax.set(text, &names, value).map_err(&edit)?;
@@ -94,16 +126,21 @@ pub(crate) fn disconnect(
     part: &Part,
     policy: Policy,
 ) -> Result<String, BridgeError> {
-    let Part::Entry { syntax, keys, ours, undo } = part else { return Ok(text.to_owned()) };
+    let Part::Entry { syntax, keys, ours, undo, moved } = part else { return Ok(text.to_owned()) };
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     let edit = BridgeError::edit(path);
-    match syntax.get(text, &names).map_err(&edit)? {
-        None => Ok(text.to_owned()),
+    let mut text = match syntax.get(text, &names).map_err(&edit)? {
+        None => text.to_owned(),
         Some(there) if !holds(&there, ours) && policy != Policy::Replace => {
-            Err(changed(path, names.last().copied().unwrap_or_default()))
+            return Err(changed(path, names.last().copied().unwrap_or_default()));
         }
-        Some(_) => syntax.undo(text, &names, undo).map_err(&edit),
+        Some(_) => syntax.undo(text, &names, undo).map_err(&edit)?,
+    };
+    let table = &names[..names.len() - 1];
+    for server in moved {
+        text = put_back(*syntax, &text, table, server).map_err(&edit)?;
     }
+    Ok(text)
 }
 
 /// Whether the entry is there as we left it.
@@ -115,12 +152,18 @@ pub(crate) fn is_current(text: &str, part: &Part) -> Option<bool> {
 
 /// Our entry as this text has it; none where it has none.
 pub(crate) fn in_text(text: &str, part: &Part) -> Option<Part> {
-    let Part::Entry { syntax, keys, undo, .. } = part else { return None };
+    let Part::Entry { syntax, keys, undo, moved, .. } = part else { return None };
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     let there = syntax.get(text, &names).ok()??;
     // Before it was connected, an entry of this name was somebody else's.
     let is_former = matches!(undo, Undo::Replaced { .. }) && is_current(text, part) != Some(true);
-    (!is_former).then(|| Part::Entry { syntax: *syntax, keys: keys.clone(), ours: there, undo: undo.clone() })
+    (!is_former).then(|| Part::Entry {
+        syntax: *syntax,
+        keys: keys.clone(),
+        ours: there,
+        undo: undo.clone(),
+        moved: moved.clone(),
+    })
 }
 
 fn changed(path: &Path, name: &str) -> BridgeError {

@@ -12,7 +12,7 @@ use plexus_proto::api::{
 
 use url::Url;
 
-use crate::agents::{Agent, Installed, detect, detect_all};
+use crate::agents::{Agent, Installed, Versions, detect, detect_all};
 use crate::bridge::{Bridge, Content, Plan};
 use crate::bundle::Bundle;
 use crate::entry::Policy;
@@ -34,6 +34,7 @@ pub struct Keeper {
     /// Whose connections are looked after; none: everybody's, by the person whose they are.
     hub: Option<Option<Url>>,
     found: Mutex<Option<Look>>,
+    versions: Versions,
 }
 
 /// What was found, and when.
@@ -60,6 +61,7 @@ impl Keeper {
     #[must_use]
     pub fn new(folder: &Path, environment: &Environment, clock: Clock) -> Self {
         Self {
+            versions: Versions::in_folder(folder, clock.clone()),
             bridge: Bridge::new(folder, environment, clock),
             grants: Grants::new(folder),
             found: Mutex::default(),
@@ -100,7 +102,7 @@ impl Keeper {
         match known.as_ref().filter(|look| look.at.elapsed() < FRESH) {
             Some(look) => look.found.clone(),
             None => {
-                let found = detect_all(self.bridge.environment());
+                let found = detect_all(self.bridge.environment(), &self.versions);
                 *known = Some(Look { at: Instant::now(), found: found.clone() });
                 found
             }
@@ -110,7 +112,7 @@ impl Keeper {
     /// One of them, where the others need not be asked.
     #[must_use]
     pub fn found_of(&self, agent: &'static Agent) -> Option<Installed> {
-        detect(agent, self.bridge.environment())
+        detect(agent, self.bridge.environment(), &self.versions)
     }
 
     /// All that are connected, and what else was found.

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::document::{Syntax, Undo};
 use crate::error::BridgeError;
+use crate::moved::Moved;
 use crate::place::{Place, hash};
 
 const FILE: &str = "ledger.json";
@@ -118,7 +119,15 @@ pub struct Record {
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// An entry among the servers.
-    Entry { syntax: Syntax, keys: Vec<String>, ours: Value, undo: Undo },
+    Entry {
+        syntax: Syntax,
+        keys: Vec<String>,
+        ours: Value,
+        undo: Undo,
+        /// Servers beside it that were taken out of the file because they are behind the hub now.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        moved: Vec<Moved>,
+    },
     /// A block of instructions.
     Block { hash: String, lead: String },
     /// The whole file.

@@ -14,7 +14,7 @@ use http::StatusCode;
 use plexus_bridge::{BridgeError, Content, Keeper, Policy};
 use plexus_kit::config::SyncConfig;
 use plexus_kit::{Clock, Config, Environment, LiveConfig};
-use plexus_node::tools::external_agents::NAME;
+use plexus_node::external_agents::NAME;
 use plexus_proto::api::{
     ExternalAgent, ExternalAgentFile, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents,
     ExternalAgentsUnanswered, RemovedExternalAgent,

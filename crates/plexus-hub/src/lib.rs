@@ -106,7 +106,12 @@ pub(crate) struct App {
 impl App {
     /// Where clients reach the hub, as far as it knows.
     pub(crate) fn public_url(&self) -> String {
-        self.config.load().public_url.clone().unwrap_or_else(|| format!("{}://{}", self.scheme, self.address))
+        self.config.load().public_url.clone().unwrap_or_else(|| self.local_url())
+    }
+
+    /// Where clients on this machine reach it.
+    pub(crate) fn local_url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plexus_auth::profiles::{self, LiveProfiles, ProfilesChange};
 use plexus_auth::{AuditAnchor, Authenticator, FailedAttempts, KeyRing, SealingKey};
-use plexus_kit::config::{FILE_NAME, TOOLS_FOLDER, UPSTREAMS_FOLDER, WORKSPACE_FOLDER};
+use plexus_kit::config::{
+    FILE_NAME, PROXY_FOLDER, RUNS_FOLDER, TOOLS_FOLDER, UPSTREAMS_FOLDER, WORKSPACE_FOLDER,
+};
 use plexus_kit::metrics::Counter;
 use plexus_kit::{Clock, Config, Environment, LiveConfig, Metrics, Quota, Stage, Supervisor, private_file};
 use plexus_mcp::server::McpServer;
 use plexus_proto::Timestamp;
-use plexus_store::{NewAudit, Records, Store, StoreOptions};
+use plexus_store::{DatabaseNote, NewAudit, Records, Store, StoreOptions};
 use plexus_tools::custom::{CustomOptions, CustomTools, STATE_FILE};
 use plexus_tools::{Dispatcher, DispatcherOptions, Registry, TokenCounter, native};
 use plexus_upstream::client::ClientSettings;
@@ -86,16 +88,17 @@ impl Services {
     ) -> Result<Self, HubError> {
         let HubOptions { config, environment, clock, mcp, timing, events, nodes, launcher } = options;
         prepare_data_dir(&config.data_dir)?;
-        let store = Store::open(
-            &StoreOptions {
-                data_dir: config.data_dir.clone(),
-                database_url: config.database_url.clone(),
-                durability: config.durability,
-                instance_id: INSTANCE.to_owned(),
-            },
-            supervisor,
-        )
-        .await?;
+        let store_options = StoreOptions {
+            data_dir: config.data_dir.clone(),
+            database_url: config.database_url.clone(),
+            durability: config.durability,
+            instance_id: INSTANCE.to_owned(),
+        };
+        // Before an empty database is created beside the keys of another.
+        DatabaseNote::check(&store_options)?;
+        let store = Store::open(&store_options, supervisor).await?;
+        DatabaseNote::check_opened(&config.data_dir, store.place(), store.id())?;
+        DatabaseNote { place: store.place().clone(), store_id: store.id() }.keep(&config.data_dir)?;
         // After the store, whose lock says that nobody else is making these files.
         let keys = Arc::new(KeyRing::open(&config.data_dir, clock.clone())?);
         let anchor =
@@ -286,8 +289,8 @@ const PUT_THERE: [&str; 9] = [
     profiles::FOLDER,
     WORKSPACE_FOLDER,
     plexus_bridge::FOLDER,
-    plexus_node::proxy::FOLDER,
-    plexus_node::runner::FOLDER,
+    PROXY_FOLDER,
+    RUNS_FOLDER,
 ];
 
 /// Looks into a folder that is there.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plexus_proto::Timestamp;
 
-/// Tells the time. Cheap to clone; all clones of a manual clock move together.
+/// Returns the current time. Cheap to clone; all clones of a manual clock advance together.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -23,13 +23,13 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that stands still until it is moved.
+    /// A clock that stands still until it is set or advanced.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self(Source::Manual(Arc::new(AtomicI64::new(start.as_millisecond()))))
     }
 
-    /// Now, to the millisecond: what is stored is what was compared.
+    /// The current time in whole milliseconds, so that stored times equal the times compared in memory.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
@@ -38,14 +38,14 @@ impl Clock {
         }
     }
 
-    /// Sets a manual clock, also back, as the clock of a machine may be.
+    /// Sets a manual clock, also backwards, as may happen to a system clock.
     pub fn set(&self, to: Timestamp) {
         if let Source::Manual(millis) = &self.0 {
             millis.store(to.as_millisecond(), Ordering::SeqCst);
         }
     }
 
-    /// Moves a manual clock; the system's clock is not ours to move.
+    /// Advances a manual clock; has no effect on the system clock.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(millis) = &self.0 {
             millis.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
@@ -62,7 +62,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A timestamp from stored milliseconds; out of range becomes the nearest end.
+/// A timestamp from stored milliseconds; out-of-range values are clamped.
 #[must_use]
 pub fn from_millis(millis: i64) -> Timestamp {
     Timestamp::from_millisecond(millis).unwrap_or(if millis < 0 { Timestamp::MIN } else { Timestamp::MAX })

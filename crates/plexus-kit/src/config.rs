@@ -1,9 +1,8 @@
-//! Configuration of the hub: what defaults, a file, the environment and flags said, merged and
-//! checked.
+//! Configuration of the hub: defaults, a file, the environment and flags, merged and validated.
 //!
-//! [`SETTINGS`] lists every setting once: its key, its variable, its default, what it takes and
-//! where it goes in [`Config`]. Merging, errors, `plexus config`, the documented default file and
-//! the reference in `docs/` all come from that list. Layers: defaults < file < environment < flags.
+//! [`SETTINGS`] lists every setting once: its key, variable, default, accepted values and field in
+//! [`Config`]. Merging, errors, `plexus config`, the documented default file and the reference in `docs/` are
+//! all derived from that list. Precedence: defaults < file < environment < flags.
 
 mod document;
 mod file;
@@ -31,25 +30,29 @@ pub(crate) use secret_url::redacted;
 pub use settings::{Effective, Settings};
 pub use value::{Kind, Value};
 
-/// Where the hub listens when nobody says otherwise: this machine only.
+/// Default listen address: reachable from this machine only.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
-/// Read from the data folder where no other file is named.
+/// Default configuration file, in the data folder.
 pub const FILE_NAME: &str = "plexus.toml";
-/// In the data folder: the files of MCP servers, where no other folder is named.
+/// Default folder of MCP server files, in the data folder.
 pub const UPSTREAMS_FOLDER: &str = "mcp_servers.d";
-/// In the data folder: user-defined tools, where no other folder is named.
+/// Default folder of user-defined tools, in the data folder.
 pub const TOOLS_FOLDER: &str = "tools.d";
-/// In the data folder: what agents are told of who they are, where no other folder is named.
+/// Default folder of the agent instructions, in the data folder.
 pub const WORKSPACE_FOLDER: &str = "workspace";
+/// In the data folder: one folder for each pair of agent and hub that a local proxy serves.
+pub const PROXY_FOLDER: &str = "proxy";
+/// In the data folder: one folder for each run of an agent.
+pub const RUNS_FOLDER: &str = "runs";
 
-/// What a power cut may take. `kill -9` takes nothing in either.
+/// What acknowledged writes survive. Both modes survive `kill -9`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// WAL with `synchronous=NORMAL`: survives the death of the process; a power cut may lose the
-    /// newest transactions, never the database.
+    /// WAL with `synchronous=NORMAL`: survives a process crash; a power loss may drop the newest transactions
+    /// but does not corrupt the database.
     #[default]
     Process,
-    /// WAL with `synchronous=FULL`: survives a power cut too; every commit waits for the disk.
+    /// WAL with `synchronous=FULL`: also survives a power loss; every commit waits for the disk.
     Power,
 }
 
@@ -63,12 +66,12 @@ impl Durability {
     }
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     #[default]
     Human,
-    /// One object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -83,33 +86,33 @@ impl LogFormat {
     }
 }
 
-/// What the command line said, as written. The configuration file is named beside it.
+/// Command-line values as written. The configuration file is passed separately.
 #[derive(Debug, Clone, Default)]
 pub struct RawConfig {
     pub data_dir: Option<PathBuf>,
     pub listen: Option<String>,
     pub database_url: Option<Secret>,
-    /// The folder with the files of MCP servers.
+    /// The folder with the MCP server files.
     pub mcp_dir: Option<PathBuf>,
     /// The folder with user-defined tools.
     pub tools_dir: Option<PathBuf>,
 }
 
-/// The configuration a hub runs with.
+/// The effective configuration of a hub.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub data_dir: PathBuf,
     pub listen: SocketAddr,
-    /// None: SQLite in the data folder.
+    /// `None` selects SQLite in the data folder.
     pub database_url: Option<Secret>,
     pub durability: Durability,
-    /// Where clients reach the hub, when that is not the address it listens on.
+    /// Public URL of the hub, if it differs from the listen address.
     pub public_url: Option<String>,
-    /// `Host` names the hub answers to besides loopback and its own address.
+    /// `Host` names accepted in addition to loopback and the listen address.
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call the hub, such as `https://hub.example.net`.
     pub allowed_origins: Vec<String>,
-    /// OAuth servers to name in RFC 9728 metadata.
+    /// OAuth servers listed in RFC 9728 metadata.
     pub authorization_servers: Vec<String>,
     pub tls: TlsConfig,
     pub auth: AuthConfig,
@@ -120,22 +123,22 @@ pub struct Config {
     pub nodes: NodesConfig,
     pub sync: SyncConfig,
     pub telemetry: TelemetryConfig,
-    /// The same as written, with where each value came from.
+    /// The settings as written, each with its origin.
     pub settings: Settings,
 }
 
-/// Encryption of what the hub listens for, as PEM files.
+/// TLS files of the listener, in PEM format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsConfig {
-    /// The hub's certificate and what leads from it to an authority; none: plain HTTP. With a key, always.
+    /// The hub's certificate chain; `None` serves plain HTTP. Always set together with `key`.
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// Authority of nodes that show a certificate; only with a certificate of the hub.
+    /// CA of node client certificates; requires `cert`.
     pub client_ca: Option<PathBuf>,
 }
 
 impl TlsConfig {
-    /// The hub's certificate and its key.
+    /// Paths of the hub's certificate and its key.
     #[must_use]
     pub fn identity(&self) -> Option<(&Path, &Path)> {
         self.cert.as_deref().zip(self.key.as_deref())
@@ -145,115 +148,115 @@ impl TlsConfig {
         [("tls.cert", &mut self.cert), ("tls.key", &mut self.key), ("nodes.client_ca", &mut self.client_ca)]
     }
 
-    /// A file that is of no use without another one, and why.
+    /// A file that has no effect without another one, and the reason.
     fn lone(&self) -> Option<(&'static str, &'static str)> {
         match (&self.cert, &self.key, &self.client_ca) {
             (Some(_), None, _) => Some(("tls.cert", "a certificate needs its key: set `tls.key` as well")),
             (None, Some(_), _) => Some(("tls.key", "a key needs its certificate: set `tls.cert` as well")),
             (None, None, Some(_)) => Some((
                 "nodes.client_ca",
-                "certificates are shown over TLS only: set `tls.cert` and `tls.key` as well",
+                "client certificates need TLS: set `tls.cert` and `tls.key` as well",
             )),
             _ => None,
         }
     }
 }
 
-/// How strict the hub is with those who present tokens.
+/// Limits for authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AuthConfig {
-    /// Failed authentications per address and per presented token in a minute.
+    /// Failed authentications per minute, counted per address and per presented token.
     pub failed_per_minute: u32,
-    /// How long a signing key that was replaced still verifies.
+    /// How long a replaced signing key still verifies tokens.
     pub key_overlap_hours: u32,
 }
 
-/// Bounds that hold for every request; what is over them is refused with the number in the text.
+/// Limits per request; the error for an exceeded limit contains the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Request body.
+    /// Maximum size of a request body.
     pub body_bytes: usize,
-    /// Nesting of arrays and objects in a request.
+    /// Maximum nesting of arrays and objects in a request.
     pub json_depth: usize,
     /// Time to receive a request.
     pub request_seconds: u64,
-    /// Calls of one principal at the same time; one more is refused as retryable.
+    /// Concurrent calls of one principal; further calls fail with a retryable error.
     pub calls_per_principal: usize,
-    /// Result of one call; longer text is cut in the middle and says so.
+    /// Maximum size of a call result; longer text is truncated in the middle, with a note.
     pub output_bytes: usize,
-    /// Session-era MCP sessions kept in memory; the longest unused one is let go first.
+    /// Session-era MCP sessions kept in memory; the least recently used one is evicted first.
     pub mcp_sessions: u64,
-    /// A call that takes longer goes on as a task, for clients that know tasks.
+    /// Calls that take longer continue as tasks, for clients that support tasks.
     pub task_after_seconds: u64,
 }
 
-/// How long records are kept; none: for ever.
+/// Retention periods; `None` keeps records forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
     pub events_days: Option<u32>,
     pub audit_days: Option<u32>,
 }
 
-/// The MCP servers behind the hub.
+/// The hub's upstream MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UpstreamsConfig {
     /// The folder with one file per server.
     pub dir: PathBuf,
-    /// Commands that a server may be added with over REST.
+    /// Commands allowed for servers that are added over REST.
     pub commands: Vec<String>,
-    /// Servers may be on private networks without their files saying so.
+    /// Whether servers on private networks are allowed without a setting in their files.
     pub private_networks: bool,
 }
 
 impl UpstreamsConfig {
-    /// Whether a server with this command may be added over REST. A name in the list is that name alone and not a
-    /// program of the same name in some folder; that one is listed with its path.
+    /// Whether a server with this command may be added over REST. A name in the list matches only that name;
+    /// a program of the same name in some folder must be listed with its path.
     #[must_use]
     pub fn allows(&self, command: &str) -> bool {
         self.commands.iter().any(|allowed| allowed == command)
     }
 }
 
-/// Tools that are programs of the user.
+/// Tools implemented by the user's programs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolsConfig {
-    /// The folder with a manifest for each.
+    /// The folder with the manifests.
     pub dir: PathBuf,
-    /// Those that may be run.
+    /// Names of the enabled tools.
     pub enabled: Vec<String>,
 }
 
 /// The machines that tools run on.
 #[derive(Debug, Clone, Default)]
 pub struct NodesConfig {
-    /// Whether the hub's own machine is one of them, `local`.
+    /// Whether the hub's own machine is a node, `local`.
     pub local: bool,
-    /// Between two heartbeats of a link.
+    /// Interval between two heartbeats of a link.
     pub heartbeat: Duration,
-    /// Heartbeats in a row that a node may miss before it is offline.
+    /// Number of consecutive heartbeats that a node may miss before it is offline.
     pub missed: u32,
-    /// What unattended installations join with; none: they cannot.
+    /// The key that unattended installations join with; `None` disables it.
     pub key: Option<Secret>,
 }
 
-/// What connected agents are told of who they are.
+/// Instructions for connected agents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SyncConfig {
-    /// The folder with the files.
+    /// The folder with the instruction files.
     pub workspace: PathBuf,
     pub files: Vec<String>,
-    /// Between two looks at the files of agents.
+    /// Minutes between two checks of the agents' files.
     pub minutes: u64,
-    /// Agents that are told; empty: all.
+    /// Agents that receive the instructions; empty for all.
     pub agents: Vec<String>,
-    /// Most of it in one file.
+    /// Maximum size of the instructions in one file.
     pub max_bytes: usize,
 }
 
-/// What the hub tells about itself, and to whom.
+/// Logs, metrics and traces.
 #[derive(Debug, Clone, Default)]
 pub struct TelemetryConfig {
-    /// Where traces are sent; none: nowhere. It may carry what the collector asks for.
+    /// URL of the trace collector; `None` disables traces. May contain credentials of the collector.
     pub otlp_endpoint: Option<Secret>,
     /// Whether `/metrics` is served.
     pub metrics: bool,
@@ -263,7 +266,7 @@ pub struct TelemetryConfig {
 }
 
 impl Config {
-    /// Merges the layers. `file` is the one that was named on the command line.
+    /// Merges the layers. `file` is the one named on the command line.
     pub fn load(
         file: Option<&Path>,
         environment: &Environment,
@@ -283,8 +286,8 @@ impl Config {
                 from_environment(setting, environment, &mut problems),
                 flags.get(setting),
             ];
-            // Each is tried, the strongest last: what is wrong in a layer that another one covers
-            // is wrong all the same.
+            // Every layer is applied, in increasing order of precedence: an invalid value is reported even if
+            // a stronger layer overrides it.
             let mut strongest = (setting.default_value(), Origin::Default);
             for (value, origin) in given.into_iter().flatten() {
                 match setting.apply(&mut config, &value) {
@@ -294,7 +297,7 @@ impl Config {
             }
             effective.push(Effective { setting, value: strongest.0, origin: strongest.1 });
         }
-        // As it was given, also where it is not UTF-8.
+        // Uses the flag's original path, which need not be UTF-8.
         match data_dir(flags.data_dir.as_deref().unwrap_or(&config.data_dir), environment) {
             Ok(path) => config.data_dir = path,
             Err(problem) => problems.push(problem),
@@ -347,7 +350,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Before the first setting was applied.
+    /// An empty configuration, before any setting is applied.
     fn blank() -> Self {
         Self {
             data_dir: PathBuf::new(),
@@ -372,7 +375,7 @@ impl Config {
     }
 }
 
-/// The file that is read: the one that was named, else the one in the data folder if it is there.
+/// The file to read: the named one, or the one in the data folder if it exists.
 #[must_use]
 pub fn file_path(named: Option<&Path>, environment: &Environment, flags: &RawConfig) -> Option<PathBuf> {
     let named = named.map(PathBuf::from).or_else(|| environment.get(env::CONFIG).map(PathBuf::from));
@@ -383,7 +386,7 @@ pub fn file_path(named: Option<&Path>, environment: &Environment, flags: &RawCon
     })
 }
 
-/// What a variable says; nothing where it is not set, or where it is of the wrong form.
+/// The value of a variable; `None` if it is unset or invalid.
 fn from_environment(
     setting: &'static Setting,
     environment: &Environment,
@@ -415,7 +418,7 @@ impl RawConfig {
     }
 }
 
-/// The data folder as an absolute path; `~/` stands for the home folder here too.
+/// The data folder as an absolute path; expands `~/`.
 fn data_dir(given: &Path, environment: &Environment) -> Result<PathBuf, Problem> {
     let path = match given.as_os_str().is_empty() {
         true => default_data_dir(environment).ok_or(Problem::NoDataDir)?,
@@ -424,7 +427,7 @@ fn data_dir(given: &Path, environment: &Environment) -> Result<PathBuf, Problem>
     absolute(&path, environment)
 }
 
-/// The path as an absolute one.
+/// Makes the path absolute and expands `~/`.
 fn absolute(path: &Path, environment: &Environment) -> Result<PathBuf, Problem> {
     let path = match (path.strip_prefix("~"), environment.get(env::HOME)) {
         (Ok(rest), Some(home)) => Path::new(home).join(rest),

@@ -1,28 +1,29 @@
-//! What is wrong with a file that a person wrote, told so that it can be repaired.
+//! Errors in user-written files, with the fix for each.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::reference::ReferenceError;
 
-/// What kind of thing is wrong.
+/// Category of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The file itself: it cannot be read, or is neither JSON nor TOML, or its name cannot be used.
+    /// The file itself: unreadable, neither JSON nor TOML, or with an invalid name.
     File,
     /// A key or its value.
     Field,
-    /// What a `${…}` names is not there. The file may be right, and its surroundings not ready.
+    /// The target of a `${…}` reference does not exist. The file may be correct and its environment
+    /// incomplete.
     Missing,
 }
 
-/// One thing that is wrong. No text of it repeats a value of the file: it may be a credential.
+/// An error in a file. Its text never contains a value from the file, which may be a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub file: PathBuf,
-    /// Path of the field, such as `tools.allow[2]`; empty for the file as a whole.
+    /// Path of the field, such as `tools.allow[2]`; empty for the whole file.
     pub field: String,
-    /// Goes on after the name of the field.
+    /// Continues the sentence after the field name.
     pub what: String,
     pub fix: String,
     pub cause: Cause,
@@ -38,7 +39,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects what is found in one file.
+/// Collects the errors and warnings for one file.
 #[derive(Debug)]
 pub struct Findings {
     pub file: PathBuf,
@@ -56,7 +57,7 @@ impl Findings {
         self.add(Cause::Field, field, what, fix);
     }
 
-    /// Of the file as a whole.
+    /// An error concerning the whole file.
     pub fn unusable(&mut self, what: impl Into<String>, fix: impl Into<String>) {
         self.add(Cause::File, "", what, fix);
     }
@@ -66,18 +67,18 @@ impl Findings {
         self.add(cause, field, error.what, error.fix);
     }
 
-    pub fn warn(&mut self, field: &str, told: impl fmt::Display) {
-        self.warnings.push(format!("{}: `{field}` {told}", self.file.display()));
+    pub fn warn(&mut self, field: &str, message: impl fmt::Display) {
+        self.warnings.push(format!("{}: `{field}` {message}", self.file.display()));
     }
 
-    /// Whether something is wrong with the field or a part of it.
+    /// Whether the field or a part of it has an error.
     #[must_use]
     pub fn is_broken(&self, field: &str) -> bool {
         let inside = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
         self.problems.iter().any(|problem| problem.field.strip_prefix(field).is_some_and(inside))
     }
 
-    /// What is missing is only warned about.
+    /// Turns errors of [`Cause::Missing`] into warnings.
     pub fn excuse_missing(&mut self) {
         let (missing, wrong) =
             std::mem::take(&mut self.problems).into_iter().partition(|p| p.cause == Cause::Missing);

@@ -1,5 +1,5 @@
-//! Text of programs that are not ours, as it may be shown: without orders to a terminal, and without what the program was
-//! told in confidence.
+//! Sanitizes output of third-party programs for display: removes terminal control sequences and the secrets
+//! that were passed to the program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use secrecy::ExposeSecret;
 use crate::Secret;
 use crate::credential::{self, REDACTED};
 
-/// A shorter value is a switch or a number, which stands in many a line that is not about it; unless its name says
-/// that it is secret.
+/// Shorter values are usually switches or numbers that occur in unrelated lines; secret names have a lower
+/// limit.
 const MIN_WITHHELD: usize = 8;
 const MIN_SECRET: usize = 4;
 
-/// What a process was told in confidence, longest first.
+/// Secret values passed to a process, longest first.
 #[derive(Clone, Default)]
 pub struct Withheld(Vec<String>);
 
 impl Withheld {
-    /// The values of its file's `env`, each line of them.
+    /// The lines of all values in a server file's `env`.
     #[must_use]
     pub fn of(env: &BTreeMap<String, Secret>) -> Self {
         let mut values: Vec<String> = Vec::new();
@@ -28,18 +28,18 @@ impl Withheld {
             let lines = value.expose_secret().lines().map(str::trim).filter(|line| line.len() >= enough);
             values.extend(lines.map(str::to_owned));
         }
-        // One may be a part of another.
+        // A value may contain another one.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self(values)
     }
 
-    /// Bytes of the longest of them.
+    /// Length in bytes of the longest value.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.0.first().map_or(0, String::len)
     }
 
-    /// The line without any of them.
+    /// Redacts all values in a line.
     #[must_use]
     pub fn out_of(&self, mut line: String) -> String {
         for value in &self.0 {
@@ -51,14 +51,14 @@ impl Withheld {
     }
 }
 
-/// Nothing of what it holds.
+/// Prints the number of values only.
 impl fmt::Debug for Withheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Withheld").field("values", &self.0.len()).finish()
     }
 }
 
-/// The beginning of a text, where it is longer than that many bytes.
+/// Truncates a text to at most `limit` bytes, at a character boundary, and appends `…`.
 #[must_use]
 pub fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
@@ -67,7 +67,7 @@ pub fn cut(text: &str, limit: usize) -> String {
     format!("{}…", &text[..text.floor_char_boundary(limit)])
 }
 
-/// Without colours and other orders to a terminal.
+/// Removes control characters and terminal escape sequences, such as colours.
 #[must_use]
 pub fn clean(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);

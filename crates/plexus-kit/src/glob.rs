@@ -1,9 +1,9 @@
-//! Patterns of names: `*` stands for any run of characters.
+//! Name patterns: `*` matches any run of characters.
 
-/// Whether `pattern` matches `text` as a whole.
+/// Whether `pattern` matches all of `text`.
 ///
-/// A star in `text` is an ordinary character that only a star matches. That makes the same function
-/// answer "is one pattern within another": whatever the inner star stands for, the outer one took.
+/// A star in `text` is an ordinary character that only a star matches. Therefore the same function also
+/// decides whether one pattern is contained in another: the outer star matches whatever the inner one does.
 ///
 /// ```
 /// use plexus_kit::glob;

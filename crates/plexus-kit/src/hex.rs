@@ -10,7 +10,7 @@ pub fn encode(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes, if the text is nothing but hexadecimal pairs.
+/// Decodes the text; `None` unless it consists of hexadecimal pairs only.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
@@ -24,7 +24,7 @@ mod tests {
     use super::{decode, encode};
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_else() {
+    fn decode_accepts_only_hexadecimal_pairs() {
         assert_eq!(encode(&[0, 15, 255]), "000fff");
         assert_eq!(decode("000fFF"), Some(vec![0, 15, 255]));
         for text in ["0", "0g", "+1", "ä0"] {

@@ -1,9 +1,10 @@
-//! A task that wakes itself, and is polled again where it is.
+//! Re-polls a future that wakes itself, without rescheduling its task.
 //!
-//! Within the task of a connection the halves of hyper talk to each other: the one that reads hands the body to the one
-//! that answers, the one that asks a server hears from the one that holds the line. Each word wakes the other half, which
-//! is the task that runs already. To the runtime that is a task that gives up its turn: it is queued again, and another
-//! thread is woken to take it over. For a call that is a few threads woken for nothing, and costs more than its work.
+//! The halves of a hyper connection communicate within one task: the reading half hands the body to the
+//! answering half, and a requesting half waits for the half that owns the connection. Each message wakes the
+//! other half, which is the task already running. The runtime treats this as a yield: it queues the task
+//! again and wakes another thread to steal it. For one call this wakes several threads needlessly, which
+//! costs more than the call itself.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,16 +14,16 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// How often in a row; then others have their turn.
+/// Maximum number of polls in a row; then other tasks get their turn.
 const TURNS: usize = 8;
 
-/// Nobody polls it, and nobody has asked for that.
+/// Not being polled, and no wake-up is pending.
 const RESTING: u8 = 0;
 const POLLED: u8 = 1;
-/// It is to be polled (again).
+/// A wake-up is pending.
 const WOKEN: u8 = 2;
 
-/// Runs the future and polls it again at once when it was woken while it was polled.
+/// Runs the future, and polls it again immediately if it was woken during the poll.
 pub async fn in_place<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let doorbell = Arc::new(Doorbell::default());
@@ -88,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Wakes itself so many times before it ends.
+    /// Wakes itself `times` times before it completes.
     fn restless(times: usize) -> impl Future<Output = ()> {
         let mut left = times;
         poll_fn(move |context| {
@@ -109,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn what_wakes_itself_is_polled_again_without_the_runtime() {
+    fn self_wakeup_is_polled_again_without_the_runtime() {
         assert_eq!(polled_once(in_place(restless(3))), (Poll::Ready(()), 0));
     }
 
     #[test]
-    fn what_does_nothing_else_gives_way_to_others() {
+    fn endless_self_wakeups_yield_to_other_tasks() {
         assert_eq!(polled_once(in_place(restless(1_000))), (Poll::Pending, 1));
     }
 
-    /// From another thread, at any moment: no wake-up is lost.
+    /// Wake-ups from another thread are never lost, regardless of timing.
     #[tokio::test]
-    async fn what_is_woken_from_elsewhere_goes_on() {
+    async fn wakeup_from_another_thread_is_not_lost() {
         let (bells, rung) = std::sync::mpsc::channel::<tokio::sync::oneshot::Sender<()>>();
         let ringer = std::thread::spawn(move || rung.into_iter().try_for_each(|bell| bell.send(())));
         let work = async move {

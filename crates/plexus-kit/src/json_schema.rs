@@ -1,9 +1,9 @@
-//! JSON Schema that was derived from Rust types, without what means something to Rust only. Each takes one object of a
-//! schema; whoever has a schema walks through it.
+//! Removes Rust-specific parts from derived JSON Schemas. Each function works on one object of a schema; the
+//! caller walks the schema.
 
 use serde_json::{Map, Value};
 
-/// The size of an integer says nothing to whoever writes one.
+/// Removes integer sizes, which are irrelevant to authors of values.
 pub fn drop_sizes(object: &mut Map<String, Value>) {
     let size = |format: &str| format.starts_with("int") || format.starts_with("uint");
     if object.get("format").and_then(Value::as_str).is_some_and(size) {
@@ -11,7 +11,7 @@ pub fn drop_sizes(object: &mut Map<String, Value>) {
     }
 }
 
-/// `T or null` becomes `T`: what may be left out is left out.
+/// Turns `T or null` into `T`: optional fields are omitted, not set to null.
 pub fn drop_null(object: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = object.get_mut("type") {
         types.retain(|kind| kind != "null");

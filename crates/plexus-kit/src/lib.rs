@@ -1,8 +1,9 @@
-//! The small things every process of Plexus needs: configuration, the registry of environment
-//! variables, logs, metrics and traces, supervised tasks, a clock, secrets, files with the right mode.
+//! Shared infrastructure of every Plexus process: configuration, the registry of environment variables, logs,
+//! metrics and traces, supervised tasks, a clock, secrets, private files.
 //!
-//! Clock and environment are passed in, never read on the side, so that tests control both.
+//! Clock and environment are always passed in, so that tests control both.
 
+pub mod allowed_commands;
 pub mod backoff;
 pub mod clock;
 pub mod config;

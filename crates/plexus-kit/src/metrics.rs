@@ -1,9 +1,8 @@
-//! The metrics of one hub, read as a whole by whoever scrapes them.
+//! The metrics of one hub.
 //!
-//! The registry is a value: several hubs in one process do not mix. Whoever measures something owns
-//! its metrics and registers them here; counting touches them, never the registry. What can be read
-//! when it is asked for, such as the length of a queue, is not counted at all but
-//! [read](Metrics::read).
+//! The registry is a value: several hubs in one process do not mix. Each component owns its metrics and
+//! registers them here; counting never touches the registry. Values that can be computed on demand, such as
+//! the length of a queue, are not counted but [read](Metrics::read) on scrape.
 
 mod process;
 
@@ -23,15 +22,15 @@ pub use prometheus_client::metrics::family::Family;
 pub use prometheus_client::metrics::gauge::Gauge;
 pub use prometheus_client::metrics::histogram;
 
-/// Media type of what [`Metrics::text`] gives.
+/// Media type of the output of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Cheap to clone; all clones are one registry.
+/// Cheap to clone; all clones share one registry.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    /// With what is known of the process: its version, when it started, memory and open files.
+    /// A registry with process metrics: version, start time, memory and open files.
     #[must_use]
     pub fn new(version: &'static str) -> Self {
         let metrics = Self(Arc::default());
@@ -40,13 +39,13 @@ impl Metrics {
         metrics
     }
 
-    /// Adds something that is counted elsewhere. The name is whole, but for `_total` and `_info`,
-    /// which are put behind counters and infos.
+    /// Registers a metric. The name is complete except for `_total` and `_info`, which the encoder appends to
+    /// counters and infos.
     pub fn add(&self, name: &'static str, about: &'static str, metric: impl Metric) {
         self.lock().register(name, about, metric);
     }
 
-    /// Adds a gauge whose value is asked for whenever the metrics are read; none leaves it out.
+    /// Adds a gauge that is computed on each scrape; it is omitted while the value is `None`.
     pub fn read(
         &self,
         name: &'static str,
@@ -56,7 +55,7 @@ impl Metrics {
         self.lock().register_collector(Box::new(Reading { name, about, value: Box::new(value) }));
     }
 
-    /// All of them as OpenMetrics text.
+    /// All metrics as OpenMetrics text.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::with_capacity(16 << 10);
         prometheus_client::encoding::text::encode(&mut text, &self.lock())?;
@@ -91,7 +90,7 @@ impl fmt::Debug for Reading {
 /// One label and its value.
 pub type Label<V> = [(&'static str, V); 1];
 
-/// What is measured for each of a bounded set of names; found again without allocating.
+/// One metric per name, for a bounded set of names; lookups do not allocate.
 #[derive(Debug)]
 pub struct ByName<M>(RwLock<HashMap<Arc<str>, M>>);
 
@@ -112,7 +111,7 @@ impl<M: Clone> ByName<M> {
     }
 }
 
-/// Durations from a tenth of a millisecond, which a call that touches nothing takes, to half a minute.
+/// Buckets from a tenth of a millisecond, the duration of a trivial call, to half a minute.
 #[must_use]
 pub fn seconds() -> Histogram {
     Histogram::new([
@@ -123,7 +122,7 @@ pub fn seconds() -> Histogram {
 
 /// A count as the value of a gauge.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "no count here comes near 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
 pub fn count(number: usize) -> Option<f64> {
     Some(number as f64)
 }

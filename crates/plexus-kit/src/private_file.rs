@@ -1,7 +1,7 @@
-//! Files and folders that only their owner may read.
+//! Files and folders that only their owner can read.
 //!
-//! A private file is never readable by others, not even between creation and `chmod`: it is created
-//! with its final mode, filled, and renamed into place.
+//! A private file is never readable by other users, not even between creation and `chmod`: it is created with
+//! its final mode, filled, and renamed into place.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -13,7 +13,7 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
-/// Makes the folder with mode 0700, its parents too; an existing one is narrowed to 0700.
+/// Creates the folder and its parents with mode 0700; narrows the mode of an existing one.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -27,12 +27,12 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the file as a whole: readers see the old content or the new, also after a power cut.
+/// Replaces the file atomically: readers see the old or the new content, even after a power loss.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     replace(path, content, true)
 }
 
-/// As [`write`], but a power cut may bring the old content back.
+/// As [`write`], but a power loss may restore the old content.
 pub fn write_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
     replace(path, content, false)
 }
@@ -52,7 +52,7 @@ fn replace(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The content, or none when there is no such file. A file that others may read is an error.
+/// The content, or `None` if the file does not exist. A file readable by other users is an error.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mode = match fs::metadata(path) {
         Ok(metadata) => metadata.permissions().mode(),
@@ -73,7 +73,7 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     fs::read(path).map(Some)
 }
 
-/// Opens a private file for reading and writing in place, creating it if need be.
+/// Opens a private file for reading and writing in place; creates it if necessary.
 pub fn open(path: &Path) -> io::Result<std::fs::File> {
     let file = std::fs::OpenOptions::new()
         .read(true)

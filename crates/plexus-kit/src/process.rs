@@ -1,7 +1,8 @@
-//! Processes of others: found where a shell finds them, and ended with all that they have started, also when this one is
+//! Child processes: resolves commands as a shell does, and ends process groups, even if this process is
 //! killed.
 
 mod guardian;
+mod stat;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,16 +11,17 @@ use rustix::process::{Pid, kill_process_group};
 
 pub use guardian::Guardian;
 pub use rustix::process::Signal;
+pub use stat::{Stat, pids};
 
-/// Kills its process group when it is dropped.
+/// A process group that is killed on drop.
 ///
-/// A group keeps its number from being given to another as long as any process is in it. When none is, the kernel
-/// says so, and would have had to hand out all other numbers first to be wrong.
+/// The kernel does not reuse a group id while a process is in the group. An empty group makes `kill` fail; it
+/// could hit another group only after all other ids had been used.
 #[derive(Debug)]
 pub struct Group(u32);
 
 impl Group {
-    /// The group that a process leads.
+    /// The group led by this process.
     #[must_use]
     pub fn of(leader: u32) -> Self {
         Self(leader)
@@ -27,7 +29,7 @@ impl Group {
 
     pub fn signal(&self, signal: Signal) {
         if let Some(group) = Pid::from_raw(self.0.cast_signed()) {
-            // It fails when nobody is left, as it should be.
+            // Fails if the group is empty, which is fine.
             let _ = kill_process_group(group, signal);
         }
     }

@@ -1,4 +1,4 @@
-//! So many of something at a time for each name.
+//! Concurrency limit per name.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Counts = Arc<Mutex<HashMap<String, usize>>>;
 
-/// Counts what is taken, by name; a name that has taken nothing costs nothing.
+/// Counts held slots by name; names without slots use no memory.
 ///
 /// ```
 /// let calls = plexus_kit::Quota::new(1);
@@ -33,18 +33,18 @@ impl Quota {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Holds for what is taken from now on; what is taken already stays.
+    /// Sets the limit for new slots; slots already held remain valid.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Taken by all names together.
+    /// Number of slots held by all names.
     #[must_use]
     pub fn total(&self) -> usize {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// A place that is free again when dropped; none when the name has all it may have.
+    /// Acquires a slot, which is released on drop; `None` if the name has reached its limit.
     #[must_use]
     pub fn enter(&self, name: &str) -> Option<Place> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Quota {
     }
 }
 
-/// One of the places of a name.
+/// A held slot of a name; released on drop.
 #[derive(Debug)]
 pub struct Place {
     name: String,
@@ -81,7 +81,7 @@ mod tests {
     use super::Quota;
 
     #[test]
-    fn each_name_has_its_own_places_and_a_dropped_one_is_free() {
+    fn each_name_has_its_own_limit_and_drop_releases_a_slot() {
         let quota = Quota::new(2);
         let first = quota.enter("ann").unwrap();
         let _second = quota.enter("ann").unwrap();

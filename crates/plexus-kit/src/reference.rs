@@ -1,7 +1,7 @@
-//! `${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}` in the texts of a file.
+//! `${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}` references in the texts of a file.
 //!
-//! [`Resolver`] is the one place that knows where a value can come from: a vault becomes one more arm of
-//! [`Resolver::value_of`]. `$${` stands for a plain `${`. No error repeats a value, only what was asked for.
+//! [`Resolver::value_of`] is the only place that knows the sources of values; a vault would be another arm of
+//! it. `$${` is an escaped `${`. Errors contain the reference, never a value.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use fs_err as fs;
 
 use crate::env::{self, Environment};
 
-/// Longest file that `${file:…}` takes.
+/// Maximum size of a file in `${file:…}`.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// A piece of a text.
+/// A part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'t> {
-    /// As it is.
+    /// Literal text.
     Text(&'t str),
-    /// What stands between `${` and `}`.
+    /// The text between `${` and `}`.
     Reference(&'t str),
-    /// A `${` that has no `}`.
+    /// A `${` without `}`.
     Open(&'t str),
 }
 
-/// The pieces of a text, in order.
+/// Splits a text into its parts.
 pub fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -33,7 +33,7 @@ pub fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
         }
         let Some(at) = rest.find("${") else { return Some(Part::Text(std::mem::take(&mut rest))) };
         if rest[..at].ends_with('$') {
-            // What comes before, without the `$` that takes the meaning from the next one.
+            // The text before, without the `$` that escapes the next one.
             let (before, after) = (&rest[..at - 1], &rest[at..]);
             if before.is_empty() {
                 rest = &after[2..];
@@ -58,7 +58,7 @@ pub fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// The text without its references.
+/// The text with references removed.
 #[must_use]
 pub fn literal(text: &str) -> String {
     parts(text)
@@ -69,20 +69,20 @@ pub fn literal(text: &str) -> String {
         .collect()
 }
 
-/// Whether something in a text has to be looked up.
+/// Whether a text contains references.
 #[must_use]
 pub fn is_in(text: &str) -> bool {
     parts(text).any(|part| !matches!(part, Part::Text(_)))
 }
 
-/// Why a reference has no value.
+/// Why a reference could not be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; {fix}")]
 pub struct ReferenceError {
-    /// Goes on after the name of the field.
+    /// Continues the sentence after the field name.
     pub what: String,
     pub fix: String,
-    /// It is written as it should be, but what it names is not there.
+    /// Whether the reference is well-formed but its target does not exist.
     pub missing: bool,
 }
 
@@ -96,11 +96,11 @@ impl ReferenceError {
     }
 }
 
-/// Fills in references.
+/// Resolves references.
 #[derive(Debug, Clone)]
 pub struct Resolver<'e> {
     environment: &'e Environment,
-    /// Where relative paths of `${file:…}` begin.
+    /// Base of relative paths in `${file:…}`.
     folder: PathBuf,
 }
 
@@ -110,7 +110,7 @@ impl<'e> Resolver<'e> {
         Self { environment, folder: folder.into() }
     }
 
-    /// The text with every reference filled in.
+    /// Resolves every reference in a text.
     pub fn resolve(&self, text: &str) -> Result<String, ReferenceError> {
         let mut whole = String::with_capacity(text.len());
         for part in parts(text) {
@@ -128,17 +128,17 @@ impl<'e> Resolver<'e> {
         Ok(whole)
     }
 
-    /// What stands for `source:name`.
+    /// The value of `source:name`.
     fn value_of(&self, reference: &str) -> Result<String, ReferenceError> {
         match reference.split_once(':') {
             Some(("env", named)) => self.variable(named),
             Some(("file", path)) => self.file(path),
             Some(("secret", _)) => Err(ReferenceError::malformed(
-                "asks for `${secret:…}`, and there is no vault yet",
+                "uses `${secret:…}`, but vaults are not supported",
                 "write `${env:NAME}` or `${file:PATH}`",
             )),
             _ if is_variable_name(reference) => Err(ReferenceError::malformed(
-                format!("has `${{{reference}}}`, which does not say where to look"),
+                format!("has `${{{reference}}}`, which names no source"),
                 format!("write `${{env:{reference}}}`, or `$${{` for a plain `${{`"),
             )),
             _ => Err(ReferenceError::malformed(
@@ -193,14 +193,14 @@ impl<'e> Resolver<'e> {
     }
 }
 
-/// The text of a file without the end of its last line, or what is wrong with it.
+/// Reads a file without its final line break, or says why it cannot be used.
 fn read_bounded(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "is not there".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "may not be read".to_owned(),
+        std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "is not readable".to_owned(),
         kind => format!("cannot be read ({kind})"),
     };
-    // A pipe or a device may have no end, and no beginning either.
+    // Opening a pipe may block, and a device may have no end.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("is not a file".to_owned());
     }
@@ -220,7 +220,7 @@ fn read_bounded(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// Whether a shell would take it for the name of a variable.
+/// Whether a shell accepts this as the name of a variable.
 #[must_use]
 pub fn is_variable_name(name: &str) -> bool {
     let mut bytes = name.bytes();
@@ -229,7 +229,7 @@ pub fn is_variable_name(name: &str) -> bool {
 }
 
 impl Environment {
-    /// The path with `~` at its beginning replaced by the home folder, where there is one.
+    /// Replaces a leading `~` with the home folder, if there is one.
     #[must_use]
     pub fn home_path(&self, path: &Path) -> PathBuf {
         match (path.strip_prefix("~"), self.get(env::HOME)) {

@@ -1,6 +1,6 @@
-//! Words of a command that a person can copy into a shell.
+//! Quotes words for commands that a person can copy into a shell.
 
-/// A name or a path as a shell takes it; in quotes only where it needs them.
+/// A word as shell syntax; quoted only if necessary.
 #[must_use]
 pub fn word(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+@%,:=".contains(&b);
@@ -15,7 +15,7 @@ mod tests {
     use super::word;
 
     #[test]
-    fn a_word_is_quoted_only_where_a_shell_needs_it() {
+    fn word_is_quoted_only_if_necessary() {
         for (plain, shown) in
             [("time", "time"), ("my server", "'my server'"), ("it's", r"'it'\''s'"), ("", "''")]
         {

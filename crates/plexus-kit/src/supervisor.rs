@@ -1,8 +1,8 @@
-//! Every background task of a process: spawned by name, watched, drained in order at shutdown.
+//! The background tasks of a process: spawned by name, watched, and drained in order at shutdown.
 //!
-//! Shutdown goes stage by stage. A stage's token is cancelled, its tasks get until the deadline to
-//! end, and only then does the next stage begin; so intake closes before calls finish, and calls
-//! finish before the writer that records them. What does not end in time is named and aborted.
+//! Shutdown proceeds stage by stage. It cancels the token of a stage and waits until its tasks end or the
+//! deadline passes before it starts the next stage. Thus intake closes before calls finish, and calls finish
+//! before the writer that records them. Tasks that do not end in time are logged by name and aborted.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,14 +22,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// Order of shutdown, first to last.
+/// Shutdown stages, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Accepts work: listeners, connections, streams.
     Intake,
-    /// Carries out work that was accepted: calls in flight.
+    /// Executes accepted work: calls in flight.
     Work,
-    /// Records what the work did: the writer, the audit anchor.
+    /// Records results: the writer, the audit anchor.
     Storage,
 }
 
@@ -37,12 +37,12 @@ impl Stage {
     const ORDER: [Self; 3] = [Self::Intake, Self::Work, Self::Storage];
 }
 
-/// Before a task is restarted the first time; doubled each time after that.
+/// Delay before the first restart of a task; doubled for each further restart.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A run this long was a good one: the next restart is soon again.
+/// A run of this length resets the restart delay.
 const LONG_RUN: Duration = Duration::from_secs(10);
 
-/// Cheap to clone; all clones are one supervisor.
+/// Cheap to clone; all clones share one supervisor.
 #[derive(Clone)]
 pub struct Supervisor(Arc<Inner>);
 
@@ -59,19 +59,19 @@ struct StageState {
     running: Arc<Mutex<Running>>,
 }
 
-/// Tasks by their numbers. A name is a text of the program nearly always: a task of a call must cost little.
+/// Running tasks by id. The name is usually a static string, which keeps the per-call task cheap.
 type Running = HashMap<u64, (Cow<'static, str>, AbortHandle)>;
 
-/// How a shutdown went.
+/// Result of a shutdown.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Tasks that did not end in time and were aborted.
+    /// Names of the tasks that did not end in time and were aborted.
     pub aborted: Vec<String>,
 }
 
 impl Supervisor {
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "a supervisor is made once, on purpose")]
+    #[expect(clippy::new_without_default, reason = "a supervisor is created once, explicitly")]
     pub fn new() -> Self {
         let stages = Stage::ORDER.map(|_| StageState::default());
         Self(Arc::new(Inner { stages, next_id: AtomicU64::new(0) }))
@@ -81,14 +81,14 @@ impl Supervisor {
         &self.0.stages[stage as usize]
     }
 
-    /// Cancelled when the stage is asked to end.
+    /// Cancelled when the stage shuts down.
     #[must_use]
     pub fn stopping(&self, stage: Stage) -> CancellationToken {
         self.stage(stage).stop.clone()
     }
 
-    /// Runs `task` until it ends. A panic is logged with the name and ends this task only.
-    #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+    /// Runs `task` until it ends. A panic is logged with the task's name and ends only this task.
+    #[expect(clippy::disallowed_methods, reason = "the only place that spawns")]
     pub fn spawn<F>(&self, stage: Stage, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -109,16 +109,16 @@ impl Supervisor {
             task.await;
             watch.finished = true;
         }));
-        // Not before: a runtime that is being shut down drops the task at once, here. One that is gone by now is not
-        // listed, and one that goes from here on takes itself off.
+        // Inserted after spawning: a runtime that is shutting down drops the task immediately, inside
+        // `spawn`. A task that is already gone is not inserted; one that ends later removes itself.
         let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
         if !gone.load(Ordering::Acquire) {
             running.insert(id, (name, handle.abort_handle()));
         }
     }
 
-    /// Work that whoever waits for it carries out itself, without a task of its own and the switches that one costs.
-    /// Should it stop waiting, the rest becomes a task: the work is seen through in any case.
+    /// Runs work within the caller's task, which saves the cost of a separate task. If the caller is dropped,
+    /// the rest continues as a task: the work always completes.
     pub fn see_through<F>(&self, stage: Stage, name: &'static str, work: F) -> SeeThrough<F::Output>
     where
         F: Future + Send + 'static,
@@ -128,7 +128,7 @@ impl Supervisor {
         SeeThrough { work: Some(Box::pin(work)), stage, name, supervisor: self.clone(), _counted: counted }
     }
 
-    /// Runs `restart()` again whenever it ends, until the stage stops; failures back off.
+    /// Runs `restart()` again whenever it ends, with backoff, until the stage stops.
     pub fn spawn_restarting<F, Fut>(&self, stage: Stage, name: impl Into<Cow<'static, str>>, mut restart: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -160,13 +160,13 @@ impl Supervisor {
         });
     }
 
-    /// Number of tasks alive in a stage.
+    /// Number of live tasks in a stage.
     #[must_use]
     pub fn count(&self, stage: Stage) -> usize {
         self.stage(stage).tracker.len()
     }
 
-    /// Stops stage after stage; `grace` is for each of them.
+    /// Stops the stages in order; `grace` applies to each.
     pub async fn shutdown(&self, grace: Duration) -> Drained {
         let mut drained = Drained::default();
         for stage in Stage::ORDER {
@@ -188,21 +188,21 @@ impl Supervisor {
                 abort.abort();
                 drained.aborted.push(name.into_owned());
             }
-            // What others carry out themselves cannot be aborted here, and must not hold up the end for good.
+            // Work polled by callers cannot be aborted here; waiting for it is bounded too.
             let _ = tokio::time::timeout(grace, state.tracker.wait()).await;
         }
         drained
     }
 }
 
-/// Work that is seen through, by whoever waits for it or by a task.
-#[must_use = "whoever has it carries it out"]
+/// Work that always completes: polled by the caller, or by a task once the caller drops it.
+#[must_use = "the work runs only while this is polled or after it is dropped"]
 pub struct SeeThrough<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     stage: Stage,
     name: &'static str,
     supervisor: Supervisor,
-    /// Its stage does not end before it.
+    /// Keeps the stage open until the work ends.
     _counted: TaskTrackerToken,
 }
 
@@ -210,7 +210,7 @@ impl<T: Send + 'static> Future for SeeThrough<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // One that is polled after its end never ends again.
+        // Polling again after completion stays pending.
         let Some(work) = self.work.as_mut() else { return Poll::Pending };
         let done = ready!(work.as_mut().poll(context));
         self.work = None;
@@ -220,7 +220,7 @@ impl<T: Send + 'static> Future for SeeThrough<T> {
 
 impl<T: Send + 'static> Drop for SeeThrough<T> {
     fn drop(&mut self) {
-        // Work that panicked cannot go on, and without a runtime nothing can.
+        // Work that panicked cannot continue, and without a runtime nothing can run.
         let gone = std::thread::panicking() || Handle::try_current().is_err();
         if let Some(work) = self.work.take().filter(|_| !gone) {
             self.supervisor.spawn(self.stage, self.name, async { drop(work.await) });
@@ -241,12 +241,12 @@ impl fmt::Debug for Supervisor {
     }
 }
 
-/// Takes a task off the list when it ends, and speaks up when it ended by a panic.
+/// Removes a task from the list when it ends, and logs a panic.
 struct Watch {
     id: u64,
     name: Cow<'static, str>,
     running: Arc<Mutex<Running>>,
-    /// Set before it takes itself off the list.
+    /// Set before the removal from the list.
     gone: Arc<AtomicBool>,
     finished: bool,
 }

@@ -1,5 +1,5 @@
-//! Files that people write, as JSON with comments or as TOML: text to a value, and a change to a text that leaves the rest
-//! of it as it was written.
+//! Parses user-written files, JSON with comments or TOML, and edits them without changing the rest of the
+//! text.
 
 use std::collections::HashSet;
 use std::io::{self, Read as _};
@@ -11,13 +11,13 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Number, Value};
 
-/// Deepest nesting: no key has a value with more than four levels.
+/// Maximum nesting: no key needs more than four levels.
 const MAX_DEPTH: usize = 32;
 
-/// How a file is written.
+/// Syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// With comments and commas at the end of lists, as editors allow them.
+    /// With comments and trailing commas, as editors allow them.
     Json,
     Toml,
 }
@@ -38,7 +38,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.ending() == ending)
     }
 
-    /// An object; else what is wrong, without any value.
+    /// Parses an object; the error contains no values.
     pub fn parse(self, text: &str) -> Result<Map<String, Value>, String> {
         let value = match self {
             Self::Json => json(text)?,
@@ -46,16 +46,16 @@ impl Format {
         };
         match value {
             Value::Object(object) => Ok(object),
-            _ => Err("is not an object: it has to begin with `{`".to_owned()),
+            _ => Err("is not an object: it must begin with `{`".to_owned()),
         }
     }
 
-    /// The text with `enabled` set. What is wrong with it otherwise does not matter here.
+    /// Sets `enabled` in the text, even if the file has errors elsewhere.
     pub fn with_enabled(self, text: &str, enabled: bool) -> Result<String, String> {
         match self {
             Self::Json => {
                 let root = CstRootNode::parse(text, &options()).map_err(|error| syntax_error(&error))?;
-                let object = root.object_value().ok_or("is not an object: it has to begin with `{`")?;
+                let object = root.object_value().ok_or("is not an object: it must begin with `{`")?;
                 match object.get("enabled") {
                     Some(property) => property.set_value(CstInputValue::Bool(enabled)),
                     None => {
@@ -69,7 +69,7 @@ impl Format {
                     .parse()
                     .map_err(|error: toml_edit::TomlError| toml_error(text, error.span(), error.message()))?;
                 match document.get_mut("enabled").and_then(toml_edit::Item::as_value_mut) {
-                    // The comment behind it stays.
+                    // Preserves the trailing comment.
                     Some(value) => {
                         let decor = value.decor().clone();
                         *value = enabled.into();
@@ -98,7 +98,7 @@ fn options() -> ParseOptions {
     }
 }
 
-/// JSON with comments. A key that is there twice is refused: which of the two was meant, nobody knows.
+/// Parses JSON with comments. Rejects duplicate keys, because their meaning is ambiguous.
 pub fn json(text: &str) -> Result<Value, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options())
@@ -119,7 +119,7 @@ fn converted(value: &ast::Value<'_>, text: &str, depth: usize) -> Result<Value, 
         ast::Value::NumberLit(literal) => {
             let number: Option<Number> = literal.value.parse().ok();
             number.map(Value::Number).ok_or_else(|| {
-                format!("has a number that cannot be held on line {}", line(text, literal.range.start))
+                format!("has a number that is out of range on line {}", line(text, literal.range.start))
             })?
         }
         ast::Value::Array(array) => {
@@ -169,13 +169,13 @@ fn from_toml(value: toml::Value, depth: usize) -> Result<Value, String> {
     })
 }
 
-/// The kinds of errors have fixed texts.
+/// The error kinds have fixed texts, without values from the file.
 fn syntax_error(error: &jsonc_parser::errors::ParseError) -> String {
     let (line, column) = (error.line_display(), error.column_display());
     format!("is not JSON: {} on line {line}, column {column}", lowercase(&error.kind().to_string()))
 }
 
-/// Nothing of the text: what the parser says may repeat a credential that lost its quotes.
+/// Omits the source text: the parser's message may quote a credential whose quotes are missing.
 fn toml_error(text: &str, span: Option<std::ops::Range<usize>>, message: &str) -> String {
     let line = line(text, span.map_or(0, |span| span.start));
     let written = text.lines().nth(line - 1).unwrap_or_default();
@@ -197,16 +197,19 @@ fn line(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// The text of a regular file, or what is wrong with it and what to do.
+/// Reads a regular file, or returns what is wrong with it and how to fix it.
 pub fn read_bounded(file: &Path, most: u64) -> Result<String, (String, String)> {
     let unreadable = |error: io::Error| {
-        // The path is said beside it.
-        (format!("cannot be read ({})", error.kind()), "make it readable for the user of the hub".to_owned())
+        // The caller adds the path.
+        (
+            format!("cannot be read ({})", error.kind()),
+            "make it readable for the user that runs the hub".to_owned(),
+        )
     };
     let metadata = fs::symlink_metadata(file).map_err(unreadable)?;
     if !metadata.is_file() {
         let what = if metadata.is_symlink() { "is a symbolic link" } else { "is not a regular file" };
-        return Err((what.to_owned(), "put the file itself here".to_owned()));
+        return Err((what.to_owned(), "replace it with a regular file".to_owned()));
     }
     let mut bytes = Vec::new();
     let opened = fs::File::open(file).map_err(unreadable)?;
@@ -216,6 +219,6 @@ pub fn read_bounded(file: &Path, most: u64) -> Result<String, (String, String)> 
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        (format!("is not UTF-8: byte {at} is no part of a character"), "save it as UTF-8".to_owned())
+        (format!("is not UTF-8: byte {at} is not part of a valid character"), "save it as UTF-8".to_owned())
     })
 }

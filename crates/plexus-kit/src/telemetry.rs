@@ -1,12 +1,11 @@
 //! Logs and traces of this process.
 //!
-//! Logs go to standard error: standard output belongs to what a command answers. A line carries the
-//! fields of the spans it was written in, so all lines of a request share its `request_id` and all
-//! of a call its `call_id`. Spans that give lines their context have the level ERROR: they are there
-//! whatever the filter lets through.
+//! Logs go to standard error, since standard output is for command results. A line contains the fields of its
+//! enclosing spans, so all lines of a request share its `request_id` and all lines of a call its `call_id`.
+//! Context spans have the level ERROR, so that no filter disables them.
 //!
-//! Traces are the same spans, sent to a collector where one is configured. Neither depends on the
-//! other: the log filter does not thin out traces, and a collector that is away costs one warning.
+//! Traces are the same spans, sent to a collector if one is configured. Logs and traces are independent: the
+//! log filter does not affect traces, and an unreachable collector causes only one warning.
 
 mod json;
 mod traces;
@@ -27,23 +26,23 @@ use crate::config::LogFormat;
 use crate::env::{self, Environment};
 use traces::Traces;
 
-/// Where the remarks of a PostgreSQL server are logged.
+/// Log target of notices from a PostgreSQL server.
 const SERVER_REMARKS: &str = "sqlx::postgres::notice";
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// What is written and sent.
+/// Options for logs and traces.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'o> {
-    /// Which lines are written, such as `info` or `plexus_mcp=debug`.
+    /// Log filter, such as `info` or `plexus_mcp=debug`.
     pub filter: &'o str,
     pub format: LogFormat,
-    /// Collector that traces are sent to, over OTLP with HTTP; none: no traces.
+    /// Trace collector, over OTLP with HTTP; `None` disables traces.
     pub otlp_endpoint: Option<&'o Secret>,
 }
 
-/// For a command that has no configuration. `filter` holds where no variable says otherwise; what a
-/// variable says wrong is a remark and no reason to stop.
+/// For commands without a configuration. `filter` applies if no variable is set; an invalid variable causes a
+/// warning, not an error.
 pub fn init_from_environment(filter: &str, environment: &Environment) {
     let mut complaints = Vec::new();
     let given = environment.get(env::LOG).filter(|text| {
@@ -70,19 +69,19 @@ pub fn init_from_environment(filter: &str, environment: &Environment) {
     }
 }
 
-/// The logs and traces of this process. Dropped last: traces that wait are sent then, for as long as
-/// that may take.
-#[must_use = "traces end when it is dropped"]
+/// The logs and traces of this process. Must be dropped last: dropping sends the remaining traces, within a
+/// time limit.
+#[must_use = "dropping it ends tracing"]
 pub struct Telemetry {
     filter: reload::Handle<EnvFilter, Registry>,
     traces: Option<Traces>,
 }
 
 impl Telemetry {
-    /// From now on this filter holds; one that does not parse changes nothing.
+    /// Replaces the log filter; an invalid filter changes nothing.
     pub fn set_filter(&self, filter: &str) {
         if let Ok(filter) = filter_of(filter) {
-            // Fails only where another subscriber was installed first, whose filter is not ours.
+            // Fails only if another subscriber was installed first.
             let _ = self.filter.reload(filter);
         }
     }
@@ -102,7 +101,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// A duration as `elapsed_ms`, to the microsecond.
+/// A duration for `elapsed_ms`, with microsecond precision.
 #[must_use]
 pub fn millis(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e3
@@ -110,8 +109,7 @@ pub fn millis(took: Duration) -> f64 {
 
 /// Installs the subscriber of this process.
 ///
-/// A collector that cannot be had is reported and done without: that is no reason to keep a hub from
-/// starting.
+/// An unusable collector is reported and ignored: it must not prevent the hub from starting.
 pub fn init(options: Options<'_>, environment: &Environment) -> Telemetry {
     let (filter, handle) = reload::Layer::new(filter_of(options.filter).unwrap_or_default());
     let lines = log::layer().with_writer(std::io::stderr);
@@ -140,8 +138,8 @@ pub fn init(options: Options<'_>, environment: &Environment) -> Telemetry {
     Telemetry { filter: handle, traces }
 }
 
-/// The filter that was asked for, without the remarks of a database server on statements of ours that
-/// had nothing to do; who wants those names them.
+/// Parses a filter, and adds a default that hides the database server's notices about statements without
+/// effect; a filter that names `sqlx` shows them.
 fn filter_of(text: &str) -> Result<EnvFilter, ParseError> {
     let filter = EnvFilter::try_new(text)?;
     if text.contains("sqlx") || filter.max_level_hint() < Some(LevelFilter::INFO) {
@@ -150,7 +148,7 @@ fn filter_of(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::try_new(format!("{text},{SERVER_REMARKS}=warn"))
 }
 
-/// Our own spans, and what was logged in them that an operator would see by default.
+/// Plexus spans, and events in them that the default log level shows.
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("plexus") && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }

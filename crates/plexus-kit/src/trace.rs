@@ -1,7 +1,7 @@
-//! Trace context of W3C: which trace a request belongs to, taken from a caller and passed on.
+//! W3C trace context: the trace of a request, accepted from the caller and propagated.
 //!
-//! A hub without an exporter has no spans of its own in a trace; it hands on what it was given, so
-//! that a trace is not cut where it passes through.
+//! A hub without an exporter adds no spans to a trace; it forwards the context unchanged, so that the trace
+//! is not interrupted.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use opentelemetry::{Context, Value};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Names under which it travels, in HTTP headers and in `_meta` of MCP.
+/// Names of HTTP headers, and of keys in `_meta` of MCP.
 pub const TRACEPARENT: &str = "traceparent";
 pub const TRACESTATE: &str = "tracestate";
 
-/// Bytes of `traceparent` in version 00; later versions may have more behind them.
+/// Length of a version 00 `traceparent`; later versions may be longer.
 const LENGTH: usize = 55;
-/// Longer than that is not `traceparent` of any version.
+/// Maximum length of a `traceparent` of any version.
 const MAX_PARENT: usize = 256;
-/// What the standard asks everyone to pass on.
+/// Minimum length of `tracestate` that the standard requires to be propagated.
 const MAX_STATE: usize = 512;
 
-/// A place in a trace.
+/// A position in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
     traceparent: String,
@@ -29,8 +29,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The context among named values, such as headers. One that is not valid counts as none, as the
-    /// standard asks; a state that is not valid is left out.
+    /// Extracts the context from named values, such as headers. An invalid context is ignored, as the
+    /// standard requires, and an invalid state is dropped.
     pub fn extract<'v>(get: impl Fn(&str) -> Option<&'v str>) -> Option<Self> {
         let traceparent = get(TRACEPARENT)?;
         parse(traceparent)?;
@@ -41,7 +41,7 @@ impl TraceContext {
         Some(Self { traceparent: traceparent.to_owned(), tracestate })
     }
 
-    /// The context of a span that is exported; none of any other.
+    /// The context of an exported span; `None` for other spans.
     #[must_use]
     pub fn of(span: &Span) -> Option<Self> {
         let context = span.context();
@@ -61,14 +61,13 @@ impl TraceContext {
         })
     }
 
-    /// Makes `span`, which nothing has happened in yet, a child of this; of no effect where spans are
-    /// not exported.
+    /// Makes the new span `span` a child of this context; has no effect if spans are not exported.
     pub fn adopt(&self, span: &Span) {
         let Some((trace_id, span_id, flags)) = parse(&self.traceparent) else { return };
         let state: TraceState =
             self.tracestate.as_deref().and_then(|state| state.parse().ok()).unwrap_or_default();
         let parent = SpanContext::new(trace_id, span_id, flags, true, state);
-        // Fails where there is no exporter, and then there is nothing to do.
+        // Fails if there is no exporter, in which case nothing is to be done.
         let _ = span.set_parent(Context::new().with_remote_span_context(parent));
     }
 
@@ -89,17 +88,17 @@ impl fmt::Display for TraceContext {
     }
 }
 
-/// What came with a call about the trace it is part of.
+/// Trace contexts received with a call.
 #[derive(Debug, Clone, Default)]
 pub struct Incoming {
-    /// In the call itself; it wins.
+    /// From the call itself; takes precedence.
     pub call: Option<TraceContext>,
-    /// In the request that carried the call, and thus around the span of that request.
+    /// From the request that carried the call; the parent of that request's span.
     pub request: Option<TraceContext>,
 }
 
 impl Incoming {
-    /// What a tool passes on: the span of its call, or what came in where spans are not exported.
+    /// The context for a tool: the span of its call, or the received context if spans are not exported.
     #[must_use]
     pub fn passed_on(self, span: &Span) -> Option<TraceContext> {
         TraceContext::of(span).or(self.call).or(self.request)
@@ -126,7 +125,7 @@ fn parse(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     Some((trace_id, span_id, TraceFlags::new(flags) & TraceFlags::SAMPLED))
 }
 
-/// Adds to an exported span what the log says in a line of its own.
+/// Adds an attribute to an exported span; the log reports the value in a separate line.
 pub fn note(span: &Span, name: &'static str, value: impl Into<Value>) {
     span.set_attribute(name, value);
 }

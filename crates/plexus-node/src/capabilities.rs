@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_machine::Machine;
+use plexus_machine::tools::probe;
 use plexus_proto::node::{Dial, Hello, InFlight, MAX_FRAME, NodeTool, VERSIONS};
 use plexus_tools::{Placement, Registry};
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::NodeOptions;
 use crate::hosted::Hosted;
-use crate::tools::probe;
-use crate::{Machine, NodeOptions};
 
 /// Changes that come so close together are told once.
 const TOGETHER: Duration = Duration::from_millis(250);
@@ -55,6 +56,10 @@ impl Capabilities {
             draining: false,
         };
         Self { fixed, registry, hosted, machine }
+    }
+
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// As it is now, on the link of this dial.

@@ -1,8 +1,8 @@
-//! What runs on a user's machine: the link to the hub, and the tools of the machine.
+//! A machine that is linked to a hub.
 //!
-//! A [`Node`] has a store, a registry and a dispatcher of its own, as a hub has; what it has not are doors. Calls come
-//! over a [`link`] that the node dials, and their results go back over it, or over a later one: what is to be kept is
-//! on the node's disk before it is begun, and until the hub has its result.
+//! A [`Node`] has a store, a registry and a dispatcher of its own, as a hub has, but accepts no connections. Calls come over a
+//! [`link`] that the node dials, and their results go back over it or over a later one. A call with an effect is on the node's
+//! disk before it begins, and its result stays there until the hub has it. The tools that run are those of `plexus-machine`.
 
 mod calls;
 mod capabilities;
@@ -10,28 +10,19 @@ mod conversation;
 mod credential;
 mod dial;
 mod error;
-mod files;
+pub mod external_agents;
 mod hosted;
 mod hub;
-pub mod launch;
 pub mod link;
-mod machine;
 mod node;
 mod options;
 mod outbox;
-pub mod policy;
-mod process_stat;
-pub mod proxy;
 mod retention;
-pub mod runner;
-pub mod tools;
-mod warden;
 
 pub use conversation::Served;
 pub use credential::Credential;
 pub use dial::{Dialler, Jitter, Transport};
 pub use error::NodeError;
 pub use hub::{Hub, HubError};
-pub use machine::Machine;
 pub use node::Node;
 pub use options::{NodeLimits, NodeOptions};

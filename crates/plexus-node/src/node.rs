@@ -1,10 +1,14 @@
 //! A node: what it is made of, and how it starts and stops.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plexus_kit::{Durability, Supervisor, private_file};
+use plexus_machine::launch::Launcher;
+use plexus_machine::policy::Policies;
+use plexus_machine::{Machine, tools};
 use plexus_proto::NodeId;
 use plexus_proto::node::Dial;
 use plexus_store::{Store, StoreError, StoreOptions};
@@ -16,10 +20,8 @@ use crate::calls::Calls;
 use crate::capabilities::Capabilities;
 use crate::conversation::{Conversation, Served};
 use crate::hosted::Hosted;
-use crate::launch::Launcher;
 use crate::link::Link;
-use crate::policy::Policies;
-use crate::{Machine, NodeError, NodeOptions, retention, tools};
+use crate::{NodeError, NodeOptions, retention};
 
 /// The audit chain of a node's store is that of this machine alone.
 const INSTANCE: &str = "node";
@@ -144,6 +146,11 @@ impl Node {
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.0.options.id
+    }
+
+    /// The folder that commands start in and relative paths begin in, made if it does not exist; else why there is none.
+    pub fn work_folder(&self) -> Result<PathBuf, String> {
+        self.0.capabilities.machine().work_folder()
     }
 
     /// Speaks to the hub over this link until it ends. A link that is served before ends when a new one begins.

@@ -21,7 +21,7 @@ pub struct NodeOptions {
     pub limits: NodeLimits,
     /// Folders of who has this node in it, which are denied as its own is.
     pub private: Vec<PathBuf>,
-    /// The program that puts a command into its sandbox, see [`crate::Machine`].
+    /// The program that puts a command into its sandbox, see [`plexus_machine::Machine`].
     pub launcher: Option<PathBuf>,
 }
 

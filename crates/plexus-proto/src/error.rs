@@ -1,44 +1,45 @@
-//! The one error vocabulary: a stable code for programs, words for people.
+//! The error vocabulary: stable codes for programs, text for people.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Stable, machine-readable reason of a failure. Text around it may change; these may not.
+/// Stable, machine-readable reason of a failure. The accompanying text may change; the codes may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The request is malformed: bad JSON, bad header, bad parameter.
     InvalidRequest,
-    /// No credential, or one that is malformed, expired, revoked or not ours.
+    /// No credential, or one that is malformed, expired, revoked or not issued by this hub.
     Unauthenticated,
-    /// A valid credential that does not reach this far.
+    /// The credential is valid but lacks the permission.
     Forbidden,
-    /// The thing does not exist, or the caller may not know that it does.
+    /// The resource does not exist, or the caller may not know that it exists.
     NotFound,
-    /// There is no tool of that name, or the caller may not know that there is.
+    /// No tool has this name, or the caller may not know that it exists.
     UnknownTool,
-    /// Arguments do not fit the tool's schema, and nothing ran; or the server behind the tool does not accept them.
+    /// The arguments do not match the tool's schema, and nothing ran; or the server behind the tool rejected
+    /// them.
     InvalidArguments,
-    /// The key was used before with another tool or other arguments.
+    /// The idempotency key was already used with another tool or other arguments.
     IdempotencyConflict,
-    /// The state of the thing does not allow it.
+    /// The current state of the resource does not allow the operation.
     Conflict,
-    /// Too many calls at once, or a queue is full; nothing ran, try again.
+    /// Too many concurrent calls, or a queue is full; nothing ran, so retry later.
     Overloaded,
-    /// Request body, header or nesting over the limit.
+    /// Request body, header or nesting exceeds the limit.
     TooLarge,
     /// The deadline passed.
     DeadlineExceeded,
     /// The caller cancelled.
     Cancelled,
-    /// The tool ran, and who ran it is gone: it may have done a part of its work.
+    /// The process that ran the tool ended: the tool may have done part of its work.
     Interrupted,
     /// The tool ran and failed.
     ToolFailed,
-    /// The hub is starting or stopping, or its database is away.
+    /// The hub is starting or stopping, or its database is unavailable.
     Unavailable,
-    /// A fault of ours; the log has the details under the request id.
+    /// A bug in Plexus; the log has the details under the request id.
     Internal,
 }
 
@@ -49,7 +50,7 @@ impl ErrorCode {
         matches!(self, Self::Overloaded | Self::Unavailable | Self::DeadlineExceeded)
     }
 
-    /// The code as it stands in JSON.
+    /// The code as written in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -77,13 +78,13 @@ impl ErrorCode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorEnvelope {
     pub code: ErrorCode,
-    /// What happened, to what.
+    /// What happened, and to what.
     pub message: String,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub hint: Option<String>,
-    /// More for a program, where the code alone does not say enough.
+    /// Additional data for programs, if the code is not specific enough.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
     /// Also in the response header `x-request-id` and in the hub's log.
@@ -95,7 +96,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn code_text_is_the_json_text() {
+    fn error_code_text_matches_its_json_form() {
         for code in [ErrorCode::InvalidArguments, ErrorCode::DeadlineExceeded, ErrorCode::Internal] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }

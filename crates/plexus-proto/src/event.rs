@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::SessionId;
 
-/// What happened. A kind from elsewhere that we do not know is kept as it came.
+/// Kind of event. Unknown kinds are preserved as received.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// `{tool, args}`: a call passed all checks and runs.
@@ -63,14 +63,14 @@ impl<'de> Deserialize<'de> for EventKind {
     }
 }
 
-/// One event of a session, with its place in the log.
+/// One event of a session, with its position in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     pub session_id: SessionId,
-    /// 1, 2, 3 … without a gap, assigned by the database.
+    /// Counts from 1 without gaps; assigned by the database.
     #[schema(minimum = 1)]
     pub seq: i64,
-    /// Place among the events of all sessions: later ones have a higher one.
+    /// Position among the events of all sessions: later events have a higher one.
     #[schema(minimum = 1)]
     pub pos: i64,
     pub at: Timestamp,
@@ -79,20 +79,20 @@ pub struct Event {
     /// Subject of the principal that caused it, such as `agent:codex`.
     pub actor: String,
     pub payload: Value,
-    /// What the same event is called where it came from.
+    /// The event's id at its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub external_id: Option<String>,
 }
 
-/// An event to be appended; the database gives it its `seq`.
+/// An event to append; the database assigns its `seq`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
     pub at: Timestamp,
     pub kind: EventKind,
     pub actor: String,
-    /// JSON text, passed through as it is.
+    /// JSON text, stored unmodified.
     pub payload: String,
-    /// The same thing seen twice under one external id is one row.
+    /// Events with the same external id are stored once.
     pub external_id: Option<String>,
 }

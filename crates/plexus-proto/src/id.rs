@@ -1,4 +1,4 @@
-//! Newtypes over UUIDv7, so that a call id can never be passed where a session id is wanted.
+//! UUIDv7 newtypes, so that a call id cannot be passed where a session id is expected.
 //!
 //! Version 7 sorts by time of creation, which keeps index inserts at the end of the tree.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// A text that should have been one of our ids and is not.
+/// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
     pub what: &'static str,
@@ -36,14 +36,14 @@ macro_rules! ids {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A fresh id; ids made later sort later.
+            /// Creates a new id; ids created later sort later.
             #[must_use]
             #[expect(clippy::new_without_default, reason = "an id is never a default value")]
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
 
-            /// For formats that keep it as bytes.
+            /// For formats that store the id as bytes.
             #[must_use]
             pub fn into_bytes(self) -> [u8; 16] {
                 self.0.into_bytes()
@@ -78,7 +78,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One dispatched tool call; the same id stands in audit, events and responses.
+    /// One dispatched tool call; audit entries, events and responses carry the same id.
     CallId => "call id";
     /// One machine that runs tools.
     NodeId => "node id";

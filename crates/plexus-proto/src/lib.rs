@@ -1,6 +1,6 @@
-//! What the parts of Plexus say to each other: ids, events, REST types, error codes.
+//! The data types that the parts of Plexus exchange: ids, events, REST types, error codes.
 //!
-//! Data only. Nothing here does IO, knows tokio or reads a clock, so every other crate, a node on
+//! Data only. Nothing here does IO, depends on tokio or reads a clock, so every other crate, a node on
 //! another machine and a generated client can share it.
 
 pub mod api;

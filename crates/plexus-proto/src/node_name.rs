@@ -1,15 +1,16 @@
-//! Names and labels of nodes: what people, scopes (`node:nas`) and selectors (`role=nas`) call a machine by.
+//! Node names and labels, as used by people, scopes (`node:nas`) and selectors (`role=nas`).
 
 use std::collections::BTreeMap;
 
 use crate::NodeId;
 
-/// Names that stand for something else where a node is named.
+/// Path segments with another meaning in `/api/v1/nodes/…`.
 const RESERVED: [&str; 2] = ["invites", "join"];
-/// Labels of one node.
+/// Maximum number of labels per node.
 const MAX_LABELS: usize = 32;
 
-/// Whether a text may be the name of a node. No dots: in a scope they narrow what is before them.
+/// Checks that a text is a valid node name. Dots are not allowed: in a scope they separate a resource from
+/// its parts.
 pub fn check(name: &str) -> Result<(), String> {
     let ok = (1..=63).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b))
@@ -17,19 +18,19 @@ pub fn check(name: &str) -> Result<(), String> {
     let shown: String = name.chars().take(63).collect();
     if !ok {
         return Err(format!(
-            "{shown:?} is not a name of a node: use 1 to 63 lowercase letters, digits, - and _, with a letter or digit first"
+            "{shown:?} is not a valid node name: use 1 to 63 lowercase letters, digits, - and _, with a letter or digit first"
         ));
     }
     if RESERVED.contains(&name) {
-        return Err(format!("{shown:?} cannot be the name of a node; take another"));
+        return Err(format!("{shown:?} is reserved and cannot be a node name; choose another name"));
     }
     if name.parse::<NodeId>().is_ok() {
-        return Err(format!("{shown:?} looks like the id of a node; take another name"));
+        return Err(format!("{shown:?} has the form of a node id; choose another name"));
     }
     Ok(())
 }
 
-/// Whether these may be the labels of a node.
+/// Checks that these are valid node labels.
 pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
     if labels.len() > MAX_LABELS {
         return Err(format!("a node has at most {MAX_LABELS} labels"));
@@ -54,7 +55,7 @@ mod tests {
     use super::{check, check_labels};
 
     #[test]
-    fn a_name_is_one_word_that_no_scope_id_or_route_is_taken_for() {
+    fn node_names_exclude_ids_routes_and_scope_syntax() {
         for good in ["nas", "a", "9", "my-vps_2", &"x".repeat(63)] {
             check(good).unwrap();
         }
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_two_words() {
+    fn labels_consist_of_a_valid_key_and_value() {
         let one = |key: &str, value: &str| check_labels(&[(key.to_owned(), value.to_owned())].into());
         one("role", "nas").unwrap();
         one("example.com/zone", "A-1").unwrap();

@@ -1,21 +1,21 @@
-//! What an event stream carries beside events, over WebSocket and as server-sent events.
+//! Messages of an event stream, over WebSocket and as server-sent events.
 //!
-//! A message is an [`Event`] or a [`StreamControl`]; only the latter has a key `control`. Numbers are
-//! a session's `seq` on the stream of one session, and `pos` on that of all.
+//! A message is an [`Event`] or a [`StreamControl`]; only the latter has a key `control`. Event numbers are a
+//! session's `seq` on the stream of one session, and `pos` on the stream of all sessions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Event;
 
-/// A word of the hub about the stream itself.
+/// A message about the stream itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "control", rename_all = "snake_case")]
 pub enum StreamControl {
-    /// First of all: events after this number follow.
+    /// First message: events after this number follow.
     Open { after: i64 },
-    /// Events after `after`, up to and with `through`, are no longer kept.
+    /// Events after `after`, up to and including `through`, are no longer stored.
     Pruned { after: i64, through: i64 },
-    /// All that had happened was sent; what follows happens now.
+    /// All past events were sent; the following ones are live.
     Live { after: i64 },
 }
 
@@ -27,17 +27,17 @@ pub enum StreamMessage {
     Event(Event),
 }
 
-/// The reason in the close frame of a WebSocket, where the client should come back.
+/// Reason in the close frame of a WebSocket, with the position from which the client should resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamResume {
-    /// To be passed as `after`.
+    /// Value for the parameter `after`.
     pub resume_after: i64,
 }
 
-/// Codes with which the hub closes a WebSocket, beside those of RFC 6455.
+/// Codes with which the hub closes a WebSocket, in addition to those of RFC 6455.
 pub mod close_code {
     /// The token expired or was revoked.
     pub const UNAUTHENTICATED: u16 = 4401;
-    /// The client read too slowly; the reason says where to go on.
+    /// The client read too slowly; the reason contains the position to resume from.
     pub const TOO_SLOW: u16 = 4408;
 }

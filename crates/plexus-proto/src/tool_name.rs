@@ -1,28 +1,28 @@
-//! Names of tools of upstream servers: `mcp__<server>__<tool>`, built and taken apart here only.
+//! Tool names of upstream servers: `mcp__<server>__<tool>`, built and parsed only here.
 //!
-//! A client puts its own `mcp__plexus__` in front and models allow 64 characters, so a name has at most
-//! [`MAX`]. What had to be changed or cut in a way that could make two names one carries a hash of what it
-//! was: a name is made from the server and the tool alone, and so is the same after every restart.
+//! Clients prepend their own `mcp__plexus__` and models allow 64 characters, so a name has at most [`MAX`]. A
+//! part that was shortened carries a hash of its original text, so that different originals stay distinct. A
+//! name depends only on the server and the tool, and so is stable across restarts.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What the name of every upstream tool begins with.
+/// Prefix of every upstream tool name.
 pub const PREFIX: &str = "mcp__";
-/// Between the server and the tool; also what a slug never has in it.
+/// Separates the server from the tool; never occurs in a slug.
 pub const SEPARATOR: &str = "__";
-/// Longest name: 64 less what clients put in front.
+/// Maximum length of a name: 64 minus the prefix added by clients.
 pub const MAX: usize = 51;
-/// Longest slug of a server, so that there is room for the tool.
+/// Maximum length of a server slug, which leaves room for the tool.
 pub const MAX_SLUG: usize = 24;
-/// The hub's tool that finds tools, and the one that calls those that are not listed.
+/// The hub tool that searches for tools; [`CALL`] calls tools that are not listed.
 pub const SEARCH: &str = "tool_search";
 pub const CALL: &str = "tool_call";
-/// Our own name in a client, and so no name for a server.
+/// The hub's own name in clients, so not allowed as a server slug.
 pub const RESERVED_SLUG: &str = "plexus";
 
-/// A server's part of a name: letters and digits as they are, one `_` for every run of anything else, none
-/// at the ends. None when nothing is left.
+/// A server's part of a name: letters and digits unchanged, one `_` for every run of other characters, none
+/// at either end. `None` if nothing is left.
 ///
 /// ```
 /// use plexus_proto::tool_name::slug;
@@ -42,20 +42,20 @@ pub fn slug(server: &str) -> Option<String> {
     match slug.len() {
         0 => None,
         1..=MAX_SLUG => Some(slug),
-        // A cut behind a word leaves its `_`, and there must not be two. The hash is one of the words, so that
-        // the same server written with other characters between them is the same one.
+        // Cutting after a word leaves its `_`, and a slug must not contain two in a row. The hash covers the
+        // normalized words, so that the same server written with other separators gets the same slug.
         _ => Some(cut(slug[..MAX_SLUG - HASH - 1].trim_end_matches('_'), MAX_SLUG, &slug)),
     }
 }
 
-/// A tool's part of a name: anything but letters, digits, `_` and `-` becomes `_`.
+/// A tool's part of a name: characters other than letters, digits, `_` and `-` become `_`.
 #[must_use]
 pub fn sanitized(tool: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     tool.chars().map(|c| if keep(c) { c } else { '_' }).collect()
 }
 
-/// The name of a server's tool.
+/// The canonical name of a server's tool.
 ///
 /// ```
 /// use plexus_proto::tool_name::canonical;
@@ -69,7 +69,7 @@ pub fn canonical(slug: &str, tool: &str) -> String {
     if name.len() <= MAX { name } else { cut(&name, MAX, tool) }
 }
 
-/// The name of a tool whose plain name another tool of the server has too.
+/// The name of a tool whose canonical name collides with that of another tool of the same server.
 #[must_use]
 pub fn distinct(slug: &str, tool: &str) -> String {
     let name = format!("{PREFIX}{slug}{SEPARATOR}{}", sanitized(tool));
@@ -77,25 +77,25 @@ pub fn distinct(slug: &str, tool: &str) -> String {
     cut(&name, room, tool)
 }
 
-/// Server and tool of a name; the first separator after the prefix is the one.
+/// Splits a name into server and tool at the first separator after the prefix.
 #[must_use]
 pub fn split(name: &str) -> Option<(&str, &str)> {
     let (slug, tool) = name.strip_prefix(PREFIX)?.split_once(SEPARATOR)?;
     (!slug.is_empty() && !tool.is_empty()).then_some((slug, tool))
 }
 
-/// Whether a text has only what a name can be written with: ASCII letters, digits and `_ - . : /`. Everything
-/// else (look-alike letters, characters without a width, spaces) makes it no name at all.
+/// Whether a text contains only characters allowed in names: ASCII letters, digits and `_ - . : /`. This
+/// excludes confusable letters, zero-width characters and spaces.
 #[must_use]
 pub fn is_plain(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:/".contains(&b))
 }
 
-/// A name or a pattern of names as rules are to have it: `mcp:<server>:<tool>` and other ways to write the
-/// server become the canonical name, and what clients put in front of our names goes.
+/// Canonicalizes a name, or a pattern of names, for use in rules: converts `mcp:<server>:<tool>` and other
+/// spellings of the server to the canonical name, and strips the prefix that clients add.
 ///
-/// What stands for one tool stands for the same one tool, and never for more. A star is matched with canonical
-/// names, so a server's part that has one, and everything this does not know, stays as it is written.
+/// A name of one tool maps to that same tool, never to more. Stars are matched against canonical names, so a
+/// server part that contains a star, and any unrecognized form, is returned unchanged.
 ///
 /// ```
 /// use plexus_proto::tool_name::canonicalized;
@@ -110,7 +110,7 @@ pub fn is_plain(text: &str) -> bool {
 pub fn canonicalized(name: &str) -> Cow<'_, str> {
     let stars = name.contains('*');
     let own = ["mcp__plexus__", "mcp:plexus:"].iter().find_map(|prefix| name.strip_prefix(prefix));
-    // With a star it would stand for tools that it does not name.
+    // With a star, the stripped pattern would match tools that the original does not.
     let name = own.filter(|rest| !stars && !rest.is_empty()).unwrap_or(name);
     let colons = || name.strip_prefix("mcp:")?.split_once(':').filter(|(_, tool)| !tool.is_empty());
     let Some((server, tool)) = split(name).or_else(colons) else { return name.into() };
@@ -120,7 +120,7 @@ pub fn canonicalized(name: &str) -> Cow<'_, str> {
     match slug(server) {
         None => name.into(),
         Some(slug) if tool.contains('*') => {
-            // Between the stars it is as in names, or it would fit none.
+            // The parts between stars are sanitized like names; otherwise they would match none.
             let parts: Vec<String> = tool.split('*').map(sanitized).collect();
             format!("{PREFIX}{slug}{SEPARATOR}{}", parts.join("*")).into()
         }
@@ -130,11 +130,11 @@ pub fn canonicalized(name: &str) -> Cow<'_, str> {
 
 const HASH: usize = 6;
 
-/// The beginning of `text`, and a hash of `whole`, in at most `length` characters.
+/// The beginning of `text` and a hash of `whole`, in at most `length` characters.
 fn cut(text: &str, length: usize, whole: &str) -> String {
     let mut name = text[..(length - HASH - 1).min(text.len())].to_owned();
     name.push('_');
-    // FNV-1a: it only has to tell names apart and to be the same for ever.
+    // FNV-1a: the hash only has to distinguish names and stay stable.
     let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

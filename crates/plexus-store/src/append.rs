@@ -1,8 +1,8 @@
-//! Appending to a session on behalf of a client: all events or none, under a condition if it has one.
+//! Appends to a session on behalf of a client: all events or none, with an optional condition.
 //!
-//! Unlike the records of a call, which the writer appends at the end of its transaction, these are
-//! part of a unit of work. So the condition is compared with the log as it is when they are written,
-//! whoever else writes in the same transaction or, on a shared database, in another.
+//! Unlike the records of a call, which the writer appends at the end of its transaction, these events are
+//! part of a unit of work. Therefore the condition is checked against the log at the time of writing,
+//! including writes of the same transaction and, on a shared database, of other hubs.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use plexus_proto::{Event, NewEvent, SessionId};
 use crate::events::append_statements;
 use crate::{Conn, StoreError};
 
-/// What became of the events.
+/// Result of an append.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Appended {
-    /// As stored, in the order they were given.
+    /// As stored, in the order of the request.
     pub events: Vec<Event>,
     /// Number of the session's newest event.
     pub last_seq: i64,
@@ -22,7 +22,7 @@ pub struct Appended {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The session has gone on; nothing was appended.
+    /// The session has newer events; nothing was appended.
     #[error("the session is at event {last_seq}")]
     Conflict { last_seq: i64 },
     #[error(transparent)]
@@ -32,31 +32,33 @@ pub enum AppendError {
 impl Conn {
     /// Appends events to a session that must exist and, if `expected_seq` is given, be at that event.
     ///
-    /// An event whose external id the session has is not appended but given back as it is stored. When
-    /// that is all of them, the request came before, and the condition is not looked at again: whoever
-    /// did not get the answer to it may ask once more.
+    /// Events whose external id already exists are not appended but returned as stored. If that applies to
+    /// all of them, the request is a repetition and the condition is not checked, so that a client that
+    /// missed the answer can retry.
     pub async fn append_events(
         &mut self,
         session: SessionId,
         expected_seq: Option<i64>,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
-        let last_seq = self.hold_session(session).await?;
-        let mut places = Vec::with_capacity(events.len());
+        let last_seq = self.lock_session(session).await?;
+        let mut slots = Vec::with_capacity(events.len());
         let mut fresh: Vec<NewEvent> = Vec::with_capacity(events.len());
         let mut fresh_ids: HashMap<String, usize> = HashMap::new();
         for event in events {
             let known = match &event.external_id {
                 None => None,
                 Some(id) => match fresh_ids.get(id) {
-                    Some(index) => Some(Place::Fresh(*index)),
-                    None => self.event_by_external_id(session, id).await?.map(|e| Place::Stored(Box::new(e))),
+                    Some(index) => Some(EventSlot::Fresh(*index)),
+                    None => {
+                        self.event_by_external_id(session, id).await?.map(|e| EventSlot::Stored(Box::new(e)))
+                    }
                 },
             };
-            places.push(known.unwrap_or_else(|| {
+            slots.push(known.unwrap_or_else(|| {
                 fresh_ids.extend(event.external_id.clone().map(|id| (id, fresh.len())));
                 fresh.push(event);
-                Place::Fresh(fresh.len() - 1)
+                EventSlot::Fresh(fresh.len() - 1)
             }));
         }
         if !fresh.is_empty() && expected_seq.is_some_and(|expected| expected != last_seq) {
@@ -69,25 +71,25 @@ impl Conn {
             self.script("appending events", statements).await?;
         }
         let written = self.events(session, last_seq, added).await?;
-        let events = places.into_iter().filter_map(|place| match place {
-            Place::Fresh(index) => written.get(index).cloned(),
-            Place::Stored(event) => Some(*event),
+        let events = slots.into_iter().filter_map(|slot| match slot {
+            EventSlot::Fresh(index) => written.get(index).cloned(),
+            EventSlot::Stored(event) => Some(*event),
         });
         Ok(Appended { events: events.collect(), last_seq: last_seq + added })
     }
 
-    /// Number of the session's newest event, which stays that until the transaction ends. The common
-    /// counter is held first, as by everyone who appends.
-    async fn hold_session(&mut self, session: SessionId) -> Result<i64, StoreError> {
+    /// Number of the session's newest event, locked until the transaction ends. Locks the common counter
+    /// first, in the same order as all appends.
+    async fn lock_session(&mut self, session: SessionId) -> Result<i64, StoreError> {
         self.execute(
-            "holding the counter of events",
+            "locking the event counter",
             "UPDATE meta SET value = value WHERE key = 'event_pos'",
             vec![],
         )
         .await?;
         let row = self
             .row(
-                "holding a session",
+                "locking a session",
                 "UPDATE sessions SET last_seq = last_seq WHERE id = $1 RETURNING last_seq",
                 vec![session.to_string().into()],
             )
@@ -96,9 +98,9 @@ impl Conn {
     }
 }
 
-/// Where an event of the request is.
-enum Place {
+/// Origin of an event in the answer.
+enum EventSlot {
     Stored(Box<Event>),
-    /// At this place among those that are appended.
+    /// Index among the newly appended events.
     Fresh(usize),
 }

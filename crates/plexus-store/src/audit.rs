@@ -15,11 +15,11 @@ use crate::{Conn, StoreError, Witness};
 
 const COLUMNS: usize = 14;
 
-/// On SQLite; see [`padded_statements`].
+/// For SQLite; see [`padded_statements`].
 const APPEND_PADDED: &str = "INSERT INTO audit (hub, n, at, phase, call_id, token_id, actor, session_id, tool, via, \
     outcome, detail, prev_hash, hash) SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL";
 
-/// An entry before it has its place in the chain.
+/// An entry that is not part of the chain yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAudit {
     pub at: Timestamp,
@@ -35,15 +35,21 @@ pub struct NewAudit {
     pub detail: String,
 }
 
-/// Which calls to list; empty fields do not narrow.
+/// Filter for listing calls; unset fields match everything.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub tool: Option<String>,
     pub actor: Option<String>,
     pub session_id: Option<SessionId>,
-    /// Number of the last entry of the page before.
+    /// Number of the last entry of the previous page.
     pub before: Option<i64>,
+    /// Only calls that ended with an error, among the newest [`FAILED_WITHIN`] entries: an error may be rare, and a
+    /// search for it must not read the whole chain.
+    pub failed: bool,
 }
+
+/// Entries among which failed calls are looked for.
+const FAILED_WITHIN: i64 = 50_000;
 
 const CALL_COLUMNS: &str = "s.n, s.at, s.call_id, s.token_id, s.actor, s.session_id, s.tool, s.via, s.detail, \
                             f.n, f.at, f.outcome, f.detail";
@@ -61,7 +67,7 @@ impl Conn {
         row.map(|row| Ok(AuditHead { hub: hub.to_owned(), n: row.int(0)?, hash: row.text(1)? })).transpose()
     }
 
-    /// Links after number `after`, in order, as stored: with the text that was hashed.
+    /// Links after number `after`, in order, with the text as stored, which is what was hashed.
     pub(crate) async fn audit_links(
         &mut self,
         hub: &str,
@@ -86,6 +92,10 @@ impl Conn {
         filter: &AuditFilter,
         limit: i64,
     ) -> Result<Vec<AuditCall>, StoreError> {
+        let after = match filter.failed {
+            true => self.audit_head(hub).await?.map_or(0, |head| head.n.saturating_sub(FAILED_WITHIN)),
+            false => i64::MIN,
+        };
         let rows = self
             .rows(
                 "listing audited calls",
@@ -94,7 +104,8 @@ impl Conn {
                      LEFT JOIN audit f ON f.call_id = s.call_id AND f.phase = 'finished' AND f.hub = s.hub \
                      WHERE s.hub = $1 AND s.phase = 'started' AND ($2 IS NULL OR s.n < $2) \
                      AND ($3 IS NULL OR s.tool = $3) AND ($4 IS NULL OR s.actor = $4) \
-                     AND ($5 IS NULL OR s.session_id = $5) ORDER BY s.n DESC LIMIT $6"
+                     AND ($5 IS NULL OR s.session_id = $5) AND s.n > $7 AND ($8 = 0 OR f.outcome <> 'ok') \
+                     ORDER BY s.n DESC LIMIT $6"
                 )),
                 vec![
                     hub.into(),
@@ -103,6 +114,8 @@ impl Conn {
                     filter.actor.as_deref().into(),
                     filter.session_id.map(|id| id.to_string()).into(),
                     limit.into(),
+                    after.into(),
+                    i64::from(filter.failed).into(),
                 ],
             )
             .await?;
@@ -129,7 +142,7 @@ impl Conn {
         Ok(!self.audit_breaks(hub, i64::MAX, witness).await?.is_empty())
     }
 
-    /// Remarks of the hub about its own chain, of one kind, oldest first.
+    /// Notices of the hub about its own chain, of one kind, oldest first.
     pub(crate) async fn audit_notices(
         &mut self,
         hub: &str,
@@ -144,13 +157,13 @@ impl Conn {
                 vec![hub.into(), outcome.into(), limit.into()],
             )
             .await?;
-        // One that cannot be read is no notice; the walk over the chain reports it.
+        // Skips unreadable rows; the walk over the chain reports them.
         Ok(rows.iter().filter_map(|row| ChainedEntry::from_row(row).ok()?.into_entry().ok()).collect())
     }
 }
 
-/// Statements that append to the chain. Only the writer uses them: numbers and hashes must follow
-/// the committed head.
+/// Statements that append to the chain. Only the writer may use them: numbers and hashes must follow the
+/// committed head.
 pub(crate) fn append_statements(entries: Vec<ChainedEntry>, rows: RowsAs) -> Vec<Statement> {
     if let RowsAs::Padded = rows {
         let values: Vec<Value> = entries.into_iter().flat_map(ChainedEntry::into_values).collect();
@@ -190,7 +203,7 @@ fn call(row: &Row) -> Result<AuditCall, StoreError> {
     })
 }
 
-/// Stored detail; what is not JSON (someone tampered) is shown as the text it is.
+/// Parses stored detail; text that is not JSON, because of tampering, is returned as a string.
 pub(crate) fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()))
 }

@@ -1,8 +1,8 @@
-//! The chain: each audit entry carries the hash of the one before it.
+//! The hash chain: each audit entry contains the hash of its predecessor.
 //!
-//! The hash is SHA-256 over every column in a fixed order, each with its length before it, so that
-//! no two different rows give the same bytes. Anyone can recompute it with what is in the table;
-//! what they cannot do is make a changed chain end in the head that was signed.
+//! The hash is SHA-256 over every column in a fixed order, each prefixed with its length, so that different
+//! rows never hash the same bytes. Anyone can recompute it from the table, but cannot make a modified chain
+//! end in the signed head.
 
 use aws_lc_rs::digest;
 use plexus_kit::clock::from_millis;
@@ -15,17 +15,17 @@ use crate::conn::{Row, Value, storable};
 use crate::{Store, StoreError, Witness};
 
 impl Store {
-    /// What a hub signs before its first entry.
+    /// The head that a hub signs before its first entry.
     #[must_use]
     pub fn audit_genesis(&self) -> AuditHead {
         AuditHead { hub: self.instance_id().to_owned(), n: 0, hash: GENESIS.to_owned() }
     }
 }
 
-/// Hash "before" the first entry.
+/// Predecessor hash of the first entry.
 pub(crate) const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// A row of the chain exactly as stored: text is kept as text, because text is what was hashed.
+/// A row of the chain exactly as stored. Fields stay text, because the text was hashed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChainedEntry {
     hub: String,
@@ -110,15 +110,15 @@ impl ChainedEntry {
         AuditHead { hub: self.hub.clone(), n: self.n, hash: self.hash.clone() }
     }
 
-    /// Whether it was written as number `n`.
-    pub(crate) fn fits_as(&self, n: i64) -> bool {
+    /// Whether the entry was written with number `n`.
+    pub(crate) fn matches_as(&self, n: i64) -> bool {
         Self { n, ..self.clone() }.computed_hash() == self.hash
     }
 
     pub(crate) fn computed_hash(&self) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
         let mut field = |value: Option<&str>| match value {
-            // A missing value and an empty one differ.
+            // Distinguishes a missing value from an empty one.
             None => context.update(&u64::MAX.to_be_bytes()),
             Some(text) => {
                 context.update(&(text.len() as u64).to_be_bytes());
@@ -142,7 +142,7 @@ impl ChainedEntry {
     }
 }
 
-/// Gives entries their numbers and hashes, following `head`.
+/// Assigns numbers and hashes to entries that follow `head`.
 pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>) -> Vec<ChainedEntry> {
     let (mut n, mut prev_hash) = head.map_or((0, GENESIS.to_owned()), |head| (head.n, head.hash.clone()));
     let mut chained = Vec::with_capacity(entries.len());
@@ -157,7 +157,7 @@ pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>
             token_id: entry.token_id.map(|id| id.to_string()),
             actor: entry.actor,
             session_id: entry.session_id.map(|id| id.to_string()),
-            // Hashed as it will be stored.
+            // Hash the text as it will be stored.
             tool: storable(entry.tool),
             via: entry.via.into_owned(),
             outcome: entry.outcome.into_owned(),
@@ -172,13 +172,13 @@ pub(crate) fn extend(hub: &str, head: Option<&AuditHead>, entries: Vec<NewAudit>
     chained
 }
 
-/// Outcome of the notice that a hub writes when it finds its chain not to match the signed head.
+/// Outcome of the notice that a hub writes when its chain does not match the signed head.
 pub(crate) const BREAK_OUTCOME: &str = "chain_break";
-/// Outcome of the notice that stands for the entries a retention policy removed.
+/// Outcome of the notice that replaces the entries removed by a retention policy.
 pub(crate) const PRUNED_OUTCOME: &str = "pruned";
 
 impl NewAudit {
-    /// The hub found its chain broken; said once, in the chain, where it stays.
+    /// Notice that the hub found its chain broken; written once and kept in the chain.
     #[must_use]
     pub fn chain_break(at: plexus_proto::Timestamp, signed: Option<&AuditHead>, message: &str) -> Self {
         Self {
@@ -195,7 +195,8 @@ impl NewAudit {
         }
     }
 
-    /// A retention policy removed entries; signed, because whoever removes entries can write a notice too.
+    /// Notice that a retention policy removed entries; signed, because anyone who can remove entries can also
+    /// write a notice.
     #[must_use]
     pub(crate) fn pruned(
         at: plexus_proto::Timestamp,

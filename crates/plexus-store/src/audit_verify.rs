@@ -1,26 +1,26 @@
-//! Verifying the chain: every link recomputed, and the end compared with the signed head.
+//! Verifies the chain: recomputes every link, and compares the end with the signed head.
 
 use plexus_proto::api::{AuditEntry, AuditHead, AuditProblem, AuditReport, ProblemKind};
 
 use crate::audit_chain::{BREAK_OUTCOME, ChainedEntry, GENESIS, PRUNED_OUTCOME};
 use crate::{Conn, Store, StoreError, Witness};
 
-/// Problems spelt out in a report; beyond that they are counted.
+/// Maximum number of problems described in a report; further ones are only counted.
 const PROBLEMS_NAMED: usize = 100;
 /// Rows read at a time.
 const PAGE: i64 = 2_000;
 
-/// A stored row, or the number of one that cannot be read as an entry at all.
+/// A stored row, or the number of an unreadable one.
 pub(crate) type Link = Result<ChainedEntry, Option<i64>>;
 
-/// Walks the chain link by link and keeps what it finds.
+/// Walks the chain link by link and collects problems.
 #[derive(Default)]
 struct Walk {
     last: Option<(i64, String)>,
     entries: i64,
     problems: Vec<AuditProblem>,
     problem_count: u64,
-    /// Entries that do not match their hash where they stand: changed, or moved.
+    /// Entries whose hash does not match their position: modified or moved.
     misfits: Vec<ChainedEntry>,
 }
 
@@ -32,12 +32,12 @@ impl Walk {
         }
     }
 
-    /// Where the next entry should stand.
+    /// Expected number of the next entry.
     fn next_n(&self) -> i64 {
         self.last.as_ref().map_or(1, |(n, _)| n + 1)
     }
 
-    /// False when there is no going on from here.
+    /// Returns false if the walk cannot continue.
     fn link(&mut self, link: Link) -> bool {
         self.entries += 1;
         match link {
@@ -60,7 +60,7 @@ impl Walk {
         true
     }
 
-    /// Whether entries before `n` are missing; says so.
+    /// Reports missing entries before `n`, and returns whether there are any.
     fn gap(&mut self, n: i64) -> bool {
         let expected = self.next_n();
         if n <= expected {
@@ -76,7 +76,7 @@ impl Walk {
 
     fn entry(&mut self, entry: ChainedEntry) {
         if entry.n < 1 {
-            let message = format!("no hub wrote an entry {}: numbers begin at 1", entry.n);
+            let message = format!("entry {} was not written by a hub: numbers start at 1", entry.n);
             self.problem(ProblemKind::Changed, entry.n, message);
             return;
         }
@@ -90,21 +90,19 @@ impl Walk {
                 self.problem_count += 1;
             }
         } else if !gap && !last_hash.is_empty() && entry.prev_hash != last_hash {
-            let message = format!(
-                "entry {} does not follow entry {last_n}: entries were exchanged or replaced",
-                entry.n
-            );
+            let message =
+                format!("entry {} does not follow entry {last_n}: entries were swapped or replaced", entry.n);
             self.problem(ProblemKind::Reordered, entry.n, message);
         }
     }
 
-    /// Tells entries that were moved, which fit where another misfit stands, from changed ones.
+    /// Distinguishes moved entries, which match the position of another mismatch, from modified ones.
     fn sort_misfits(&mut self) {
         let misfits = std::mem::take(&mut self.misfits);
         let places: Vec<i64> = misfits.iter().map(|entry| entry.n).collect();
         for entry in misfits {
             let n = entry.n;
-            let home = places.iter().copied().find(|place| *place != n && entry.fits_as(*place));
+            let home = places.iter().copied().find(|place| *place != n && entry.matches_as(*place));
             match home {
                 Some(home) => {
                     let message = format!("entry {n} is out of place: it was written as entry {home}");
@@ -131,8 +129,8 @@ struct Verifier {
 }
 
 impl Verifier {
-    /// Begins at the first entry, or where a retention policy says that the entries begin. A notice that
-    /// says so counts only with the signature of the hub.
+    /// Starts at the first entry, or where a retention notice says that the entries start. Such a notice
+    /// counts only if the hub signed it.
     async fn begin(
         conn: &mut Conn,
         hub: &str,
@@ -146,11 +144,38 @@ impl Verifier {
             }
             walk.last = Some((pruned.through, pruned.hash));
         }
-        // Below every number there can be, so that nothing hides before the first.
+        // Below any valid number, so that no row can hide before the first entry.
         Ok(Self { hub: hub.to_owned(), signed, walk, at_signed: None, after: i64::MIN })
     }
 
-    /// Reads one page; false when there is no more.
+    /// Starts `newest` entries before the end, or where [`begin`](Self::begin) does if that is later.
+    async fn begin_near_end(
+        conn: &mut Conn,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<Self, StoreError> {
+        let mut verifier = Self::begin(conn, hub, signed, witness).await?;
+        let end = conn.audit_head(hub).await?.map_or(0, |head| head.n);
+        let before = end.saturating_sub(newest.max(1));
+        if before <= verifier.walk.last.as_ref().map_or(0, |(n, _)| *n) {
+            return Ok(verifier);
+        }
+        // The hash before the first entry is unknown, so that link is not compared.
+        verifier.walk.last = Some((before, String::new()));
+        verifier.after = before;
+        if let Ok(Some(signed)) = &verifier.signed
+            && signed.n <= before
+        {
+            let link = conn.audit_links(hub, signed.n - 1, 1).await?.pop();
+            verifier.at_signed =
+                link.and_then(Result::ok).filter(|entry| entry.n == signed.n).map(|entry| entry.hash);
+        }
+        Ok(verifier)
+    }
+
+    /// Reads one page; returns false at the end.
     async fn page(&mut self, conn: &mut Conn) -> Result<bool, StoreError> {
         let links = conn.audit_links(&self.hub, self.after, PAGE).await?;
         let whole_page = links.len() as i64 == PAGE;
@@ -201,33 +226,59 @@ impl Verifier {
     }
 }
 
-/// What a hub found when it started, in the words of a report.
+/// The report text for a break that a hub found at startup.
 fn break_message(notice: &AuditEntry) -> String {
-    format!("at start-up the hub found: {}", notice.detail["message"].as_str().unwrap_or("?"))
+    format!("found by the hub at startup: {}", notice.detail["message"].as_str().unwrap_or("?"))
 }
 
 impl Store {
-    /// Recomputes this hub's chain and compares it with the signed head: `Err` in `signed` says why
-    /// the head cannot be used.
+    /// Recomputes this hub's chain and compares it with the signed head; an `Err` in `signed` says why the
+    /// head cannot be used.
     pub async fn verify_audit(
         &self,
         signed: Result<Option<AuditHead>, String>,
         witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
+        self.verify_from(signed, witness, i64::MAX).await
+    }
+
+    /// The same for the newest `newest` entries only: a short look that does not grow with the chain. What lies before
+    /// them is not verified.
+    pub async fn verify_audit_end(
+        &self,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
+        self.verify_from(signed, witness, newest).await
+    }
+
+    async fn verify_from(
+        &self,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
         let hub = self.instance_id();
         loop {
             let from = self.read().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
-            let mut verifier =
-                Verifier::begin(&mut *self.read_committed().await?, hub, signed.clone(), witness).await?;
-            // A reader is only borrowed for a page, for there are few of them.
+            let mut verifier = Verifier::begin_near_end(
+                &mut *self.read_committed().await?,
+                hub,
+                signed.clone(),
+                witness,
+                newest,
+            )
+            .await?;
+            // Borrows a reader for one page at a time, because there are few of them.
             while verifier.page(&mut *self.read_committed().await?).await? {
-                // A long chain must not keep the runtime from other work.
+                // A long chain must not block the runtime.
                 tokio::task::yield_now().await;
             }
             let report = verifier.finish(&mut *self.read_committed().await?).await?;
             let now =
                 self.read_committed().await?.audit_pruned(hub, witness).await?.map(|pruned| pruned.through);
-            // What a policy removed under our feet is not missing: look again.
+            // Entries removed by a policy in the meantime are not missing: verify again.
             if report.ok || from == now {
                 return Ok(report);
             }
@@ -236,20 +287,31 @@ impl Store {
 }
 
 impl Conn {
-    /// The same on one connection, and so on one state of the database if it is in a transaction.
+    /// As [`Store::verify_audit`] on one connection, and so on one snapshot if it is in a transaction.
     pub(crate) async fn verify_audit(
         &mut self,
         hub: &str,
         signed: Result<Option<AuditHead>, String>,
         witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
-        let mut verifier = Verifier::begin(self, hub, signed, witness).await?;
+        self.verify_audit_end(hub, signed, witness, i64::MAX).await
+    }
+
+    /// The same for the newest `newest` entries only.
+    pub(crate) async fn verify_audit_end(
+        &mut self,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
+        let mut verifier = Verifier::begin_near_end(self, hub, signed, witness, newest).await?;
         while verifier.page(self).await? {}
         verifier.finish(self).await
     }
 
-    /// Whether the oldest entries, at most `limit` of them and up to number `through`, are as they were
-    /// written: those that are about to be removed.
+    /// Whether the oldest entries, at most `limit` of them and up to number `through`, are unmodified.
+    /// Checked before they are removed.
     pub(crate) async fn audit_begins_whole(
         &mut self,
         hub: &str,
@@ -272,8 +334,8 @@ impl Conn {
     }
 }
 
-/// What a retention policy removed last: entries up to number `through`, which has this hash, and what
-/// was known of breaks among them.
+/// The latest removal by a retention policy: the number and hash of the last removed entry, and the known
+/// breaks in the removed part.
 pub(crate) struct Pruned {
     pub(crate) through: i64,
     pub(crate) hash: String,
@@ -281,7 +343,7 @@ pub(crate) struct Pruned {
 }
 
 impl Pruned {
-    /// What the hub signs.
+    /// The text that the hub signs.
     pub(crate) fn statement(&self, hub: &str) -> String {
         let breaks = serde_json::json!(self.breaks);
         format!("plexus audit pruned\0{hub}\0{}\0{}\0{breaks}", self.through, self.hash)
@@ -289,7 +351,7 @@ impl Pruned {
 }
 
 impl Conn {
-    /// Up to where entries were removed, as the newest notice of it says that the witness vouches for.
+    /// The latest removal, from the newest notice whose signature the witness verifies.
     pub(crate) async fn audit_pruned(
         &mut self,
         hub: &str,
@@ -308,7 +370,7 @@ impl Conn {
         Ok(pruned.max_by_key(|pruned| pruned.through))
     }
 
-    /// What is known of breaks in entries up to number `through`.
+    /// Known breaks in entries up to number `through`.
     pub(crate) async fn audit_breaks(
         &mut self,
         hub: &str,
@@ -325,12 +387,12 @@ impl Conn {
 fn compare_with_head(walk: &mut Walk, signed: &AuditHead, at_signed: Option<&str>, last_n: i64) {
     if signed.n > last_n {
         let message = format!(
-            "the newest entries are gone: the signed head is entry {}, the table ends at {last_n}",
+            "the newest entries are missing: the signed head is entry {}, the table ends at {last_n}",
             signed.n
         );
         walk.problem(ProblemKind::CutOff, last_n + 1, message);
     } else if at_signed.is_some_and(|hash| hash != signed.hash)
-        // Where everything else fits, an entry that was signed and is not there was replaced by others.
+        // If everything else is consistent, a missing signed entry was replaced by others.
         || (at_signed.is_none() && signed.n > 0 && walk.problem_count == 0)
     {
         let message = format!("entry {} is not the one that was signed: the chain was rewritten", signed.n);
@@ -339,10 +401,10 @@ fn compare_with_head(walk: &mut Walk, signed: &AuditHead, at_signed: Option<&str
 }
 
 impl Conn {
-    /// What is wrong between the newest rows and the signed head, checked at start-up without a walk.
+    /// Compares the newest rows with the signed head at startup, without walking the chain.
     pub async fn audit_break(&mut self, signed: &AuditHead) -> Result<Option<String>, StoreError> {
         if signed.n == 0 {
-            // Signed before the first entry: there is nothing yet that could be missing.
+            // Signed before the first entry: nothing can be missing.
             return Ok(None);
         }
         let row = self

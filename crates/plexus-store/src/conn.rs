@@ -1,7 +1,7 @@
-//! A connection, and the few ways a statement is run on it.
+//! A connection, and the functions that run statements on it.
 //!
-//! Values and rows have one small type each, so that a statement and its mapping are written once
-//! for all databases.
+//! Values and rows each have one small type, so that a statement and its mapping are written once for all
+//! databases.
 
 use std::{fmt, mem};
 
@@ -12,7 +12,7 @@ use sqlx::{Arguments, AssertSqlSafe, Database, Decode, Encode, Postgres, Row as 
 use crate::StoreError;
 use crate::dialect::Connection;
 
-/// One connection. What a reader's connection is asked to write, it refuses.
+/// One connection. A reader's connection rejects writes.
 pub struct Conn(pub(crate) Connection);
 
 impl fmt::Debug for Conn {
@@ -21,7 +21,7 @@ impl fmt::Debug for Conn {
     }
 }
 
-/// A bound value. A missing one has a type too: PostgreSQL wants to know.
+/// A bound value. Missing values are typed too, as PostgreSQL requires.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Int(Option<i64>),
@@ -64,7 +64,7 @@ impl From<Option<&str>> for Value {
     }
 }
 
-/// Statement text: fixed, or put together from fixed parts by us. Never from input.
+/// Statement text: a constant, or composed of constants. Never contains input.
 pub(crate) enum Sql {
     Fixed(&'static str),
     Built(String),
@@ -120,8 +120,8 @@ impl Row {
     }
 }
 
-/// Text as every database can hold it: PostgreSQL knows no U+0000. What must not be changed in silence
-/// is refused before it comes here; this is for names that others chose.
+/// Replaces U+0000, which PostgreSQL cannot store. Only for third-party names: values that must not be
+/// changed silently are rejected earlier.
 pub(crate) fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
@@ -146,7 +146,7 @@ where
 }
 
 impl Conn {
-    /// Closes the connection instead of giving it back.
+    /// Closes the connection instead of returning it to the pool.
     pub(crate) async fn close(self) -> Result<(), StoreError> {
         match self.0 {
             Connection::Sqlite(connection) => connection.close().await,
@@ -155,7 +155,7 @@ impl Conn {
         .map_err(StoreError::query("closing the database"))
     }
 
-    /// All rows. `doing` names the operation in an error.
+    /// Runs a query and returns all rows. `doing` names the operation in errors.
     pub(crate) async fn rows(
         &mut self,
         doing: &'static str,
@@ -178,7 +178,7 @@ impl Conn {
         })
     }
 
-    /// The first row, if there is one.
+    /// Runs a query and returns the first row.
     pub(crate) async fn row(
         &mut self,
         doing: &'static str,
@@ -188,8 +188,7 @@ impl Conn {
         Ok(self.rows(doing, sql, values).await?.into_iter().next())
     }
 
-    /// Number of rows changed.
-    /// Begins a transaction that writes.
+    /// Begins a write transaction.
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
         let (sql, failed) = (self.0.begin_sql(), StoreError::query("beginning a transaction"));
         match &mut self.0 {
@@ -237,14 +236,15 @@ impl Statement {
     }
 }
 
-/// A statement with more values than this is a command of its own: the text of the others then recurs, and is
-/// compiled once.
+/// A statement with more values than this is sent on its own, so that the text of the others recurs and is
+/// compiled only once.
 const MANY_VALUES: usize = 1024;
 
 impl Conn {
-    /// Runs statements one after the other, up to the first that fails.
+    /// Runs statements in order, up to the first that fails.
     ///
-    /// On SQLite they go to the connection's thread together: there, a statement costs less than the way to it.
+    /// On SQLite they are sent to the connection's thread together, because a statement costs less than the
+    /// hand-over.
     pub(crate) async fn script(
         &mut self,
         doing: &'static str,
@@ -278,7 +278,7 @@ impl Conn {
     }
 }
 
-/// Several statements as one text with one list of values.
+/// Several statements combined into one text with one list of values.
 #[derive(Default)]
 struct Joined {
     sql: String,
@@ -286,8 +286,8 @@ struct Joined {
 }
 
 impl Joined {
-    /// `$3` becomes `?`, the third value going where its place is: of a placeholder with a name SQLite has to find the
-    /// name, for which it walks over those of all before it.
+    /// Replaces `$3` by `?` and moves the third value to that position: SQLite resolves a named placeholder
+    /// by a linear search over all names before it.
     fn add(&mut self, Statement { sql, values }: Statement) {
         let text = match &sql {
             Sql::Fixed(text) => text,
@@ -311,11 +311,12 @@ impl Joined {
     }
 }
 
-/// Numbers of rows that a statement of SQLite is made for.
+/// Row counts for which SQLite statements exist.
 const SIZES: [usize; 5] = [1, 4, 16, 64, 256];
 
-/// Statements for all rows of `columns` values, in each of which `{rows}` stands for as many as it takes. Rows of NULL
-/// fill up the last: so there are few statements to compile, whatever the number of rows.
+/// Statements for all rows of `columns` values; in each, `{rows}` is replaced by a fixed number of rows. The
+/// last one is padded with NULL rows. Thus few distinct statements are compiled, regardless of the number of
+/// rows.
 pub(crate) fn padded_statements(sql: &'static str, values: Vec<Value>, columns: usize) -> Vec<Statement> {
     let [.., most] = SIZES;
     let mut left = values.into_iter();
@@ -347,8 +348,8 @@ pub(crate) fn placeholders(rows: usize, columns: usize) -> String {
     sql
 }
 
-/// Splits `total` rows into statement sizes that recur (32, 16, 8 …), so that each size is prepared
-/// once per connection instead of once per batch.
+/// Splits `total` rows into recurring statement sizes (32, 16, 8 …), so that each size is prepared once per
+/// connection instead of once per batch.
 pub(crate) fn chunk_sizes(mut total: usize) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let size = [32, 16, 8, 4, 2, 1].into_iter().find(|size| *size <= total)?;

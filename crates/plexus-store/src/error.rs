@@ -1,4 +1,4 @@
-//! What can go wrong between a caller and the database.
+//! Errors of the store.
 
 use std::sync::Arc;
 
@@ -19,10 +19,12 @@ pub enum StoreError {
     Migrate(#[source] Arc<sqlx::migrate::MigrateError>),
     #[error("{doing} failed")]
     Query { doing: &'static str, source: Arc<sqlx::Error> },
-    /// The connection broke while the database was committing; the next one will tell.
-    #[error("the database was lost before it said whether it stored this")]
+    /// The connection broke during a commit; its outcome is only known after reconnecting.
+    #[error(
+        "lost the connection to the database during a commit; it is unknown whether the changes were stored"
+    )]
     Uncertain { source: Arc<sqlx::Error> },
-    /// A row holds what no version of Plexus writes.
+    /// A row contains a value that no version of Plexus writes.
     #[error("a row of {table} is damaged: {message}")]
     Damaged { table: &'static str, message: String },
     #[error(
@@ -30,17 +32,27 @@ pub enum StoreError {
          postgres://user@host/database"
     )]
     UnsupportedUrl(String),
-    #[error("the database URL has a parameter {name:?}, which is none of {known}")]
+    #[error(
+        "the database URL has a parameter {name:?}, which is not supported; supported parameters: {known}"
+    )]
     UrlParameter { name: String, known: String },
-    #[error("the database URL cannot be read; write postgres://user:password@host:5432/database")]
+    #[error("the database URL is not valid; write postgres://user:password@host:5432/database")]
     Url { source: Arc<sqlx::Error> },
-    #[error("the archive cannot be used: {0}")]
+    /// A hub that started here would begin a second audit chain, or none that fits the signed head.
+    #[error("the data folder {folder} belongs to {noted}, not to {given}")]
+    OtherDatabase { folder: String, noted: String, given: String },
+    /// The folder has the keys and the audit head of a hub whose database is missing.
+    #[error(
+        "{path} is missing: the data folder {folder} has the keys and the audit head of a hub, but not its database"
+    )]
+    DatabaseGone { folder: String, path: String },
+    #[error("cannot use the archive: {0}")]
     Archive(String),
-    #[error("the database is not empty: there are rows in {table}; restore into a new one")]
+    #[error("the database is not empty: {table} contains rows; restore into a new database")]
     NotEmpty { table: &'static str },
     #[error("session {0} does not exist")]
     NoSuchSession(plexus_proto::SessionId),
-    /// A fault of ours in a unit of work; what it wrote was undone.
+    /// A bug in a unit of work; its writes were rolled back.
     #[error("a unit of work failed inside the store")]
     Panicked,
     /// The hub is stopping; nothing was written.
@@ -63,7 +75,7 @@ impl StoreError {
         move |source| Self::Query { doing, source: Arc::new(source) }
     }
 
-    /// There is no connection to the database at the moment.
+    /// There is currently no connection to the database.
     pub(crate) fn away() -> Self {
         Self::query("reaching the database")(sqlx::Error::PoolTimedOut)
     }
@@ -73,12 +85,12 @@ impl StoreError {
     }
 }
 
-/// A statement that can never succeed, as against a database that is away, busy or full.
+/// Whether a statement can never succeed, as opposed to an unavailable, busy or full database.
 fn is_our_fault(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => true,
-        // PostgreSQL's classes of bad data and of statements that make no sense. A constraint is another
-        // matter: somebody else may have been faster, and the next attempt finds what they wrote.
+        // PostgreSQL's error classes for bad data and invalid statements. Constraint violations are excluded:
+        // another writer may have been faster, and a retry will see its data.
         sqlx::Error::Database(error) => {
             let class = error.code().map(|code| code.chars().take(2).collect::<String>());
             error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some()

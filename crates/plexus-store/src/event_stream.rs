@@ -1,5 +1,5 @@
-//! Events in the order of all sessions, as they are streamed: with the owner of their session, and
-//! with the payload as the text it is stored as, because nobody on the way looks into it.
+//! Events in the order of all sessions, for streaming: with the owner of their session, and with the payload
+//! as stored text, because streams do not parse it.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::{EventKind, SessionId, Timestamp};
@@ -7,11 +7,11 @@ use plexus_proto::{EventKind, SessionId, Timestamp};
 use crate::conn::{Row, Sql};
 use crate::{Conn, StoreError};
 
-/// What a [`StoredEvent`] is read from, in the order of [`stored`].
+/// Columns of a [`StoredEvent`], in the order of [`stored`].
 const READ: &str = "SELECT e.session_id, e.seq, e.pos, e.at, e.kind, e.actor, e.payload, e.external_id, s.owner \
                     FROM session_events e JOIN sessions s ON s.id = e.session_id";
 
-/// An event as it is stored, and whose session it is of.
+/// An event as stored, with its session's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     pub session_id: SessionId,
@@ -23,7 +23,7 @@ pub struct StoredEvent {
     /// JSON text.
     pub payload: String,
     pub external_id: Option<String>,
-    /// Subject that the session belongs to.
+    /// Subject that owns the session.
     pub owner: String,
 }
 
@@ -43,16 +43,16 @@ fn stored(row: &Row) -> Result<StoredEvent, StoreError> {
 }
 
 impl Conn {
-    /// Events of all sessions after the place `after`, oldest first.
+    /// Events of all sessions after position `after`, oldest first.
     ///
-    /// Places are committed in their order: once one was read, none before it can still come.
+    /// Positions are committed in order: after one was read, no smaller one can appear.
     pub async fn events_after(&mut self, after: i64, limit: i64) -> Result<Vec<StoredEvent>, StoreError> {
         let sql = format!("{READ} WHERE e.pos > $1 ORDER BY e.pos LIMIT $2");
         let rows = self.rows("reading events", Sql::Built(sql), vec![after.into(), limit.into()]).await?;
         rows.iter().map(stored).collect()
     }
 
-    /// Events of one session after the number `after`, oldest first.
+    /// Events of one session after number `after`, oldest first.
     pub async fn session_events_after(
         &mut self,
         session: SessionId,
@@ -65,7 +65,7 @@ impl Conn {
         rows.iter().map(stored).collect()
     }
 
-    /// The place of the newest event of all sessions, kept or pruned; 0 when there never was one.
+    /// Position of the newest event of all sessions, stored or pruned; 0 if there never was one.
     pub async fn newest_event(&mut self) -> Result<i64, StoreError> {
         let sql = "SELECT value FROM meta WHERE key = 'event_pos'";
         let row = self.row("reading the newest event", sql, vec![]).await?;

@@ -1,4 +1,4 @@
-//! Session events: append with a database-assigned `seq`, read from a `seq`.
+//! Session events: appended with a database-assigned `seq`, read from a `seq`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::dialect::RowsAs;
 use crate::{Conn, StoreError};
 
 const COLUMNS: usize = 8;
-/// What an event is read from, in the order of [`event`].
+/// Columns of an event, in the order of [`event`].
 const READ: &str = "session_id, seq, pos, at, kind, actor, payload, external_id";
 
 fn event(row: &Row) -> Result<Event, StoreError> {
@@ -48,7 +48,7 @@ impl Conn {
         rows.iter().map(event).collect()
     }
 
-    /// The same, of one kind.
+    /// As [`Self::events`], for one kind.
     pub async fn events_of_kind(
         &mut self,
         session: SessionId,
@@ -69,7 +69,7 @@ impl Conn {
         rows.iter().map(event).collect()
     }
 
-    /// The event that the session has under this external id.
+    /// The session's event with this external id.
     pub(crate) async fn event_by_external_id(
         &mut self,
         session: SessionId,
@@ -87,7 +87,7 @@ impl Conn {
         row.as_ref().map(event).transpose()
     }
 
-    /// Which of the events are new: not stored before and not twice in this batch.
+    /// Marks the events that are new: not stored yet, and not duplicated in this batch.
     pub(crate) async fn without_known_external_ids(
         &mut self,
         events: &[(SessionId, NewEvent)],
@@ -113,7 +113,7 @@ impl Conn {
         Ok(fresh)
     }
 
-    /// Which of the sessions exist.
+    /// The subset of sessions that exist.
     pub(crate) async fn existing_sessions(
         &mut self,
         sessions: &[SessionId],
@@ -128,12 +128,12 @@ impl Conn {
     }
 }
 
-/// Statements that append the events, each session's in the given order.
+/// Statements that append the events, keeping the order within each session.
 ///
-/// First the counter of all events and every session's own are moved on by the number of events.
-/// Then each event takes its two numbers by counting back from there. Nobody else can come in
-/// between: the transaction holds the rows of the counters, the common one first, so that no two
-/// transactions wait for each other and positions are committed in their order.
+/// First, the counter of all events and those of the sessions are increased by the number of events. Then
+/// each event derives its two numbers by counting back from there. No other writer can interfere: the
+/// transaction holds the counter rows, the common one first, so that transactions cannot deadlock and
+/// positions are committed in order.
 pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>, rows: RowsAs) -> Vec<Statement> {
     let mut counts: HashMap<SessionId, (i64, i64)> = HashMap::new();
     for (session, event) in &events {
@@ -167,7 +167,7 @@ pub(crate) fn append_statements(events: Vec<(SessionId, NewEvent)>, rows: RowsAs
     statements
 }
 
-/// The values of all rows, each with how many of its session and of all come after it.
+/// The values of all rows, each with the number of later events in its session and in total.
 fn numbered(events: Vec<(SessionId, NewEvent)>, counts: &mut HashMap<SessionId, (i64, i64)>) -> Vec<Value> {
     let mut later = count(events.len());
     let mut values: Vec<Value> = Vec::with_capacity(events.len() * COLUMNS);
@@ -191,11 +191,11 @@ fn numbered(events: Vec<(SessionId, NewEvent)>, counts: &mut HashMap<SessionId, 
     values
 }
 
-/// On SQLite, one row for each session: its id, the number of its events, and the time of the newest.
+/// SQLite: one row per session, with its id, number of new events, and time of the newest.
 const TOUCH_PADDED: &str = "UPDATE sessions SET last_seq = last_seq + added.column2, \
     updated_at = MAX(updated_at, added.column3) FROM (VALUES {rows}) added WHERE sessions.id = added.column1";
 
-/// On SQLite, the rows of [`numbered`].
+/// SQLite: the rows of [`numbered`].
 const APPEND_PADDED: &str = "INSERT INTO session_events (session_id, seq, pos, at, kind, actor, payload, external_id) \
     SELECT column1, (SELECT last_seq FROM sessions WHERE id = column1) - column2, \
     (SELECT value FROM meta WHERE key = 'event_pos') - column3, column4, column5, column6, column7, column8 \
@@ -237,8 +237,8 @@ fn count(events: usize) -> i64 {
     i64::try_from(events).unwrap_or(i64::MAX)
 }
 
-/// Placeholders of one event, whose second and third value say how many of its session and of all
-/// come after it.
+/// Placeholders of one event, whose second and third values are the numbers of later events in its session
+/// and in total.
 fn numbered_row(before: usize) -> String {
     let at = |column: usize| before + column;
     format!(

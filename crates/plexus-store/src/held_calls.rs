@@ -1,7 +1,7 @@
-//! A node's record of the calls that it has accepted, until the hub confirms their results.
+//! A node's record of accepted calls, until the hub confirms their results.
 //!
-//! To be written with [`Store::write_through`](crate::Store::write_through): a row is on disk before the tool begins, and its
-//! result before anybody is told.
+//! Must be written with [`Store::write_through`](crate::Store::write_through): a row is durable before the
+//! tool starts, and its result before anyone is notified.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::node::HeldState;
@@ -13,10 +13,10 @@ use crate::{Conn, StoreError};
 pub struct HeldCall {
     pub call_id: CallId,
     pub tool: String,
-    /// Who called, as the hub said.
+    /// The caller, as reported by the hub.
     pub subject: String,
     pub state: HeldState,
-    /// JSON: the outcome, as it is sent. None while it runs.
+    /// JSON of the outcome, as sent. `None` while the call runs.
     pub result: Option<String>,
     pub accepted_at: Timestamp,
 }
@@ -41,7 +41,7 @@ fn parse(text: &str) -> Result<HeldState, StoreError> {
 }
 
 impl Conn {
-    /// Accepts a call that begins now. False: it was accepted before, and must not begin again.
+    /// Accepts a call that starts now. Returns false if it was accepted before and must not start again.
     pub async fn insert_held_call(
         &mut self,
         call_id: CallId,
@@ -81,14 +81,15 @@ impl Conn {
         .transpose()
     }
 
-    /// All held calls in the order in which the hub made them; without their results, which may be long.
+    /// All held calls in the order in which the hub created them, without their results, which may be large.
     pub async fn held_calls(&mut self) -> Result<Vec<(CallId, HeldState)>, StoreError> {
         let sql = "SELECT call_id, state FROM held_calls ORDER BY call_id";
         let rows = self.rows("listing held calls", sql, vec![]).await?;
         rows.iter().map(|row| Ok((row.text(0)?.parse().map_err(damaged)?, parse(&row.text(1)?)?))).collect()
     }
 
-    /// Stores how a call ended. False: it is gone, or had ended before; the first end stays.
+    /// Stores how a call ended. Returns false if it does not exist or had already ended; the first outcome is
+    /// kept.
     pub async fn end_held_call(&mut self, call_id: CallId, result: &str) -> Result<bool, StoreError> {
         let ended = self
             .execute(
@@ -100,19 +101,19 @@ impl Conn {
         Ok(ended == 1)
     }
 
-    /// Gives the calls that were running when the node stopped their end; returns how many.
+    /// Ends the calls that were running when the node stopped; returns their number.
     pub async fn interrupt_held_calls(&mut self, result: &str) -> Result<u64, StoreError> {
         self.execute(
-            "ending the calls that a stop of the node left",
+            "ending calls interrupted by a stop of the node",
             "UPDATE held_calls SET state = 'interrupted', result = $1 WHERE state = 'running'",
             vec![result.into()],
         )
         .await
     }
 
-    /// Forgets a call whose end is known to the hub, or wanted by nobody. False: there was none.
+    /// Deletes a call whose result was confirmed or is not needed. Returns false if there was none.
     pub async fn delete_held_call(&mut self, call_id: CallId) -> Result<bool, StoreError> {
         let sql = "DELETE FROM held_calls WHERE call_id = $1";
-        Ok(self.execute("forgetting a held call", sql, vec![call_id.to_string().into()]).await? == 1)
+        Ok(self.execute("deleting a held call", sql, vec![call_id.to_string().into()]).await? == 1)
     }
 }

@@ -1,19 +1,19 @@
-//! First results, kept by the key of the write that made them.
+//! First results of writes, stored by idempotency key.
 
 use plexus_proto::{CallId, SessionId, Timestamp};
 
 use crate::{Conn, StoreError};
 
-/// What the first call with a key did.
+/// Result of the first call with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
     pub subject: String,
     pub key: String,
-    /// Digest of tool and arguments: the same key with others is a mistake of the caller.
+    /// Digest of tool and arguments: reusing the key with others is an error of the caller.
     pub request_hash: String,
     pub call_id: CallId,
     pub session_id: SessionId,
-    /// The result, as the dispatcher encodes it.
+    /// The result, as encoded by the dispatcher.
     pub result: String,
 }
 
@@ -43,7 +43,8 @@ impl Conn {
         .transpose()
     }
 
-    /// Stores the first result of a key. False when the key has one: the write that came with it must be undone.
+    /// Stores the first result of a key. Returns false if the key already has one: the caller must roll back
+    /// its write.
     pub async fn insert_idempotent_result(
         &mut self,
         record: &IdempotencyRecord,
@@ -68,7 +69,7 @@ impl Conn {
         Ok(stored == 1)
     }
 
-    /// Gives a key that was taken the result of its call.
+    /// Sets the result of a reserved key.
     pub async fn set_idempotent_result(
         &mut self,
         subject: &str,
@@ -84,10 +85,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Gives a key back that was taken for nothing.
+    /// Releases a reserved key that was not used.
     pub async fn free_idempotency_key(&mut self, subject: &str, key: &str) -> Result<(), StoreError> {
         self.execute(
-            "giving back an idempotency key",
+            "releasing an idempotency key",
             "DELETE FROM idempotency WHERE subject = $1 AND key = $2",
             vec![subject.into(), key.into()],
         )
@@ -95,7 +96,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Forgets results older than `before`; returns how many.
+    /// Deletes results older than `before`; returns their number.
     pub async fn purge_idempotent_results(&mut self, before: Timestamp) -> Result<u64, StoreError> {
         self.execute(
             "purging idempotent results",

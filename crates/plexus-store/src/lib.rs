@@ -1,11 +1,11 @@
-//! The only SQL of Plexus.
+//! The database layer: the only crate that contains SQL.
 //!
-//! - SQL text is shared by all databases (`$1` binds); what differs lives in [`dialect`].
+//! - SQL is shared by all databases (`$1` placeholders); differences are in [`dialect`].
 //! - Every write goes through one group-commit [`Writer`]; readers use a pool that cannot write.
-//! - A caller that was told "done" was told so after the commit; of records alone, after they were in the
-//!   [`journal`], and whoever reads what they are about finds them.
-//! - The [`outbox`] of a proxy is a file of its own, beside all that.
-//! - One file per entity holds its statements and the mapping of its rows, as methods of [`Conn`].
+//! - A write is acknowledged after its commit. Records alone are acknowledged once they are in the
+//!   [`journal`], and readers of the related data see them.
+//! - The [`outbox`] of a proxy is a separate file.
+//! - One file per entity contains its statements and the mapping of its rows, as methods of [`Conn`].
 
 mod append;
 pub mod archive;
@@ -13,6 +13,7 @@ mod audit;
 mod audit_chain;
 mod audit_verify;
 mod conn;
+mod database_note;
 mod dialect;
 mod error;
 mod event_stream;
@@ -45,6 +46,7 @@ mod writer;
 pub use append::{AppendError, Appended};
 pub use audit::{AuditFilter, NewAudit};
 pub use conn::Conn;
+pub use database_note::{DatabaseNote, DatabasePlace};
 pub use error::StoreError;
 pub use event_stream::StoredEvent;
 pub use held_calls::HeldCall;

@@ -1,24 +1,24 @@
-//! Session-era MCP sessions, so that a client keeps its session over a restart of the hub.
+//! Session-era MCP sessions, so that clients keep their session across restarts of the hub.
 
 use plexus_proto::Timestamp;
 
 use crate::{Conn, StoreError};
 
-/// Sessions that one owner may have; a new one takes the place of the oldest.
+/// Maximum number of sessions per owner; a new one replaces the oldest.
 const PER_OWNER: i64 = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSessionRecord {
     pub id: String,
-    /// Subject of the principal; a session answers to nobody else.
+    /// Subject of the principal; only this owner can use the session.
     pub owner: String,
     /// Negotiated protocol revision.
     pub version: String,
-    /// Name the client gave itself.
+    /// Name reported by the client.
     pub client: String,
-    /// What it can be asked, as it said itself: JSON.
+    /// Client capabilities as reported by the client: JSON.
     pub capabilities: String,
-    /// The least of the log lines that it wants to read, if it said so.
+    /// Minimum log level requested by the client.
     pub log_level: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Conn {
         )
         .await?;
         self.execute(
-            "forgetting an owner's oldest MCP sessions",
+            "deleting an owner's oldest MCP sessions",
             "DELETE FROM mcp_sessions WHERE owner = $1 AND id NOT IN \
              (SELECT id FROM mcp_sessions WHERE owner = $1 ORDER BY created_at DESC, id LIMIT $2)",
             vec![record.owner.as_str().into(), PER_OWNER.into()],
@@ -90,7 +90,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Forgets sessions opened before `before`; returns how many.
+    /// Deletes sessions opened before `before`; returns their number.
     pub async fn purge_mcp_sessions(&mut self, before: Timestamp) -> Result<u64, StoreError> {
         self.execute(
             "purging MCP sessions",

@@ -1,23 +1,23 @@
-//! Calls that go on after their caller was given a handle: how each began, and what became of it.
+//! Tasks: calls that continue after their caller received a handle.
 //!
-//! A row is there before its handle is told to anybody. It is changed once, when the call has ended; what happens
-//! meanwhile is known to the hub that runs it. So a row that still says `working` when that hub starts is of a call
-//! whose end nobody saw.
+//! A row is stored before its handle is returned to the client. It is updated once, when the call ends;
+//! progress is known only to the hub that runs it. Therefore a row that is still `working` when that hub
+//! starts belongs to a call whose outcome is unknown.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::{CallId, Timestamp};
 
 use crate::{Conn, StoreError};
 
-/// Tasks that one owner may have; a new one takes the place of the one that ended longest ago.
+/// Maximum number of tasks per owner; a new one replaces the one that ended longest ago.
 const PER_OWNER: i64 = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStatus {
     Working,
-    /// It has a result, also one that tells of an error of the tool.
+    /// Has a result, possibly a tool error.
     Completed,
-    /// It has an error of the protocol instead of a result.
+    /// Has a protocol error instead of a result.
     Failed,
     Cancelled,
 }
@@ -44,7 +44,7 @@ impl TaskStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRecord {
     pub id: String,
-    /// Subject of the principal; a task answers to nobody else.
+    /// Subject of the principal; only this owner can use the task.
     pub owner: String,
     pub call_id: CallId,
     pub tool: String,
@@ -54,12 +54,12 @@ pub struct TaskRecord {
     pub end: Option<TaskEnd>,
 }
 
-/// What became of a task.
+/// Outcome of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskEnd {
-    /// Anything but [`TaskStatus::Working`].
+    /// Never [`TaskStatus::Working`].
     pub status: TaskStatus,
-    /// For people.
+    /// Human-readable.
     pub message: Option<String>,
     /// JSON: the members of the result, or the error.
     pub payload: Option<String>,
@@ -73,7 +73,7 @@ impl TaskRecord {
 }
 
 impl Conn {
-    /// Stores a task that `hub` runs. False: its owner has as many running ones as it may have.
+    /// Stores a task that `hub` runs. Returns false if the owner has reached the limit of running tasks.
     pub async fn insert_mcp_task(&mut self, hub: &str, task: &TaskRecord) -> Result<bool, StoreError> {
         let running = self
             .row(
@@ -102,7 +102,7 @@ impl Conn {
         )
         .await?;
         self.execute(
-            "forgetting an owner's oldest tasks",
+            "deleting an owner's oldest tasks",
             "DELETE FROM mcp_tasks WHERE owner = $1 AND status <> 'working' AND id NOT IN \
              (SELECT id FROM mcp_tasks WHERE owner = $1 \
              ORDER BY (status = 'working') DESC, updated_at DESC, id LIMIT $2)",
@@ -144,7 +144,8 @@ impl Conn {
         .transpose()
     }
 
-    /// Stores how a task ended. False when it had ended before, or is gone: the first end stays.
+    /// Stores how a task ended. Returns false if it had already ended or does not exist; the first outcome is
+    /// kept.
     pub async fn end_mcp_task(
         &mut self,
         id: &str,
@@ -168,7 +169,7 @@ impl Conn {
         Ok(ended == 1)
     }
 
-    /// Gives the tasks of a hub that nobody runs any more an end; returns how many.
+    /// Ends a hub's tasks that were interrupted by its stop; returns their number.
     pub async fn end_lost_mcp_tasks(
         &mut self,
         hub: &str,
@@ -176,7 +177,7 @@ impl Conn {
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         self.execute(
-            "ending the tasks that a stop of the hub left",
+            "ending tasks interrupted by a stop of the hub",
             "UPDATE mcp_tasks SET status = $2, status_message = $3, payload = $4, updated_at = $5 \
              WHERE hub = $1 AND status = 'working'",
             vec![
@@ -190,7 +191,7 @@ impl Conn {
         .await
     }
 
-    /// Forgets tasks that have expired; returns how many.
+    /// Deletes expired tasks; returns their number.
     pub async fn purge_mcp_tasks(&mut self, now: Timestamp) -> Result<u64, StoreError> {
         self.execute(
             "purging tasks",

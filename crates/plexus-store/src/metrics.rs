@@ -1,4 +1,4 @@
-//! What writer and readers do, in numbers.
+//! Metrics of the writer and the readers.
 
 use std::time::Duration;
 
@@ -28,15 +28,15 @@ impl Default for StoreMetrics {
 
 impl StoreMetrics {
     pub(crate) fn register(&self, metrics: &Metrics) {
-        let about = "Time of a commit of the writer, all its work included";
+        let about = "Duration of a commit, including all its work";
         metrics.add("plexus_store_commit_seconds", about, self.commit.clone());
         metrics.add(
             "plexus_store_commit_requests",
-            "Requests and records of the journal in one commit",
+            "Requests and journal records per commit",
             self.requests.clone(),
         );
-        metrics.add("plexus_store_commit_failures", "Commits that failed", self.failed.clone());
-        let about = "Time until a connection for reading was free";
+        metrics.add("plexus_store_commit_failures", "Failed commits", self.failed.clone());
+        let about = "Waiting time for a reader connection";
         metrics.add("plexus_store_reader_wait_seconds", about, self.reader_wait.clone());
     }
 

@@ -1,7 +1,7 @@
-//! The hub's record of calls that were given to nodes, or wait to be.
+//! The hub's record of calls that are queued for nodes or were sent to them.
 //!
-//! A row is committed before anything is sent, and goes in the transaction that settles the call: whoever deletes it is the
-//! one who may tell how the call ended.
+//! A row is committed before anything is sent, and deleted in the transaction that settles the call: whoever
+//! deletes it reports the outcome.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::{CallId, NodeId, SessionId, Timestamp, TokenId};
@@ -12,9 +12,9 @@ use crate::{Conn, StoreError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeCallState {
-    /// It waits for its node; nothing was sent.
+    /// Waits for its node; nothing was sent.
     Queued,
-    /// It may have been sent.
+    /// May have been sent.
     Sent,
 }
 
@@ -39,7 +39,7 @@ impl NodeCallState {
 pub struct NodeCallRecord {
     pub call_id: CallId,
     pub node_id: NodeId,
-    /// The store of the node that it was sent to; none while it is queued.
+    /// The store of the node that the call was sent to; `None` while it is queued.
     pub store_id: Option<Uuid>,
     pub state: NodeCallState,
     pub subject: String,
@@ -47,11 +47,11 @@ pub struct NodeCallRecord {
     pub token_id: TokenId,
     pub session_id: SessionId,
     pub tool: String,
-    /// JSON: an object.
+    /// A JSON object.
     pub arguments: String,
-    /// The key that was taken for it, with the digest that goes with it.
+    /// The idempotency key reserved for the call, with its request digest.
     pub idempotency: Option<(String, String)>,
-    /// The way it came in, as the audit has it.
+    /// Interface of the request, as in the audit log.
     pub via: String,
     pub deadline_at: Timestamp,
     /// Until when it may wait for its node.
@@ -127,7 +127,7 @@ impl Conn {
         row.as_ref().map(call).transpose()
     }
 
-    /// Calls of one node, or of all of them, in the order in which they were made.
+    /// Calls of one node, or of all nodes, in creation order.
     pub async fn node_calls(&mut self, node: Option<NodeId>) -> Result<Vec<NodeCallRecord>, StoreError> {
         let node = node.map(|id| id.to_string());
         let rows = self
@@ -142,8 +142,8 @@ impl Conn {
         rows.iter().map(call).collect()
     }
 
-    /// Calls that were to wait for their node until before `queued`, and those whose time was up before `sent` after they
-    /// were sent.
+    /// Queued calls whose waiting time ended before `queued`, and sent calls whose deadline passed before
+    /// `sent`.
     pub async fn overdue_node_calls(
         &mut self,
         queued: Timestamp,
@@ -162,7 +162,7 @@ impl Conn {
         rows.iter().map(call).collect()
     }
 
-    /// Calls that wait for a node.
+    /// Number of calls that wait for a node.
     pub async fn queued_node_calls(&mut self, node: NodeId) -> Result<i64, StoreError> {
         let row = self
             .row(
@@ -174,11 +174,12 @@ impl Conn {
         row.map_or(Ok(0), |row| row.int(0))
     }
 
-    /// Notes that a call goes to this store of its node; before it is sent. False: it is gone.
+    /// Records, before sending, that a call goes to this store of its node. Returns false if the call does
+    /// not exist any more.
     pub async fn send_node_call(&mut self, call_id: CallId, store_id: Uuid) -> Result<bool, StoreError> {
         let sent = self
             .execute(
-                "noting that a call is sent",
+                "recording that a call is sent",
                 "UPDATE node_calls SET state = 'sent', store_id = $2 WHERE call_id = $1",
                 vec![call_id.to_string().into(), store_id.to_string().into()],
             )
@@ -186,24 +187,24 @@ impl Conn {
         Ok(sent == 1)
     }
 
-    /// Forgets a call that waits for its node, so that it is never sent. False: it may have been sent, or is gone.
+    /// Deletes a queued call, so that it is never sent. Returns false if it may have been sent or does not
+    /// exist.
     pub async fn withdraw_node_call(&mut self, call_id: CallId) -> Result<bool, StoreError> {
         let sql = "DELETE FROM node_calls WHERE call_id = $1 AND state = 'queued'";
         Ok(self.execute("withdrawing a call to a node", sql, vec![call_id.to_string().into()]).await? == 1)
     }
 
-    /// Forgets a call; part of settling it. False: somebody else has settled it.
+    /// Deletes a call as part of settling it. Returns false if it was already settled.
     pub async fn delete_node_call(&mut self, call_id: CallId) -> Result<bool, StoreError> {
         let sql = "DELETE FROM node_calls WHERE call_id = $1";
         Ok(self.execute("settling a call to a node", sql, vec![call_id.to_string().into()]).await? == 1)
     }
 
-    /// After calls were restored from a copy: nobody here knows what became of them since it was made, so none of them
-    /// may be sent. Each is as one that was sent to a store that is no more: its node tells how it ended, or it was
-    /// interrupted.
-    pub(crate) async fn doubt_node_calls(&mut self) -> Result<(), StoreError> {
+    /// For restored calls: their outcome since the backup is unknown, so none may be sent. Each is marked as
+    /// sent to a store that no longer exists: its node reports the outcome, or it counts as interrupted.
+    pub(crate) async fn mark_node_calls_sent(&mut self) -> Result<(), StoreError> {
         self.execute(
-            "taking restored calls of nodes for sent",
+            "marking restored node calls as sent",
             "UPDATE node_calls SET state = 'sent', store_id = $1",
             vec![Uuid::nil().to_string().into()],
         )

@@ -1,13 +1,14 @@
-//! Names for which a certificate lets nobody in by itself.
+//! Names that are barred from joining with a certificate alone.
 //!
-//! A certificate cannot be taken back as a credential can: what was removed would come back with it until it expires.
+//! Certificates cannot be revoked like credentials: a removed node would come back with its certificate until
+//! that expires.
 
 use plexus_proto::{NodeId, Timestamp};
 
 use crate::{Conn, StoreError};
 
 impl Conn {
-    /// From now on no certificate for this name or id makes a node.
+    /// Bars certificates with this name or id from creating a node.
     pub async fn bar_node_certificate(
         &mut self,
         name: &str,
@@ -24,11 +25,11 @@ impl Conn {
         Ok(())
     }
 
-    /// Whether a certificate for this, which is a name or an id, makes no node.
+    /// Whether certificates with this name or id are barred.
     pub async fn is_node_certificate_barred(&mut self, name: &str) -> Result<bool, StoreError> {
         let row = self
             .row(
-                "looking whether a certificate is barred",
+                "checking whether a certificate is barred",
                 "SELECT COUNT(*) FROM node_certificate_bars WHERE name = $1 OR node_id = $1",
                 vec![name.into()],
             )

@@ -1,6 +1,7 @@
-//! Invitations: each lets one machine become one node, once, for a while.
+//! Invitations: each lets one machine join as one node, once, for a limited time.
 //!
-//! The row goes with its use, in the transaction that makes the node: a code that was used is one that never was.
+//! The row is deleted in the transaction that creates the node, so that a used code is the same as an unknown
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,17 @@ use crate::{Conn, StoreError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInvite {
-    /// Of the code, in hexadecimal.
+    /// Hash of the code, in hexadecimal.
     pub code_hash: String,
-    /// What whoever comes with the code will be.
+    /// The node that the machine becomes.
     pub node_id: NodeId,
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    /// For a node that is there already and has lost its credential.
+    /// For an existing node that lost its credential.
     pub rejoin: bool,
-    /// The token that invited; when it is revoked, the invitation is void.
+    /// The token that created the invitation; revoking it voids the invitation.
     pub token_id: TokenId,
-    /// Its subject.
+    /// Subject of that token.
     pub created_by: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
@@ -47,7 +48,7 @@ fn invite(row: &Row) -> Result<NodeInvite, StoreError> {
 }
 
 impl Conn {
-    /// Stores an invitation, in the place of an earlier one for the same name.
+    /// Stores an invitation and replaces an earlier one for the same name.
     pub async fn insert_node_invite(&mut self, invite: &NodeInvite) -> Result<(), StoreError> {
         let labels = serde_json::to_string(&invite.labels).map_err(damaged)?;
         self.delete_node_invite(&invite.name).await?;
@@ -71,7 +72,7 @@ impl Conn {
         Ok(())
     }
 
-    /// The invitation of a code, which has not expired.
+    /// The unexpired invitation with this code.
     pub async fn node_invite(
         &mut self,
         code_hash: &str,
@@ -88,7 +89,7 @@ impl Conn {
         row.as_ref().map(invite).transpose()
     }
 
-    /// Uses an invitation up. None: there is none with this code, or it has expired.
+    /// Consumes an invitation. `None` if there is none with this code, or if it has expired.
     pub async fn take_node_invite(
         &mut self,
         code_hash: &str,
@@ -105,7 +106,7 @@ impl Conn {
         row.as_ref().map(invite).transpose()
     }
 
-    /// Those that can still be used, by their names.
+    /// Unexpired invitations, by name.
     pub async fn node_invites(&mut self, now: Timestamp) -> Result<Vec<NodeInvite>, StoreError> {
         let rows = self
             .rows(
@@ -118,13 +119,13 @@ impl Conn {
         rows.iter().map(invite).collect()
     }
 
-    /// Withdraws the invitation for a name. False: there was none.
+    /// Withdraws the invitation for a name. Returns false if there was none.
     pub async fn delete_node_invite(&mut self, name: &str) -> Result<bool, StoreError> {
         let sql = "DELETE FROM node_invites WHERE name = $1";
         Ok(self.execute("withdrawing an invitation", sql, vec![name.into()]).await? > 0)
     }
 
-    /// Forgets invitations that have expired; returns how many.
+    /// Deletes expired invitations; returns their number.
     pub async fn purge_node_invites(&mut self, now: Timestamp) -> Result<u64, StoreError> {
         let sql = "DELETE FROM node_invites WHERE expires_at <= $1";
         self.execute("purging invitations", sql, vec![now.as_millisecond().into()]).await

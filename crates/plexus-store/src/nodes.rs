@@ -1,4 +1,4 @@
-//! Machines that run tools. One row for each, from the day it was enrolled until it is removed.
+//! Machines that run tools: one row per node, from its enrolment to its removal.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use plexus_proto::{NodeId, Timestamp};
 use crate::conn::Row;
 use crate::{Conn, StoreError};
 
-/// How a node came in, and so how it may come in again.
+/// How a node was enrolled, which determines how it may rejoin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enrolment {
-    /// With a code that was made for it.
+    /// With an invitation code.
     Code,
-    /// With the key that all unattended installations share.
+    /// With the key shared by unattended installations.
     Key,
-    /// With a certificate of the authority that the hub knows nodes by.
+    /// With a certificate issued by the hub's CA for nodes.
     Certificate,
-    /// It is the machine of the hub.
+    /// The hub's own machine.
     Local,
 }
 
@@ -45,17 +45,17 @@ pub struct NodeRecord {
     pub id: NodeId,
     /// Unique among nodes.
     pub name: String,
-    /// Those that were given to it on the hub.
+    /// Labels set on the hub.
     pub labels: BTreeMap<String, String>,
     pub enrolled_by: Enrolment,
-    /// Subject of whoever let it in.
+    /// Subject that admitted the node.
     pub created_by: String,
     pub created_at: Timestamp,
-    /// It is given no new calls.
+    /// Receives no new calls.
     pub draining: bool,
     /// Number of its newest link.
     pub epoch: i64,
-    /// JSON: what it said of itself last.
+    /// JSON of the node's last report about itself.
     pub about: Option<String>,
     pub last_seen_at: Option<Timestamp>,
 }
@@ -80,7 +80,7 @@ fn node(row: &Row) -> Result<NodeRecord, StoreError> {
 }
 
 impl Conn {
-    /// False when there is one of this id or name, and so nothing was stored.
+    /// Returns false if there already is a node with this id or name; nothing is stored then.
     pub async fn insert_node(&mut self, node: &NodeRecord) -> Result<bool, StoreError> {
         let labels = serde_json::to_string(&node.labels).map_err(damaged)?;
         let stored = self
@@ -132,7 +132,7 @@ impl Conn {
         row.as_ref().map(node).transpose()
     }
 
-    /// All there are, by their names.
+    /// All nodes, by name.
     pub async fn nodes(&mut self) -> Result<Vec<NodeRecord>, StoreError> {
         let rows = self
             .rows(
@@ -152,8 +152,8 @@ impl Conn {
         row.map_or(Ok(0), |row| row.int(0))
     }
 
-    /// Stores what may be changed of a node: name, labels, and whether it drains. False when it is gone, or when another
-    /// has the name.
+    /// Stores the mutable fields of a node: name, labels and draining state. Returns false if it does not
+    /// exist, or if another node has the name.
     pub async fn update_node(
         &mut self,
         id: NodeId,
@@ -173,16 +173,20 @@ impl Conn {
         Ok(changed == 1)
     }
 
-    /// Notes that a node came in again, and how.
+    /// Records how a node rejoined.
     pub async fn set_node_enrolment(&mut self, id: NodeId, by: Enrolment) -> Result<(), StoreError> {
         let sql = "UPDATE nodes SET enrolled_by = $2 WHERE id = $1";
-        self.execute("noting how a node came in", sql, vec![id.to_string().into(), by.as_str().into()])
-            .await?;
+        self.execute(
+            "recording how a node was enrolled",
+            sql,
+            vec![id.to_string().into(), by.as_str().into()],
+        )
+        .await?;
         Ok(())
     }
 
-    /// A link of the node begins: the number of the link, which is greater than those of all before it. None when there
-    /// is no such node.
+    /// Starts a link of the node and returns its number, which is greater than all earlier ones. `None` if
+    /// there is no such node.
     pub async fn begin_node_link(
         &mut self,
         id: NodeId,
@@ -199,7 +203,7 @@ impl Conn {
         row.map(|row| row.int(0)).transpose()
     }
 
-    /// Notes what a node says of itself now.
+    /// Stores a node's current report about itself.
     pub async fn set_node_about(
         &mut self,
         id: NodeId,
@@ -207,7 +211,7 @@ impl Conn {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.execute(
-            "noting what a node says of itself",
+            "storing the report of a node",
             "UPDATE nodes SET about = $2, last_seen_at = $3 WHERE id = $1",
             vec![id.to_string().into(), about.into(), now.as_millisecond().into()],
         )
@@ -215,11 +219,11 @@ impl Conn {
         Ok(())
     }
 
-    /// Notes when nodes were last heard; a time before the one that is known changes nothing.
+    /// Records when nodes were last heard from; ignores times before the stored one.
     pub async fn touch_nodes(&mut self, seen: &[(NodeId, Timestamp)]) -> Result<(), StoreError> {
         for (id, at) in seen {
             self.execute(
-                "noting when a node was heard",
+                "recording when a node was heard from",
                 "UPDATE nodes SET last_seen_at = $2 WHERE id = $1 AND (last_seen_at IS NULL OR last_seen_at < $2)",
                 vec![id.to_string().into(), at.as_millisecond().into()],
             )
@@ -228,13 +232,13 @@ impl Conn {
         Ok(())
     }
 
-    /// Forgets a node, and invitations for it. Its calls are left to whoever ends them. False: there was none.
+    /// Deletes a node and its invitations. Its calls are ended separately. Returns false if there was none.
     pub async fn delete_node(&mut self, id: NodeId) -> Result<bool, StoreError> {
         let id = id.to_string();
         let sql = "DELETE FROM node_invites WHERE node_id = $1";
-        self.execute("forgetting the invitations of a node", sql, vec![id.as_str().into()]).await?;
+        self.execute("deleting the invitations of a node", sql, vec![id.as_str().into()]).await?;
         let gone =
-            self.execute("forgetting a node", "DELETE FROM nodes WHERE id = $1", vec![id.into()]).await?;
+            self.execute("deleting a node", "DELETE FROM nodes WHERE id = $1", vec![id.into()]).await?;
         Ok(gone == 1)
     }
 }

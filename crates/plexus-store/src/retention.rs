@@ -1,10 +1,10 @@
-//! Removing what is older than its policy says, oldest first, a bounded number of rows at a time.
+//! Retention: removes rows that exceed their policy, oldest first, a bounded number at a time.
 //!
-//! - Of the audit the beginning goes, and in the same transaction a signed notice joins the chain that
-//!   says up to where and with which hash: what is left is verified from there on. What is not as it
-//!   was written is not removed: a policy must not tidy up after someone who tampered.
-//! - Of an audit that nobody signs, as a node's own, the beginning goes without a notice: nobody could vouch for one.
-//! - Of the events of all sessions the beginning goes too; each session remembers up to where its own
+//! - Audit entries are removed from the start of the chain, and in the same transaction a signed notice with
+//!   the number and hash of the last removed entry is appended: the rest is verified from there on. Modified
+//!   entries are not removed: a policy must not destroy evidence of tampering.
+//! - Unsigned audit logs, such as a node's own, are truncated without a notice, since nobody could sign it.
+//! - Events are removed from the start of the order of all sessions; each session records up to where its own
 //!   log was removed.
 
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::audit_verify::Pruned;
 use crate::writer::Records;
 use crate::{Conn, Store, StoreError, Witness};
 
-/// Rows removed in one transaction, so that writers wait for moments only.
+/// Maximum number of rows removed in one transaction, so that writers wait only briefly.
 const CHUNK: i64 = 1_000;
 
 impl Store {
-    /// Removes entries from before `before`, but never entry `keep_from` or a later one: that is the one
-    /// that was signed last. Returns how many; call again until there are none.
+    /// Removes entries older than `before`, but never entry `keep_from` or later ones, because it is the
+    /// entry signed last. Returns the number removed; call again until it is 0.
     pub async fn prune_audit(
         &self,
         before: Timestamp,
@@ -48,15 +48,16 @@ impl Store {
         outcome.map(|removed| removed.map_or(0, |(count, _)| count))
     }
 
-    /// Removes entries of an audit that nobody signs: those from before `before`, and those beyond the newest `most`. The
-    /// newest stays, since the chain goes on from it. Returns how many; call again until there are none.
+    /// Removes entries of an unsigned audit log: those older than `before`, and those beyond the newest
+    /// `most`. The newest entry stays, since the chain continues from it. Returns the number removed; call
+    /// again until it is 0.
     pub async fn prune_unsigned_audit(&self, before: Timestamp, most: i64) -> Result<u64, StoreError> {
         let hub = self.instance_id().to_owned();
         self.write(move |conn| Box::pin(async move { conn.prune_unsigned_audit(&hub, before, most).await }))
             .await
     }
 
-    /// Removes events from before `before`. Returns how many; call again until there are none.
+    /// Removes events older than `before`. Returns the number removed; call again until it is 0.
     pub async fn prune_events(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.write(move |conn| Box::pin(conn.prune_events(before))).await
     }
@@ -70,7 +71,7 @@ impl Conn {
         keep_from: i64,
         witness: &dyn Witness,
     ) -> Result<Option<(i64, Pruned)>, StoreError> {
-        // In the order of the chain, so that only the old ones are looked at.
+        // In chain order, so that only old entries are read.
         let first = "SELECT n FROM audit WHERE hub = $1 ORDER BY n LIMIT 1";
         let first = self.row("reading the first audit entry", first, vec![hub.into()]).await?;
         let kept = "SELECT n FROM audit WHERE hub = $1 AND at >= $2 ORDER BY n LIMIT 1";
@@ -84,7 +85,7 @@ impl Conn {
             return Ok(None);
         }
         if !self.audit_begins_whole(hub, through, CHUNK, witness).await? {
-            tracing::error!("old audit entries are not as they were written; none are removed");
+            tracing::error!("old audit entries were modified; none are removed");
             return Ok(None);
         }
         let hash = "SELECT hash FROM audit WHERE hub = $1 AND n = $2";
@@ -133,7 +134,7 @@ impl Conn {
         let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok(0) };
         let kept = kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(first + CHUNK);
         self.execute(
-            "noting which events are removed",
+            "recording which events are removed",
             "UPDATE sessions SET pruned_seq = removed.seq \
              FROM (SELECT session_id, MAX(seq) AS seq FROM session_events WHERE pos < $1 GROUP BY session_id) removed \
              WHERE sessions.id = removed.session_id",

@@ -43,7 +43,7 @@ impl Conn {
         row.map(|row| row.text(0)).transpose()
     }
 
-    /// Replaces the section as a whole, or makes it.
+    /// Creates or replaces a section.
     pub async fn write_section(
         &mut self,
         session: SessionId,

@@ -1,6 +1,7 @@
-//! What happened in a session, counted by the database from its events.
+//! Statistics of a session, aggregated by the database from its events.
 //!
-//! Only the newest events are counted, so that a question about a session costs no more than so much, however long that is.
+//! Only the newest events are counted, so that the cost of a query is bounded regardless of the session's
+//! length.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::api::{CallStats, QueuedStats, RunStats, Session, SessionStats, ToolStats};
@@ -9,9 +10,9 @@ use crate::conn::{Row, Sql, Value};
 use crate::dialect::Connection;
 use crate::{Conn, StoreError};
 
-/// Tools that are listed, those that were called most.
+/// Maximum number of tools listed, the most called first.
 const TOOLS: usize = 50;
-/// Different failures and tools that are told apart in one session.
+/// Maximum number of combinations of tool and failure distinguished in one session.
 const GROUPS: i64 = 2_000;
 
 impl Conn {
@@ -32,8 +33,8 @@ impl Conn {
         };
         let calls = self.rows("counting calls", calls_sql(&self.0), range()).await?;
         let (calls, queued) = counted(&calls)?;
-        let told = self.rows("counting notifications", told_sql(&self.0), range()).await?;
-        let (dead_letters, runs) = told_of(&told)?;
+        let notifications = self.rows("counting notifications", notifications_sql(&self.0), range()).await?;
+        let (dead_letters, runs) = notification_counts(&notifications)?;
         let tokens = self.row("counting tokens", tokens_sql(&self.0), range()).await?;
         let tokens = tokens.map(|row| row.opt_int(0)).transpose()?.flatten();
         Ok(SessionStats {
@@ -51,8 +52,8 @@ impl Conn {
     }
 }
 
-/// For each tool and failure: calls, time, and writes that waited. A call is known by its id; its start may be missing, since
-/// what is refused has none, or be too old.
+/// Per tool and failure: calls, duration, and writes that were queued. Events are grouped by call id; the
+/// start may be missing, because rejected calls have none or because it is too old.
 fn calls_sql(dialect: &Connection) -> Sql {
     let (id, tool, code) = (
         dialect.payload_text(&["call_id"]),
@@ -73,15 +74,15 @@ fn calls_sql(dialect: &Connection) -> Sql {
     ))
 }
 
-/// Notifications of programs that start agents, and of those that carry their writes.
-fn told_sql(dialect: &Connection) -> Sql {
+/// Notifications of programs that start agents or deliver their queued writes.
+fn notifications_sql(dialect: &Connection) -> Sql {
     let source = dialect.payload_text(&["source"]);
     let (state, event) = (dialect.payload_text(&["state"]), dialect.payload_text(&["event"]));
     Sql::Built(format!(
         "SELECT source, state, COUNT(*) FROM ( \
            SELECT {source} AS source, COALESCE({state}, {event}) AS state FROM session_events \
            WHERE session_id = $1 AND seq > $2 AND kind = 'notification' \
-         ) told WHERE (source = 'run' AND state IN ('started', 'exited', 'crashed', 'stopped', 'restarted')) \
+         ) notifications WHERE (source = 'run' AND state IN ('started', 'exited', 'crashed', 'stopped', 'restarted')) \
                    OR (source = 'outbox' AND state = 'dead_letter') GROUP BY source, state"
     ))
 }
@@ -128,7 +129,7 @@ fn counted(rows: &[Row]) -> Result<(CallStats, QueuedStats), StoreError> {
     Ok((calls, queued))
 }
 
-fn told_of(rows: &[Row]) -> Result<(i64, RunStats), StoreError> {
+fn notification_counts(rows: &[Row]) -> Result<(i64, RunStats), StoreError> {
     let (mut dead_letters, mut runs) = (0, RunStats::default());
     for row in rows {
         let count = row.int(2)?;

@@ -1,4 +1,4 @@
-//! Sessions: one row per client conversation, found by owner and key.
+//! Sessions: one row per client conversation, identified by owner and key.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::api::Session;
@@ -7,15 +7,15 @@ use plexus_proto::{SessionId, Timestamp};
 use crate::conn::Row;
 use crate::{Conn, StoreError};
 
-/// Which sessions to list; empty fields do not narrow.
+/// Filter for listing sessions; unset fields match everything.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
     pub owner: Option<String>,
-    /// How the key begins.
+    /// Prefix of the key.
     pub key_prefix: Option<String>,
     pub client: Option<String>,
     pub updated_after: Option<Timestamp>,
-    /// The last id of the page before.
+    /// The last id of the previous page.
     pub before: Option<SessionId>,
 }
 
@@ -32,7 +32,7 @@ fn session(row: &Row) -> Result<Session, StoreError> {
 }
 
 impl Conn {
-    /// The session of this owner and key, made if it does not exist.
+    /// The session with this owner and key, created if it does not exist.
     pub async fn ensure_session(
         &mut self,
         owner: &str,
@@ -43,7 +43,7 @@ impl Conn {
         self.ensure_session_as(SessionId::new(), owner, key, client, now).await
     }
 
-    /// The same as a whole, and whether it was made.
+    /// As [`Self::ensure_session`]; returns the session, and whether it was created.
     pub async fn open_session(
         &mut self,
         owner: &str,

@@ -1,21 +1,24 @@
-//! One state of a database, read without disturbing a hub that uses it.
+//! A snapshot of a database, read without disturbing a hub that uses it.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
 use plexus_proto::api::{AuditHead, AuditReport};
 
+use uuid::Uuid;
+
 use crate::conn::Sql;
 use crate::dialect::{self, Location, sqlite};
+use crate::store::store_id;
 use crate::{Conn, StoreError, StoreOptions, Witness};
 
-/// A read-only transaction; what is written after it began is not in it.
+/// A read-only transaction; later writes are not visible in it.
 #[derive(Debug)]
 pub struct Snapshot {
     conn: Conn,
     location: String,
 }
 
-/// What there is to know about a database from outside.
+/// General information about a database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DatabaseInfo {
     /// Kind and version.
@@ -23,12 +26,12 @@ pub struct DatabaseInfo {
     /// File or server, without user and password.
     pub location: String,
     pub schema: i64,
-    /// The schema that this version works with.
+    /// The schema version that this program requires.
     pub needed: i64,
     pub bytes: i64,
-    /// Rows of every table; empty before the first migration.
+    /// Row counts of the main tables; empty before the first migration.
     pub tables: Vec<(&'static str, i64)>,
-    /// When the oldest and the newest event happened.
+    /// Times of the oldest and the newest event.
     pub events: Option<(Timestamp, Timestamp)>,
 }
 
@@ -36,13 +39,13 @@ pub struct DatabaseInfo {
 const COUNTED: &[&str] = &["sessions", "session_events", "audit", "tokens", "idempotency", "mcp_sessions"];
 
 impl Snapshot {
-    /// None: there is no database yet.
+    /// `None` if there is no database yet.
     pub async fn open(options: &StoreOptions) -> Result<Option<Self>, StoreError> {
         Self::take(options, false).await
     }
 
-    /// The same for a short look that leaves no trace: of a file that no hub has open, not even the
-    /// files for its log are made. A hub that starts meanwhile may be seen halfway.
+    /// As [`Self::open`], for a short read without side effects: does not create WAL files if no hub has the
+    /// file open. A hub that starts in the meantime may be seen in an intermediate state.
     pub async fn glance(options: &StoreOptions) -> Result<Option<Self>, StoreError> {
         Self::take(options, true).await
     }
@@ -64,7 +67,7 @@ impl Snapshot {
         &mut self.conn
     }
 
-    /// The schema that this version works with.
+    /// The schema version that this program requires.
     pub const NEEDED_SCHEMA: i64 = dialect::SCHEMA;
 
     /// File or server, without user and password.
@@ -73,7 +76,7 @@ impl Snapshot {
         &self.location
     }
 
-    /// Kind and version of the database, for people.
+    /// Kind and version of the database, for display.
     pub async fn version(&mut self) -> Result<String, StoreError> {
         let sql = self.conn.0.version_sql();
         let row = self.conn.row("asking for the version of the database", sql, vec![]).await?;
@@ -125,6 +128,11 @@ impl Snapshot {
         })
     }
 
+    /// The id of the store, see [`crate::Store::id`]; none before a hub has used it.
+    pub async fn store_id(&mut self, hub: &str) -> Result<Option<Uuid>, StoreError> {
+        Ok(self.conn.journal_id(hub).await?.map(store_id))
+    }
+
     /// The newest entry of every hub's chain.
     pub async fn audit_heads(&mut self) -> Result<Vec<AuditHead>, StoreError> {
         let rows =
@@ -144,5 +152,15 @@ impl Snapshot {
         witness: &dyn Witness,
     ) -> Result<AuditReport, StoreError> {
         self.conn.verify_audit(hub, signed, witness).await
+    }
+    /// Recomputes the newest `newest` entries of a hub's chain, see [`crate::Store::verify_audit_end`].
+    pub async fn verify_audit_end(
+        &mut self,
+        hub: &str,
+        signed: Result<Option<AuditHead>, String>,
+        witness: &dyn Witness,
+        newest: i64,
+    ) -> Result<AuditReport, StoreError> {
+        self.conn.verify_audit_end(hub, signed, witness, newest).await
     }
 }

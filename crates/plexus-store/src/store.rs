@@ -1,9 +1,10 @@
-//! The store: how it is opened, read from and written to.
+//! The store: opening, reading and writing.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::{Deref, DerefMut};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
@@ -13,27 +14,29 @@ use plexus_proto::api::AuditHead;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::database_note::DatabasePlace;
 use crate::dialect::{Location, Readers, sqlite};
-use crate::journal::{Journal, Place};
+use crate::journal::{Journal, JournalLocation};
 use crate::metrics::StoreMetrics;
-use crate::writer::{Line, Records, Ticket, Writer};
+use crate::writer::{Records, Ticket, Writer, WriterConnection};
 use crate::{Conn, StoreError};
 
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// Where SQLite keeps its file when no URL is given.
+    /// Folder of the SQLite file if no URL is given.
     pub data_dir: PathBuf,
     pub database_url: Option<Secret>,
     pub durability: Durability,
-    /// Which hub's audit chain this process extends.
+    /// The hub whose audit chain this process extends.
     pub instance_id: String,
 }
 
-/// A database that nobody else writes to, with the current schema.
+/// A database without other writers, with the current schema.
 pub(crate) struct Exclusive {
-    pub(crate) line: Line,
+    pub(crate) connection: WriterConnection,
     readers: Readers,
-    pub(crate) lock: File,
+    /// Of the database file and of the data folder, which may be one.
+    pub(crate) locks: Vec<File>,
     /// Folder of the journal.
     pub(crate) journal: PathBuf,
 }
@@ -47,18 +50,43 @@ pub(crate) async fn exclusive(
     match location {
         Location::Sqlite(path) => {
             let lock = sqlite::lock(&path.with_extension("lock"), &path)?;
+            let locks = with_folder_lock(lock, &options.data_dir)?;
             let opened = sqlite::open(&path, options.durability, supervisor).await?;
             let readers = Readers::Sqlite(opened.readers);
-            Ok(Exclusive { line: Line::sqlite(opened.writer, options.durability), readers, lock, journal })
+            Ok(Exclusive {
+                connection: WriterConnection::sqlite(opened.writer, options.durability),
+                readers,
+                locks,
+                journal,
+            })
         }
         Location::Postgres(server) => {
-            // The keys in the data folder belong to one hub, wherever its database is.
+            // The keys in the data folder belong to one hub, even if its database is elsewhere.
             let lock = sqlite::lock(&options.data_dir.join("plexus.lock"), &options.data_dir)?;
             let source = server.writer(&options.instance_id).await?;
             let readers = Readers::Postgres(server.readers());
-            Ok(Exclusive { line: Line::postgres(source).await?, readers, lock, journal })
+            let connection = WriterConnection::postgres(source).await?;
+            Ok(Exclusive { connection, readers, locks: vec![lock], journal })
         }
     }
+}
+
+/// Adds the lock of the data folder to that of a database file, unless they are the same file. The lock tells
+/// commands on this machine whether a hub runs on the folder, wherever its database is.
+fn with_folder_lock(lock: File, data_dir: &Path) -> Result<Vec<File>, StoreError> {
+    let path = data_dir.join("plexus.lock");
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let own = lock.metadata().map(identity).ok();
+    if own.is_some() && own == std::fs::metadata(&path).map(identity).ok() {
+        return Ok(vec![lock]);
+    }
+    let folder = sqlite::lock(&path, data_dir)?;
+    Ok(vec![lock, folder])
+}
+
+/// The id of a store, from the id of its journal.
+pub(crate) fn store_id(journal: i64) -> Uuid {
+    Uuid::from_u64_pair(0, journal.cast_unsigned())
 }
 
 /// Cheap to clone; all clones share pool and writer.
@@ -68,41 +96,49 @@ pub struct Store {
     writer: Writer,
     instance_id: String,
     id: Uuid,
+    place: DatabasePlace,
     metrics: StoreMetrics,
 }
 
 impl Store {
-    /// Opens the database, brings it to the current schema, stores what the journal has, and starts the
-    /// writer.
+    /// Opens the database, migrates the schema, stores what is left in the journal, and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
-        let Exclusive { mut line, readers, lock, journal } = exclusive(options, supervisor).await?;
+        let Exclusive { mut connection, readers, locks, journal } = exclusive(options, supervisor).await?;
+        let database = DatabasePlace::of(options)?;
         let hub = &options.instance_id;
         let metrics = StoreMetrics::default();
-        let conn = line.conn()?;
-        let place = Place { folder: journal, id: conn.own_journal(hub).await? };
-        let id = Uuid::from_u64_pair(0, place.id.cast_unsigned());
+        let conn = connection.conn()?;
+        let place = JournalLocation { folder: journal, id: conn.own_journal(hub).await? };
+        let id = store_id(place.id);
         let journal = Journal::open(place, conn.journal_position(hub).await?, options.durability)?;
         let writer =
-            Writer::start(line, journal, hub, readers.clone(), lock, metrics.clone(), supervisor).await?;
-        Ok(Self { readers, writer, instance_id: hub.clone(), id, metrics })
+            Writer::start(connection, journal, hub, readers.clone(), locks, metrics.clone(), supervisor)
+                .await?;
+        Ok(Self { readers, writer, instance_id: hub.clone(), id, place: database, metrics })
     }
 
-    /// Lets others read what is measured here.
+    /// Registers the store's metrics.
     pub fn register(&self, metrics: &Metrics) {
         self.metrics.register(metrics);
         let writer = self.writer.clone();
-        metrics.read("plexus_store_queue_depth", "Requests that wait for the writer", move || {
+        metrics.read("plexus_store_queue_depth", "Requests waiting for the writer", move || {
             count(writer.waiting())
         });
         let writer = self.writer.clone();
-        let about = "Acknowledged records in the journal that the database does not have yet";
+        let about = "Acknowledged journal records that are not in the database yet";
         metrics.read("plexus_store_journal_records", about, move || count(writer.journal().waiting()));
     }
 
-    /// Tells this store from others: one that was made anew has another id.
+    /// Identifies this store: a newly created one has a different id.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.id
+    }
+
+    /// Where the database is, without credentials.
+    #[must_use]
+    pub fn place(&self) -> &DatabasePlace {
+        &self.place
     }
 
     #[must_use]
@@ -110,7 +146,7 @@ impl Store {
         &self.instance_id
     }
 
-    /// Kind of database, for people.
+    /// Kind of database, for display.
     #[must_use]
     pub fn database(&self) -> &'static str {
         match self.readers {
@@ -119,14 +155,14 @@ impl Store {
         }
     }
 
-    /// A connection that reads everything that was acknowledged before.
+    /// A connection that sees everything acknowledged so far.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         self.settle().await?;
         self.read_committed().await
     }
 
-    /// A connection that reads the last committed state, where the newest records of calls may be missing
-    /// for some milliseconds: for what only transactions write, and for those who are told of commits.
+    /// A connection that sees the last committed state, which may lack the newest records of calls for some
+    /// milliseconds: for data that only transactions write, and for readers that follow commits.
     pub async fn read_committed(&self) -> Result<Reader, StoreError> {
         let asked = Instant::now();
         let reader = self.readers.acquire().await.map(Reader);
@@ -134,11 +170,11 @@ impl Store {
         reader
     }
 
-    /// Runs `work` in a transaction that it shares with others, all or nothing, and appends with it
-    /// what `record` makes of the outcome. Returns after the commit.
+    /// Runs `work` in a transaction shared with other requests, all or nothing, and appends the records that
+    /// `record` derives from its outcome. Returns after the commit.
     ///
-    /// When `work` fails, what it wrote is undone; the records are written all the same. An event for
-    /// a session that does not exist is left out and answered with an error.
+    /// If `work` fails, its writes are rolled back but the records are still written. An event for a session
+    /// that does not exist is dropped and reported as an error.
     pub async fn transact<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
     where
         T: Send + 'static,
@@ -149,7 +185,7 @@ impl Store {
         self.writer.transact(work, record, false).await
     }
 
-    /// The same, and it is on the disk when this returns, whatever the durability of everything else.
+    /// As [`Self::transact`], but durable when it returns, regardless of the configured durability.
     pub async fn transact_through<T, E, W, R>(&self, work: W, record: R) -> Result<Result<T, E>, StoreError>
     where
         T: Send + 'static,
@@ -160,7 +196,7 @@ impl Store {
         self.writer.transact(work, record, true).await
     }
 
-    /// Runs `work` in a transaction; no records.
+    /// Runs `work` in a transaction without records.
     pub async fn write<T, W>(&self, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -169,8 +205,8 @@ impl Store {
         self.writer.transact(work, |_| Records::default(), false).await?
     }
 
-    /// Runs `work` in a transaction that outlives a power cut, whatever the durability of everything else: for what was
-    /// promised to another machine.
+    /// As [`Self::write`], but survives a power loss regardless of the configured durability: for commitments
+    /// to another machine.
     pub async fn write_through<T, W>(&self, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -179,17 +215,18 @@ impl Store {
         self.writer.transact(work, |_| Records::default(), true).await?
     }
 
-    /// Returns when everything that was acknowledged is committed.
+    /// Waits until everything acknowledged so far is committed.
     pub async fn settle(&self) -> Result<(), StoreError> {
         self.writer.settle().await
     }
 
-    /// Appends records; returns when they outlive the process.
+    /// Appends records; returns when they survive a crash of the process.
     pub async fn append(&self, records: Records) -> Result<(), StoreError> {
         self.append_with(move || records).await
     }
 
-    /// Appends what `record` makes when its turn has come; returns when it outlives the process.
+    /// Appends the records that `record` creates when its turn comes; returns when they survive a crash of
+    /// the process.
     pub async fn append_with(
         &self,
         record: impl FnOnce() -> Records + Send + 'static,
@@ -197,14 +234,14 @@ impl Store {
         self.writer.append(record).await
     }
 
-    /// Appends records before anything that is submitted later, and without waiting for a commit unless
-    /// the journal cannot take them. The ticket tells whoever comes later whether they were lost, which can
-    /// only be where there is no journal.
+    /// Appends records before anything submitted later, without waiting for a commit unless the journal does
+    /// not accept them. The ticket tells later requests whether the records were lost, which can only happen
+    /// without a journal.
     pub async fn append_soon(&self, records: Records) -> Result<Ticket, StoreError> {
         self.writer.append_soon(records).await
     }
 
-    /// Whether writes succeed: those that were made, or, after a failure, one more.
+    /// Checks that writes succeed: the last one did, or else a test write does.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         if self.writer.last_commit_succeeded() {
             return Ok(());
@@ -212,26 +249,26 @@ impl Store {
         self.write(|conn| Box::pin(conn.touch())).await
     }
 
-    /// Follows the newest committed link of this hub's audit chain; to have it include everything that was
-    /// acknowledged, [settle](Self::settle) first.
+    /// Follows the newest committed link of this hub's audit chain; [settle](Self::settle) first to include
+    /// everything acknowledged so far.
     #[must_use]
     pub fn audit_heads(&self) -> watch::Receiver<Option<AuditHead>> {
         self.writer.heads()
     }
 
-    /// Moves after a commit of this process that holds events. A hint: whoever hears it reads.
+    /// Notified after a commit of this process that contains events. A hint: receivers must read the events.
     #[must_use]
     pub fn event_hints(&self) -> watch::Receiver<()> {
         self.writer.event_hints()
     }
 
-    /// Tells those who follow events that a unit of work appended some itself, see
-    /// [`Conn::append_events`]; without it they find out a moment later.
+    /// Notifies followers that a unit of work appended events itself, see [`Conn::append_events`]; otherwise
+    /// they notice a moment later.
     pub fn hint_events(&self) {
         self.writer.hint_events();
     }
 
-    /// The stage in which the writer ends; whatever must still be written has to be done before.
+    /// The stage in which the writer stops; all writes must be done in earlier stages.
     pub const STAGE: Stage = Stage::Storage;
 }
 
@@ -241,7 +278,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// A connection on loan from the pool of readers.
+/// A connection borrowed from the reader pool.
 #[derive(Debug)]
 pub struct Reader(Conn);
 

@@ -36,7 +36,7 @@ impl TodoStatus {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TodoRecord {
-    /// 1, 2, 3 … within the session; a number is not given twice.
+    /// Counts from 1 within the session; numbers are never reused.
     pub id: i64,
     pub text: String,
     pub status: TodoStatus,
@@ -106,7 +106,7 @@ impl Conn {
         Ok(TodoRecord { id, text: text.to_owned(), status, updated_at: now })
     }
 
-    /// None: there is no such to-do.
+    /// `None` if there is no such to-do.
     pub async fn update_todo(
         &mut self,
         session: SessionId,

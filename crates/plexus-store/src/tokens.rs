@@ -1,7 +1,7 @@
-//! Issued tokens, their ancestry, and the epoch that says when a revocation happened anywhere.
+//! Issued tokens, their ancestry, and an epoch that changes with every revocation.
 //!
-//! A token is revoked from `revoked_at` on, which lies in the future for one that was replaced and
-//! has time left. What a token is the parent of is revoked with it.
+//! A token is revoked from `revoked_at` on, which is in the future for a replaced token in its grace period.
+//! Children of a token are revoked with it.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::api::{Token, TokenKind};
@@ -10,7 +10,7 @@ use plexus_proto::{Timestamp, TokenId};
 use crate::conn::Row;
 use crate::{Conn, StoreError};
 
-/// Generations of expired tokens that one sweep skips over; what is left waits for the next.
+/// Maximum number of expired generations skipped in one purge; the rest waits for the next.
 const GENERATIONS: usize = 64;
 
 fn damaged(error: impl std::fmt::Display) -> StoreError {
@@ -35,9 +35,9 @@ fn token(row: &Row) -> Result<Token, StoreError> {
 }
 
 impl Conn {
-    /// False when the token that mints it has been revoked or replaced, and so nothing was stored. One
-    /// that was replaced and has time left is no exception: what it minted went to the new one, and
-    /// nobody would be left to take along what comes later.
+    /// Stores a token. Returns false, without storing it, if its parent has been revoked or replaced. This
+    /// includes a parent in its grace period: its children were moved to its replacement, and nothing would
+    /// revoke later ones.
     pub async fn insert_token(&mut self, token: &Token) -> Result<bool, StoreError> {
         let scopes = serde_json::to_string(&token.scopes).map_err(damaged)?;
         let stored = self
@@ -77,7 +77,7 @@ impl Conn {
         row.as_ref().map(token).transpose()
     }
 
-    /// Newest first. `before` is the last id of the page before.
+    /// Newest first. `before` is the last id of the previous page.
     pub async fn tokens(&mut self, before: Option<TokenId>, limit: i64) -> Result<Vec<Token>, StoreError> {
         let before = before.map(|id| id.to_string());
         let rows = self
@@ -92,7 +92,7 @@ impl Conn {
         rows.iter().map(token).collect()
     }
 
-    /// Tokens whose parent this one is.
+    /// Number of tokens with this parent.
     pub async fn token_children(&mut self, jti: TokenId) -> Result<i64, StoreError> {
         let row = self
             .row(
@@ -104,7 +104,7 @@ impl Conn {
         row.map_or(Ok(0), |row| row.int(0))
     }
 
-    /// Whether `ancestor` is among the parents of the token, however far up; nobody is their own.
+    /// Whether `ancestor` is an ancestor of the token at any level; a token is not its own ancestor.
     pub async fn token_descends_from(&mut self, jti: TokenId, ancestor: TokenId) -> Result<bool, StoreError> {
         let row = self
             .row(
@@ -120,8 +120,8 @@ impl Conn {
         Ok(row.is_some())
     }
 
-    /// Revokes the token and every token minted from it, and moves the epoch on.
-    /// None: there is no such token. Revoking twice keeps the first time.
+    /// Revokes the token and all its descendants, and advances the epoch. `None` if there is no such token.
+    /// Revoking again keeps the first time.
     pub async fn revoke_token(&mut self, jti: TokenId, now: Timestamp) -> Result<Option<Token>, StoreError> {
         let changed = self
             .execute(
@@ -140,7 +140,7 @@ impl Conn {
         self.token(jti).await
     }
 
-    /// Revokes every token of this kind and name, with all that was minted from them, and moves the epoch on.
+    /// Revokes every token of this kind and name with all descendants, and advances the epoch.
     pub async fn revoke_tokens_of(
         &mut self,
         kind: TokenKind,
@@ -164,7 +164,8 @@ impl Conn {
         Ok(changed)
     }
 
-    /// Lets every token of this kind and name that has no end but its own end at a time to come, and moves the epoch on.
+    /// Sets a future end for every token of this kind and name that has none but its expiry, and advances the
+    /// epoch.
     pub async fn end_tokens_of(
         &mut self,
         kind: TokenKind,
@@ -184,7 +185,7 @@ impl Conn {
         Ok(ended)
     }
 
-    /// Tokens of this kind and name that are accepted.
+    /// Number of valid tokens of this kind and name.
     pub async fn live_tokens_of(
         &mut self,
         kind: TokenKind,
@@ -202,8 +203,8 @@ impl Conn {
         row.map_or(Ok(0), |row| row.int(0))
     }
 
-    /// Lets a token and its renewals end at a time to come, and moves the epoch on; what else they
-    /// minted is left alone. False when it has ended, or is ending already.
+    /// Sets a future end for a token and its renewals, and advances the epoch; other children are not
+    /// affected. Returns false if the token has ended or already has an end.
     pub async fn end_token(
         &mut self,
         token: &Token,
@@ -240,10 +241,10 @@ impl Conn {
         Ok(true)
     }
 
-    /// Gives what a token and its renewals minted to another token.
+    /// Moves the children of a token and its renewals to another token.
     pub async fn adopt_tokens(&mut self, from: &Token, to: TokenId) -> Result<u64, StoreError> {
         self.execute(
-            "giving tokens another parent",
+            "reparenting tokens",
             "WITH RECURSIVE line (jti) AS ( \
                  SELECT jti FROM tokens WHERE jti = $1 \
                  UNION SELECT tokens.jti FROM tokens JOIN line ON tokens.parent = line.jti \
@@ -260,14 +261,14 @@ impl Conn {
         .await
     }
 
-    /// Forgets tokens that expired before `before`; returns how many. Those that live on become
-    /// children of the nearest ancestor that is kept, so that revoking it still takes them along.
+    /// Deletes tokens that expired before `before`; returns their number. Remaining tokens become children of
+    /// their nearest remaining ancestor, so that revoking it still includes them.
     pub async fn purge_tokens(&mut self, before: Timestamp) -> Result<u64, StoreError> {
         let before = before.as_millisecond();
         for _ in 0..GENERATIONS {
             let moved = self
                 .execute(
-                    "giving tokens another parent",
+                    "reparenting tokens",
                     "UPDATE tokens SET parent = (SELECT up.parent FROM tokens up WHERE up.jti = tokens.parent) \
                      WHERE expires_at >= $1 AND parent IN (SELECT jti FROM tokens WHERE expires_at < $1)",
                     vec![before.into()],
@@ -286,11 +287,11 @@ impl Conn {
         .await
     }
 
-    /// Notes when tokens were used; a time before the one that is known changes nothing.
+    /// Records when tokens were used; ignores times before the stored one.
     pub async fn touch_tokens(&mut self, used: &[(TokenId, Timestamp)]) -> Result<(), StoreError> {
         for (jti, at) in used {
             self.execute(
-                "noting when a token was used",
+                "recording when a token was used",
                 "UPDATE tokens SET last_used_at = $2 WHERE jti = $1 AND (last_used_at IS NULL OR last_used_at < $2)",
                 vec![jti.to_string().into(), at.as_millisecond().into()],
             )
@@ -299,10 +300,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Writes without changing anything.
+    /// Performs a write without any change.
     pub(crate) async fn touch(&mut self) -> Result<(), StoreError> {
         let sql = "UPDATE meta SET value = value WHERE key = 'revocation_epoch'";
-        self.execute("testing whether the database can be written", sql, vec![]).await?;
+        self.execute("testing whether the database is writable", sql, vec![]).await?;
         Ok(())
     }
 
@@ -319,7 +320,7 @@ impl Conn {
 
     async fn move_revocation_epoch(&mut self) -> Result<(), StoreError> {
         self.execute(
-            "moving the revocation epoch",
+            "advancing the revocation epoch",
             "UPDATE meta SET value = value + 1 WHERE key = 'revocation_epoch'",
             vec![],
         )
@@ -327,7 +328,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Revoked tokens that would still be valid by their expiry, and from when on they are not.
+    /// Revoked tokens that have not expired, and when their revocation takes effect.
     pub async fn revoked_tokens(&mut self, now: Timestamp) -> Result<Vec<(TokenId, Timestamp)>, StoreError> {
         let rows = self
             .rows(

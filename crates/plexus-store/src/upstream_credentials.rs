@@ -1,11 +1,12 @@
-//! What the hub was given to use MCP servers with, sealed by whoever keeps it here: nothing of it can be read from this.
+//! Credentials of the hub for upstream servers, sealed by the caller: the database reveals nothing about
+//! them.
 
 use plexus_proto::Timestamp;
 
 use crate::{Conn, StoreError};
 
 impl Conn {
-    /// What is sealed under this name for a server.
+    /// The sealed credential in this field of a server.
     pub async fn upstream_credential(
         &mut self,
         server: &str,
@@ -21,7 +22,7 @@ impl Conn {
         row.map(|row| row.text(0)).transpose()
     }
 
-    /// Keeps it in the place of what was there.
+    /// Stores a credential, replacing an existing one.
     pub async fn keep_upstream_credential(
         &mut self,
         server: &str,
@@ -30,7 +31,7 @@ impl Conn {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.execute(
-            "keeping a credential of a server",
+            "storing a credential of a server",
             "INSERT INTO upstream_credentials (server, field, sealed, updated_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (server, field) DO UPDATE SET sealed = excluded.sealed, updated_at = excluded.updated_at",
             vec![server.into(), field.into(), sealed.into(), now.as_millisecond().into()],
@@ -39,10 +40,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Forgets everything of a server; how much that was.
+    /// Deletes all credentials of a server; returns their number.
     pub async fn forget_upstream_credentials(&mut self, server: &str) -> Result<u64, StoreError> {
         self.execute(
-            "forgetting the credentials of a server",
+            "deleting the credentials of a server",
             "DELETE FROM upstream_credentials WHERE server = $1",
             vec![server.into()],
         )

@@ -1,6 +1,6 @@
-//! What models may read of the tools of MCP servers: each definition as somebody, or a rule, decided on it.
+//! Pinned tool definitions of upstream servers: the decisions about which definitions models may read.
 //!
-//! One row for each tool of a server. A server without any row was never seen; one with rows is held to them.
+//! One row per tool of a server. A server without rows was never seen before.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
@@ -8,12 +8,12 @@ use plexus_proto::Timestamp;
 use crate::conn::Row;
 use crate::{Conn, StoreError};
 
-/// What was decided on a definition.
+/// Decision about a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinState {
-    /// A tool that says exactly this is listed.
+    /// A tool with exactly this definition is listed.
     Approved,
-    /// It was there when the server was first seen, and was not trusted.
+    /// Present when the server was first seen, but not trusted.
     Held,
 }
 
@@ -36,14 +36,14 @@ impl PinState {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinRecord {
-    /// The server's own name of the tool.
+    /// The server's own name for the tool.
     pub tool: String,
-    /// Of the definition, in hexadecimal.
+    /// Hash of the definition, in hexadecimal.
     pub hash: String,
     /// JSON.
     pub definition: String,
     pub state: PinState,
-    /// Whoever approved it, or the rule that did.
+    /// The person that approved it, or the rule.
     pub decided_by: String,
     pub decided_at: Timestamp,
 }
@@ -60,7 +60,7 @@ fn pin(row: &Row) -> Result<PinRecord, StoreError> {
 }
 
 impl Conn {
-    /// Everything that was decided on the tools of a server, by their names.
+    /// All pins of a server, by tool name.
     pub async fn upstream_pins(&mut self, server: &str) -> Result<Vec<PinRecord>, StoreError> {
         let rows = self
             .rows(
@@ -73,7 +73,7 @@ impl Conn {
         rows.iter().map(pin).collect()
     }
 
-    /// Decides on a tool of a server, in place of what was decided before.
+    /// Stores the decision about a tool, replacing an earlier one.
     pub async fn set_upstream_pin(&mut self, server: &str, pin: &PinRecord) -> Result<(), StoreError> {
         self.execute(
             "pinning a tool of a server",
@@ -95,10 +95,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Forgets what was decided on one tool of a server.
+    /// Deletes the pin of one tool.
     pub async fn delete_upstream_pin(&mut self, server: &str, tool: &str) -> Result<(), StoreError> {
         self.execute(
-            "forgetting a pin of a server",
+            "deleting a pin of a server",
             "DELETE FROM upstream_pins WHERE server = $1 AND tool = $2",
             vec![server.into(), tool.into()],
         )
@@ -106,10 +106,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Forgets a server: the next one of its name is seen for the first time. How many pins it had.
+    /// Deletes all pins of a server, so that its next connection counts as the first; returns their number.
     pub async fn delete_upstream_pins(&mut self, server: &str) -> Result<u64, StoreError> {
         self.execute(
-            "forgetting the pins of a server",
+            "deleting the pins of a server",
             "DELETE FROM upstream_pins WHERE server = $1",
             vec![server.into()],
         )

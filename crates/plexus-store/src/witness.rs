@@ -1,15 +1,15 @@
-//! Whoever signs for the hub, outside the database.
+//! The hub's signer, which is outside the database.
 
 use std::fmt;
 
-/// Signs what must not be forged by someone who can write to the database, and knows its signatures
-/// again, also those of former keys.
+/// Signs statements that must not be forged by someone with write access to the database, and verifies its
+/// signatures, including those of former keys.
 pub trait Witness: fmt::Debug + Send + Sync {
     fn sign(&self, statement: &str) -> String;
     fn vouches(&self, statement: &str, signature: &str) -> bool;
 }
 
-/// Vouches for nothing: for a chain of which nothing was removed.
+/// Verifies nothing: for a chain without removed entries.
 #[derive(Debug, Clone, Copy)]
 pub struct NoWitness;
 

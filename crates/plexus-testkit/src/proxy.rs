@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Secret, Supervisor};
-use plexus_node::proxy::{Endpoint, First, Proxy, ProxyOptions, Timing};
+use plexus_proxy::{Endpoint, First, Proxy, ProxyOptions, Timing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};

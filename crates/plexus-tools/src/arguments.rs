@@ -5,9 +5,9 @@ use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use plexus_proto::ErrorCode;
 use serde_json::{Map, Value, json};
 
-use crate::CallError;
 use crate::redact;
 use crate::visible::nearest;
+use crate::{CallError, ToolSpec, alias};
 
 /// Problems named in one error; a model fixes these first.
 const SHOWN: usize = 8;
@@ -34,19 +34,14 @@ pub(crate) fn drop_nulls(arguments: &mut Map<String, Value>, schema: &Value) {
     }
 }
 
-/// Checks arguments against the schema of the tool.
-pub(crate) fn validate(
-    tool: &str,
-    schema: &Value,
-    validator: &Validator,
-    arguments: &Value,
-) -> Result<(), CallError> {
+/// Checks arguments, which have their canonical names by now, against the schema of the tool.
+pub(crate) fn validate(spec: &ToolSpec, validator: &Validator, arguments: &Value) -> Result<(), CallError> {
     if validator.is_valid(arguments) {
         return Ok(());
     }
     let problems: Vec<Value> =
-        validator.iter_errors(arguments).flat_map(|error| problems(&error, schema)).take(SHOWN).collect();
-    Err(invalid(tool, problems))
+        validator.iter_errors(arguments).flat_map(|error| problems(&error, spec)).take(SHOWN).collect();
+    Err(invalid(&spec.name, problems))
 }
 
 /// Refuses the one character that not every database can hold in a text.
@@ -83,12 +78,12 @@ pub fn missing(tool: &str, field: &str, action: &str) -> CallError {
     invalid(tool, vec![json!({ "path": format!("/{field}"), "message": message, "expected": "a value" })])
 }
 
-fn problems(error: &ValidationError<'_>, schema: &Value) -> Vec<Value> {
+fn problems(error: &ValidationError<'_>, spec: &ToolSpec) -> Vec<Value> {
     let path = error.instance_path().to_string();
     let got = shown(&path, error.instance());
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            unexpected.iter().take(SHOWN).map(|field| unknown_field(&path, field, schema, error)).collect()
+            unexpected.iter().take(SHOWN).map(|field| unknown_field(&path, field, spec, error)).collect()
         }
         ValidationErrorKind::Required { property } => {
             let field = property.as_str().unwrap_or_default();
@@ -112,7 +107,8 @@ fn problems(error: &ValidationError<'_>, schema: &Value) -> Vec<Value> {
         }
         ValidationErrorKind::OneOfNotValid { .. } => {
             let location = error.schema_path().to_string();
-            let options: Vec<&str> = schema
+            let options: Vec<&str> = spec
+                .input_schema
                 .pointer(&location)
                 .and_then(Value::as_array)
                 .into_iter()
@@ -127,17 +123,20 @@ fn problems(error: &ValidationError<'_>, schema: &Value) -> Vec<Value> {
     }
 }
 
-fn unknown_field(path: &str, field: &str, schema: &Value, error: &ValidationError<'_>) -> Value {
+fn unknown_field(path: &str, field: &str, spec: &ToolSpec, error: &ValidationError<'_>) -> Value {
     // The object schema that refused the field is the parent of its `additionalProperties`.
     let location = error.schema_path().to_string();
     let parent = location.rsplit_once('/').map_or("", |(parent, _)| parent);
-    let known: Vec<&str> = schema
+    let known: Vec<&str> = spec
+        .input_schema
         .pointer(&format!("{parent}/properties"))
         .and_then(Value::as_object)
         .map(|properties| properties.keys().map(String::as_str).collect())
         .unwrap_or_default();
     let field: String = field.chars().take(VALUE_SHOWN).collect();
-    let near = nearest(&field, known.iter().copied());
+    // A misspelt name may be one of those that no schema lists.
+    let also = alias::names_at(spec.handling.aliases, path);
+    let near = nearest(&field, also.iter().chain(&known).copied());
     let message = match near {
         Some(near) => format!("unknown field; did you mean {near:?}?"),
         None if known.is_empty() => "unknown field; none are known here".to_owned(),

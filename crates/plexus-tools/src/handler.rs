@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::nodes::selection;
-use crate::{Buffered, CallError, Placement, ToolContext, ToolOutput, ToolSpec, arguments, schema};
+use crate::{Buffered, CallError, Placement, ToolContext, ToolOutput, ToolSpec, alias, arguments, schema};
 
 /// Work on the database that is committed together with the record of the call.
 pub type Transaction =
@@ -256,14 +256,20 @@ impl Tool {
 
     /// Arguments as they will be run, and what is wrong with them.
     pub(crate) fn check(&self, mut arguments: Map<String, Value>) -> (Value, Result<(), CallError>) {
+        let aliases = self.spec.handling.aliases;
+        let doubled = alias::resolve(aliases, &mut arguments);
         // What a null means to a program of others is for that program to say.
         if matches!(self.spec.placement, Placement::Hub | Placement::Node) {
             arguments::drop_nulls(&mut arguments, &self.spec.input_schema);
         }
         let arguments = Value::Object(arguments);
-        let outcome = self.validator.as_ref().map_or(Ok(()), |validator| {
-            arguments::validate(&self.spec.name, &self.spec.input_schema, validator, &arguments)
-        });
+        if !doubled.is_empty() {
+            return (arguments, Err(arguments::invalid(&self.spec.name, doubled)));
+        }
+        let outcome = self
+            .validator
+            .as_ref()
+            .map_or(Ok(()), |validator| arguments::validate(&self.spec, validator, &arguments));
         (arguments, outcome)
     }
 

@@ -5,6 +5,7 @@
 //! caller's running calls, executes under a deadline, and records what happened. A tool that the
 //! caller may not use is not found by the same code that does not find one that does not exist.
 
+pub mod alias;
 pub mod arguments;
 mod ask;
 mod context;
@@ -31,6 +32,7 @@ mod spec;
 mod tokens;
 mod visible;
 
+pub use alias::Alias;
 pub use ask::{
     Answer, Answers, Ask, Capabilities, Inquiry, LogLevel, LogLine, LogSink, MAX_QUESTIONS, Question,
     SharedAsk, Unasked,

@@ -9,6 +9,8 @@ use plexus_proto::api::ToolAnnotations;
 use plexus_proto::{NodeId, tool_name};
 use serde_json::{Map, Value};
 
+use crate::alias::Alias;
+
 /// Where a tool runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Placement {
@@ -147,6 +149,16 @@ pub struct Handling {
     pub unlisted: bool,
     /// Fields of its arguments and of its results, at any depth, whose content is in no record: only how long it is.
     pub unrecorded: &'static [&'static str],
+    /// Other names that its arguments are accepted under. No schema lists them.
+    pub aliases: &'static [Alias],
+}
+
+impl Handling {
+    /// The fields that are not recorded, under all names that they may be given.
+    pub(crate) fn unrecorded_names(&self) -> Vec<&'static str> {
+        let hidden = self.aliases.iter().filter(|alias| self.unrecorded.contains(&alias.canonical()));
+        self.unrecorded.iter().chain(hidden.flat_map(|alias| alias.names)).copied().collect()
+    }
 }
 
 /// One action of a tool that has several, chosen by its argument `action`.
@@ -300,6 +312,12 @@ impl ToolSpec {
     #[must_use]
     pub fn without_record_of(self, unrecorded: &'static [&'static str]) -> Self {
         Self { handling: Handling { unrecorded, ..self.handling }, ..self }
+    }
+
+    /// The same tool, whose arguments are accepted under other names too.
+    #[must_use]
+    pub fn with_aliases(self, aliases: &'static [Alias]) -> Self {
+        Self { handling: Handling { aliases, ..self.handling }, ..self }
     }
 
     /// The same tool with actions, which say what it does in its place.

@@ -108,8 +108,12 @@ pub(crate) enum Command {
     Events(events::EventsArgs),
     /// Read and verify the record of all calls
     Audit(audit::AuditArgs),
-    /// Show how the hub is doing
-    #[command(after_help = "Example:\n  plexus status --hub http://nas.local:7420")]
+    /// Show how the hub is doing, who uses it, what waits and what failed
+    #[command(
+        after_help = "It is about the hub that was named, or the one that runs on the data folder. The exit code is 4 when there is \
+none; what this machine knows is shown all the same.\n\n\
+Example:\n  plexus status\n  plexus status --hub http://nas.local:7420"
+    )]
     Status,
     /// Find out what is wrong with this machine's hub, and how to put it right
     Doctor(doctor::DoctorArgs),

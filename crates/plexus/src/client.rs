@@ -274,6 +274,9 @@ impl Hub {
         let mut failure = Failure::new(if denied { Exit::Denied } else { exit }, envelope.message);
         failure.hint = if denied { Some(self.denied_hint(envelope.hint)) } else { envelope.hint };
         failure.code = Some(envelope.code);
+        if envelope.details["missing"] == serde_json::json!(["command"]) {
+            failure.command = envelope.details["command"].as_str().map(str::to_owned);
+        }
         failure.retryable = envelope.code.is_retryable();
         if envelope.code == ErrorCode::Internal || status.is_server_error() {
             failure.request_id = Some(envelope.request_id);

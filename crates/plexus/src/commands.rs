@@ -31,11 +31,13 @@ pub(crate) mod upstream;
 use std::path::{Path, PathBuf};
 
 use plexus_bridge::Grant;
+use plexus_hub::{DataDirState, data_dir_state};
 use plexus_kit::{Clock, Environment, env};
 
 use crate::cli::GlobalArgs;
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
+use crate::hub_file::Occupant;
 use crate::output::Output;
 use crate::target::Target;
 
@@ -91,6 +93,11 @@ impl<'a> Invocation<'a> {
         self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
     }
 
+    /// Whether the user said which data folder is meant.
+    pub(crate) fn names_folder(&self) -> bool {
+        self.global.data_dir.is_some() || self.environment.get(env::DATA_DIR).is_some()
+    }
+
     /// Whether the command line itself says so.
     pub(crate) fn has_hub_flag(&self) -> bool {
         self.global.hub.is_some()
@@ -110,10 +117,51 @@ impl<'a> Invocation<'a> {
         })
     }
 
+    /// The hub that a verdict is about: the one that was named, else the one that runs on the data folder and no other.
+    pub(crate) fn hub_of_folder(&self) -> anyhow::Result<FolderHub> {
+        if self.names_hub() {
+            return Ok(FolderHub::Named(self.hub()?));
+        }
+        let folder = std::path::absolute(self.data_folder()?)?;
+        Ok(match Occupant::of(&folder)? {
+            Occupant::Hub(_) => FolderHub::Runs { hub: self.hub()?, folder },
+            Occupant::Unready(pid) => FolderHub::Unready { folder, pid },
+            // A machine that has no hub of its own may have one in a container, at the default address.
+            Occupant::Nobody if !self.names_folder() && !is_used(&folder) => FolderHub::Default(self.hub()?),
+            Occupant::Nobody => FolderHub::Down { folder },
+        })
+    }
+
     /// The hub of the global flags, ready to be asked; nothing is sent yet.
     pub(crate) fn hub(&self) -> anyhow::Result<Hub> {
         Hub::new(self.target()?)
     }
+}
+
+/// The hub on a data folder, see [`Invocation::hub_of_folder`].
+#[derive(Debug)]
+pub(crate) enum FolderHub {
+    /// By --hub or its variable; what folder it has is not known.
+    Named(Hub),
+    /// Neither a hub nor a folder was named, and the default folder was never used: whatever answers at the default address.
+    Default(Hub),
+    Runs {
+        hub: Hub,
+        folder: PathBuf,
+    },
+    /// The folder is held by a process that takes no requests yet.
+    Unready {
+        folder: PathBuf,
+        pid: Option<i32>,
+    },
+    Down {
+        folder: PathBuf,
+    },
+}
+
+/// Whether a hub was ever started on the folder.
+pub(crate) fn is_used(folder: &Path) -> bool {
+    matches!(data_dir_state(folder), Ok(DataDirState::Ours))
 }
 
 /// A variable with our name on it that nothing reads is most likely misspelt.

@@ -61,6 +61,8 @@ pub(crate) struct Failure {
     pub(crate) retryable: bool,
     /// Whether the hub may have acted on the request although no answer came.
     pub(crate) after_sending: bool,
+    /// The command that the machine's owner may allow, where the hub refused the request only for it.
+    pub(crate) command: Option<String>,
 }
 
 impl Failure {
@@ -73,6 +75,7 @@ impl Failure {
             request_id: None,
             retryable: false,
             after_sending: false,
+            command: None,
         }
     }
 

@@ -1,5 +1,9 @@
-//! `hub.json`: where the hub on a data folder is, as it says itself while it runs.
+//! Which hub runs on a data folder: `hub.json` says where it is, and the lock of the folder whether it runs.
+//!
+//! `hub.json` alone proves nothing: a copy of the folder has it too, and so has a folder whose hub was killed. The lock
+//! belongs to the folder itself and ends with the process.
 
+use std::fs::TryLockError;
 use std::net::UdpSocket;
 use std::path::Path;
 
@@ -19,6 +23,31 @@ pub(crate) struct HubFile {
     pub(crate) pid: i32,
     /// SHA-256 of the certificate that it shows, where it speaks TLS.
     pub(crate) certificate: Option<String>,
+}
+
+/// Which hub runs on a data folder.
+#[derive(Debug)]
+pub(crate) enum Occupant {
+    Hub(HubFile),
+    /// A process holds the folder that has not said where it is: a hub that starts, or a command that writes.
+    Unready(Option<i32>),
+    Nobody,
+}
+
+impl Occupant {
+    pub(crate) fn of(data_dir: &Path) -> anyhow::Result<Self> {
+        let path = data_dir.join("plexus.lock");
+        // A lock file that cannot be opened is a problem of the hub that would take the lock.
+        let Ok(lock) = std::fs::File::open(&path) else { return Ok(Self::Nobody) };
+        match lock.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {}
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(Self::Nobody),
+        }
+        let holder: Option<i32> = std::fs::read_to_string(&path).ok().and_then(|pid| pid.parse().ok());
+        // The file of a hub that was killed is replaced when the next one is ready.
+        let hub = HubFile::read(data_dir)?.filter(|hub| Some(hub.pid) == holder);
+        Ok(hub.map_or(Self::Unready(holder), Self::Hub))
+    }
 }
 
 #[derive(Deserialize)]

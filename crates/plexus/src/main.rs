@@ -33,8 +33,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Before anything else: it is to have one thread and to look at nothing.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == plexus_node::launch::COMMAND) {
-        return plexus_node::launch::main(words);
+    if words.next().is_some_and(|word| word == plexus_machine::launch::COMMAND) {
+        return plexus_machine::launch::main(words);
     }
     let environment = Environment::of_process();
     let cli = match Cli::try_parse() {

@@ -1,13 +1,13 @@
-//! Which crate of the workspace may depend on which.
+//! Allowed dependencies between the crates of the workspace.
 //!
-//! The table is the whole truth: a crate that is not in it, or an edge it does not list, is a finding.
-//! Crates for development only may use anything, and nothing that ships may use them.
+//! The table is exhaustive: a crate or an edge that it does not list is a finding. Development-only crates
+//! may use anything, and no shipped crate may use them.
 
 use crate::manifest::{Dependency, Manifest};
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
+pub(super) const MAY_USE: [(&str, &[&str]); 13] = [
     ("plexus-proto", &[]),
     ("plexus-kit", &["plexus-proto"]),
     ("plexus-store", &["plexus-proto", "plexus-kit"]),
@@ -18,8 +18,8 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
         "plexus-upstream",
         &["plexus-proto", "plexus-kit", "plexus-store", "plexus-auth", "plexus-tools", "plexus-mcp"],
     ),
-    ("plexus-agent", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools"]),
     ("plexus-bridge", &["plexus-proto", "plexus-kit"]),
+    ("plexus-machine", &["plexus-proto", "plexus-kit", "plexus-auth", "plexus-tools", "plexus-mcp"]),
     (
         "plexus-node",
         &[
@@ -31,7 +31,19 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
             "plexus-mcp",
             "plexus-upstream",
             "plexus-bridge",
-            "plexus-agent",
+            "plexus-machine",
+        ],
+    ),
+    (
+        "plexus-proxy",
+        &[
+            "plexus-proto",
+            "plexus-kit",
+            "plexus-store",
+            "plexus-auth",
+            "plexus-tools",
+            "plexus-mcp",
+            "plexus-bridge",
         ],
     ),
     (
@@ -44,8 +56,8 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
             "plexus-tools",
             "plexus-mcp",
             "plexus-upstream",
-            "plexus-agent",
             "plexus-bridge",
+            "plexus-machine",
             "plexus-node",
         ],
     ),
@@ -59,9 +71,10 @@ pub(super) const MAY_USE: [(&str, &[&str]); 12] = [
             "plexus-tools",
             "plexus-mcp",
             "plexus-upstream",
-            "plexus-agent",
             "plexus-bridge",
+            "plexus-machine",
             "plexus-node",
+            "plexus-proxy",
             "plexus-hub",
         ],
     ),

@@ -1,4 +1,4 @@
-//! A file has one subject; one that grew past the limit has several.
+//! Limits the length of a file: a file has one subject, and one that exceeds the limit has several.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;

@@ -1,9 +1,9 @@
-//! Nothing unfinished stays in the source: what is left to do belongs in an issue.
+//! Finds marks of unfinished work: open work belongs in an issue.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-/// Put together here so that this file does not find itself.
+/// Concatenated, so that this file does not match itself.
 pub(super) const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!(")];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -23,7 +23,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether the mark stands in the line and is not part of a longer name.
+/// Whether the line contains the mark and not as part of a longer name.
 fn has_word(line: &str, mark: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(mark).any(|(at, _)| {

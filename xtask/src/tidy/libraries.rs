@@ -1,7 +1,7 @@
-//! Which crate may use which outside library.
+//! Restrictions on third-party libraries per crate.
 //!
-//! This keeps a protocol, the database and the web framework behind one crate each. Like the edges, it is
-//! about what ships: dev-dependencies are free, and so is the crate that only tests use.
+//! Confines a protocol, the database and the web framework to one crate each. Like the edges, this applies to
+//! shipped code: dev-dependencies and the crate used only in tests are exempt.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;

@@ -1,4 +1,4 @@
-//! Every module opens with a `//!` that says what it is for. Tests need none.
+//! Requires every module to open with a `//!` that states its purpose. Tests are exempt.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;
@@ -11,7 +11,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             path: file.path.to_owned(),
             line: 1,
             wrong: "the file does not open with a module doc".to_owned(),
-            remedy: "start it with `//!`: what it is for and what always holds in it".to_owned(),
+            remedy: "start it with `//!`: its purpose and invariants".to_owned(),
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! No file or folder is named after nothing in particular: such a place collects what belongs elsewhere.
+//! Rejects vague names of files and folders: such places collect code that belongs elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use crate::tree::Tree;
 const VAGUE: [&str; 4] = ["utils", "common", "helpers", "misc"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    // A set, since a folder is met once for every file in it.
+    // A set, since a folder occurs once per file in it.
     let vague: BTreeSet<&str> = tree.files.iter().flat_map(|file| vague_parts(&file.path)).collect();
     vague
         .into_iter()
         .map(|path| Finding {
             path: path.to_owned(),
             line: 1,
-            wrong: "the name says nothing about what is in it".to_owned(),
+            wrong: "the name does not describe the content".to_owned(),
             remedy: "name it after its subject, or move the parts to where they are used".to_owned(),
         })
         .collect()
 }
 
-/// The path of each folder on the way to the file, and of the file, whose last part is a vague name.
+/// The path of the file and of each of its parent folders, if its last component is a vague name.
 fn vague_parts(path: &str) -> impl Iterator<Item = &str> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.map(|end| &path[..end]).filter(|part| {

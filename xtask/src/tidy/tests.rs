@@ -1,7 +1,7 @@
 use super::*;
 use crate::tree::File;
 
-/// The findings of one check over made-up files, as they are printed.
+/// The findings of one check on made-up files, as printed.
 fn found(check: Check, files: &[(&str, &str)]) -> Vec<String> {
     let files =
         files.iter().map(|(path, text)| File { path: (*path).to_owned(), text: Some((*text).to_owned()) });
@@ -9,7 +9,7 @@ fn found(check: Check, files: &[(&str, &str)]) -> Vec<String> {
     check(&tree).iter().map(ToString::to_string).collect()
 }
 
-/// One finding, which starts with the given place and says the given words.
+/// Expects one finding, at the given location and containing the given words.
 #[track_caller]
 fn assert_finds(check: Check, files: &[(&str, &str)], place: &str, words: &str) {
     let findings = found(check, files);
@@ -31,7 +31,7 @@ fn manifest(name: &str, rest: &str) -> String {
 const KIT: &str = "crates/plexus-kit/Cargo.toml";
 
 #[test]
-fn an_edge_outside_the_table_is_found() {
+fn unlisted_edge_is_reported() {
     let upward =
         manifest("plexus-kit", "[dependencies]\nplexus-proto.workspace = true\nplexus-hub.workspace = true");
     assert_finds(edges::check, &[(KIT, &upward)], &format!("{KIT}:5"), "may not depend on `plexus-hub`");
@@ -44,7 +44,7 @@ fn an_edge_outside_the_table_is_found() {
 }
 
 #[test]
-fn an_edge_of_the_table_and_a_dev_dependency_are_free() {
+fn listed_edges_and_dev_dependencies_are_allowed() {
     let kit = manifest(
         "plexus-kit",
         "[dependencies]\nplexus-proto.workspace = true\nserde = \"1\"\n[dev-dependencies]\nplexus-testkit.workspace = true",
@@ -54,7 +54,7 @@ fn an_edge_of_the_table_and_a_dev_dependency_are_free() {
 }
 
 #[test]
-fn a_renamed_dependency_is_found_under_its_package() {
+fn renamed_dependency_is_reported_by_package_name() {
     let local = manifest("plexus-kit", "[dependencies]\nserver = { package = \"plexus-hub\", path = \"x\" }");
     assert_finds(edges::check, &[(KIT, &local)], &format!("{KIT}:4"), "`plexus-hub`");
 
@@ -69,7 +69,7 @@ fn a_renamed_dependency_is_found_under_its_package() {
 }
 
 #[test]
-fn a_crate_that_ships_may_not_use_one_for_development() {
+fn shipped_crate_must_not_use_development_crate() {
     for dev_only in ["plexus-testkit", "xtask"] {
         let path = "crates/plexus/Cargo.toml";
         let binary = manifest("plexus", &format!("[dependencies]\n{dev_only}.workspace = true"));
@@ -78,15 +78,15 @@ fn a_crate_that_ships_may_not_use_one_for_development() {
 }
 
 #[test]
-fn a_crate_without_an_entry_is_found() {
+fn crate_without_entry_is_reported() {
     let path = "crates/plexus-new/Cargo.toml";
     let new = manifest("plexus-new", "");
     assert_finds(edges::check, &[(path, &new)], &format!("{path}:1"), "no entry");
 }
 
 #[test]
-fn no_crate_of_the_table_reaches_itself() {
-    // What may be used is listed above its user, so the table cannot hold a cycle.
+fn edge_table_is_acyclic() {
+    // A crate may only use crates listed above it, so the table cannot contain a cycle.
     let names: Vec<&str> = edges::MAY_USE.iter().map(|(name, _)| *name).collect();
     for (index, (name, may_use)) in edges::MAY_USE.iter().enumerate() {
         for used in *may_use {
@@ -96,7 +96,7 @@ fn no_crate_of_the_table_reaches_itself() {
 }
 
 #[test]
-fn a_library_outside_its_crate_is_found() {
+fn restricted_library_is_reported_outside_its_crate() {
     for (name, library) in [
         ("plexus-hub", "rmcp"),
         ("plexus-auth", "sqlx"),
@@ -115,7 +115,7 @@ fn a_library_outside_its_crate_is_found() {
 }
 
 #[test]
-fn a_library_in_its_crate_or_in_tests_is_free() {
+fn restricted_library_is_allowed_in_its_crate_and_in_tests() {
     let mcp = manifest("plexus-mcp", "[dependencies]\nrmcp = \"1\"\naxum = \"1\"\ntokio = \"1\"");
     let store = manifest("plexus-store", "[dependencies]\nsqlx = \"1\"\ntokio = \"1\"");
     let hub = manifest("plexus-hub", "[dev-dependencies]\nrmcp = \"1\"");
@@ -132,18 +132,18 @@ fn a_library_in_its_crate_or_in_tests_is_free() {
 }
 
 #[test]
-fn a_module_without_a_doc_is_found() {
+fn module_without_doc_is_reported() {
     for text in ["", "use std::fmt;\n//! Too late.\n", "//!\n//! Empty first line.\n", "// Not a doc.\n"] {
         let path = "crates/a/src/outbox.rs";
         assert_finds(module_docs::check, &[(path, text)], "crates/a/src/outbox.rs:1", "module doc");
     }
-    let documented = ("crates/a/src/lib.rs", "//! What it is for.\n");
+    let documented = ("crates/a/src/lib.rs", "//! A purpose.\n");
     let tests = [("crates/a/src/outbox/tests.rs", "use super::*;\n"), ("crates/a/tests/it/main.rs", "")];
     assert_clean(module_docs::check, &[documented, tests[0], tests[1]]);
 }
 
 #[test]
-fn a_file_past_its_limit_is_found() {
+fn oversized_file_is_reported() {
     let lines = |count: usize| "//\n".repeat(count);
     let (source, tests) = ("crates/a/src/lib.rs", "crates/a/src/tests.rs");
     assert_finds(file_size::check, &[(source, &lines(601))], "crates/a/src/lib.rs:601", "601 lines");
@@ -156,21 +156,56 @@ fn a_file_past_its_limit_is_found() {
 }
 
 #[test]
-fn a_vague_name_is_found_once() {
+fn dead_link_and_unlisted_crate_are_reported() {
+    let (kit, page) = (manifest("plexus-kit", ""), "ARCHITECTURE.md");
+    let listed = "| `plexus-kit` | [clock](crates/plexus-kit/src) |\nSee [docs](https://example.org).";
+    let source = ("crates/plexus-kit/src/lib.rs", "");
+    assert_clean(architecture::check, &[(KIT, &kit), source, (page, listed)]);
+    assert_finds(architecture::check, &[(KIT, &kit), (page, listed)], "ARCHITECTURE.md:1", "does not exist");
+    assert_finds(architecture::check, &[(KIT, &kit), (page, "")], "ARCHITECTURE.md:1", "does not list");
+    assert_finds(architecture::check, &[], "ARCHITECTURE.md:1", "missing");
+}
+
+#[test]
+fn growth_beyond_the_record_is_reported() {
+    let lines = |count: usize| "//\n".repeat(count);
+    let files = |source: usize, test: usize| {
+        [("crates/a/src/lib.rs", lines(source)), ("crates/a/tests/it/main.rs", lines(test))]
+    };
+    let recorded = {
+        let files = files(420, 10).map(|(path, text)| File { path: path.to_owned(), text: Some(text) });
+        growth::render(&Tree::new(files.into()).unwrap())
+    };
+    let check = |source, test| {
+        let [first, second] = files(source, test);
+        let files = [(first.0, &*first.1), (second.0, &*second.1), (growth::RECORD, &*recorded)];
+        found(growth::check, &files).join("\n")
+    };
+
+    assert_eq!(check(450, 250), "", "rounding leaves room");
+    assert!(check(451, 10).contains("file `crates/a/src/lib.rs` has grown from 450 to 500 lines"));
+    assert!(check(501, 10).contains("crate `a` has grown from 500 to 750 lines"));
+    assert!(check(420, 251).contains("crate `a/tests` has grown from 250 to 500 lines"));
+    assert_finds(growth::check, &[("crates/a/src/lib.rs", "//\n")], "xtask/sizes.toml:1", "no record");
+    assert_finds(growth::check, &[(growth::RECORD, "[crates")], "xtask/sizes.toml:1", "cannot be read");
+}
+
+#[test]
+fn vague_name_is_reported_once() {
     for (path, place) in [
         ("crates/a/src/utils.rs", "crates/a/src/utils.rs:1"),
         ("crates/a/tests/common/mod.rs", "crates/a/tests/common:1"),
         ("web/src/Helpers.test.ts", "web/src/Helpers.test.ts:1"),
         ("misc/notes.md", "misc:1"),
     ] {
-        assert_finds(names::check, &[(path, "")], place, "says nothing");
+        assert_finds(names::check, &[(path, "")], place, "does not describe");
     }
-    assert_finds(names::check, &[("misc/a.md", ""), ("misc/b.md", "")], "misc:1", "says nothing");
+    assert_finds(names::check, &[("misc/a.md", ""), ("misc/b.md", "")], "misc:1", "does not describe");
     assert_clean(names::check, &[("crates/a/src/commonmark.rs", ""), ("crates/a/src/outbox.rs", "")]);
 }
 
 #[test]
-fn unfinished_work_is_found() {
+fn unfinished_work_is_reported() {
     for mark in leftovers::MARKS {
         let text = format!("fn f() {{\n    // {mark}: later\n}}\n");
         assert_finds(leftovers::check, &[("crates/a/src/lib.rs", &text)], "crates/a/src/lib.rs:2", mark);
@@ -181,7 +216,7 @@ fn unfinished_work_is_found() {
 }
 
 #[test]
-fn a_broken_manifest_is_named() {
+fn invalid_manifest_error_names_the_file() {
     let file = File { path: KIT.to_owned(), text: Some("[package".to_owned()) };
     let error = Tree::new(vec![file]).unwrap_err();
     assert!(format!("{error:#}").starts_with(KIT), "{error:#}");

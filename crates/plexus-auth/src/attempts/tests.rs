@@ -16,7 +16,7 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 #[test]
-fn an_address_that_fails_too_often_is_told_to_wait_for_the_rest_of_the_minute() {
+fn address_over_the_limit_waits_until_the_window_ends() {
     let (attempts, clock) = attempts(3);
     for number in 0..3 {
         assert_eq!(attempts.note(address("10.0.0.1"), Some(&format!("token {number}"))), Ok(()));
@@ -29,7 +29,7 @@ fn an_address_that_fails_too_often_is_told_to_wait_for_the_rest_of_the_minute() 
 }
 
 #[test]
-fn a_token_that_fails_too_often_is_told_to_wait_wherever_it_comes_from() {
+fn token_over_the_limit_is_blocked_from_every_address() {
     let (attempts, _clock) = attempts(3);
     for number in 0..3 {
         assert_eq!(attempts.note(address(&format!("10.0.0.{number}")), Some("leaked")), Ok(()));
@@ -39,7 +39,7 @@ fn a_token_that_fails_too_often_is_told_to_wait_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_network_of_ipv6_is_one_address_and_a_mapped_one_is_its_ipv4() {
+fn ipv6_counts_per_network_and_mapped_addresses_as_ipv4() {
     let (attempts, _clock) = attempts(2);
     for text in ["2001:db8::1", "2001:db8::ffff:2"] {
         assert_eq!(attempts.note(address(text), None), Ok(()));
@@ -53,7 +53,7 @@ fn a_network_of_ipv6_is_one_address_and_a_mapped_one_is_its_ipv4() {
 }
 
 #[test]
-fn a_full_table_counts_newcomers_as_one_until_its_entries_are_over() {
+fn new_sources_share_a_counter_while_the_table_is_full() {
     let (attempts, clock) = attempts(2);
     for number in 0..SOURCES {
         assert_eq!(attempts.note(None, Some(&format!("token {number}"))), Ok(()));
@@ -62,7 +62,7 @@ fn a_full_table_counts_newcomers_as_one_until_its_entries_are_over() {
         assert_eq!(attempts.note(None, Some(&format!("newcomer {number}"))), Ok(()));
     }
     assert!(attempts.note(None, Some("newcomer 3")).is_err());
-    assert_eq!(attempts.note(None, Some("token 1")), Ok(()), "whoever is in the table is counted apart");
+    assert_eq!(attempts.note(None, Some("token 1")), Ok(()), "sources in the table keep their own counter");
     assert!(attempts.table.lock().unwrap().windows.len() <= SOURCES + 1);
     clock.advance(Duration::from_secs(60));
     assert_eq!(attempts.note(None, Some("newcomer 3")), Ok(()));
@@ -70,17 +70,17 @@ fn a_full_table_counts_newcomers_as_one_until_its_entries_are_over() {
 }
 
 #[test]
-fn an_address_that_must_wait_does_not_fill_the_table_with_tokens() {
+fn blocked_address_does_not_fill_the_table_with_tokens() {
     let (attempts, _clock) = attempts(3);
     for number in 0..100 {
         let _ = attempts.note(address("10.0.0.1"), Some(&format!("token {number}")));
     }
-    // Itself, and the tokens it was allowed to try.
+    // The address itself, and the tokens that were counted before it was blocked.
     assert_eq!(attempts.table.lock().unwrap().windows.len(), 4);
 }
 
 #[test]
-fn without_a_limit_nothing_is_counted() {
+fn limit_of_zero_disables_counting() {
     let (attempts, _clock) = attempts(0);
     assert!((0..100).all(|_| attempts.note(address("10.0.0.1"), Some("a")).is_ok()));
     assert!(attempts.table.lock().unwrap().windows.is_empty());

@@ -1,4 +1,4 @@
-//! A token made by another one, which can do no more than its maker.
+//! Minting: a token creates another one with at most its own rights.
 
 use plexus_proto::api::{CreateTokenParams, CreatedToken, Token, TokenKind};
 use plexus_proto::{Timestamp, TokenId};
@@ -10,10 +10,10 @@ use crate::policy::{check_name, check_seconds, default_renewal, default_ttl, pla
 use crate::profiles::Profiles;
 use crate::{AuthError, Principal};
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const CREATE: &str = "token_create";
 
-/// A token that may be issued.
+/// The properties of a token that may be issued.
 pub(super) struct Plan {
     pub(super) kind: TokenKind,
     pub(super) name: String,
@@ -25,15 +25,15 @@ pub(super) struct Plan {
 }
 
 impl Authenticator {
-    /// Mints a token that can do no more than the one that asks. The record of it, also of a refusal,
-    /// is part of the audit.
+    /// Mints a token with at most the rights of the requesting one. Grants and refusals are recorded in the
+    /// audit log.
     pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
         let asked = json!({
             "kind": params.kind, "name": params.name, "scopes": params.scopes, "profile": params.profile,
             "node": params.node,
         });
         let profile = params.profile.clone();
-        // How long what it mints may be renewed is the one thing that the token itself does not say.
+        // The renewal limit is the only property that the token itself does not contain.
         let maker = match by.is_admin() {
             true => None,
             false => self.store.read_committed().await?.token(by.token_id()).await?,
@@ -56,8 +56,8 @@ impl Authenticator {
         Ok(created)
     }
 
-    /// A token of a profile that is not there would see nothing, which nobody asks for. One that goes later
-    /// leaves its tokens at that.
+    /// Rejects unknown profiles: a token with one would see no tools. If a profile is removed later, its
+    /// tokens see no tools.
     fn check_profile(&self, asked: Option<&str>) -> Result<(), AuthError> {
         let Some(id) = asked else { return Ok(()) };
         let followed = self.profiles.load_full();
@@ -65,7 +65,7 @@ impl Authenticator {
         profiles.find(id).map(drop).map_err(AuthError::Invalid)
     }
 
-    /// What a request for a token comes to, if it may be granted.
+    /// Validates a request for a token.
     pub(super) fn plan(
         &self,
         by: &Principal,
@@ -79,7 +79,7 @@ impl Authenticator {
             )));
         }
         if params.kind == TokenKind::Node {
-            let message = "a node is given its credential when it joins: `plexus node invite NAME`";
+            let message = "nodes get their credential when they join: run `plexus node invite NAME`";
             return Err(AuthError::Invalid(message.to_owned()));
         }
         check_name("token name", &params.name)?;
@@ -90,7 +90,7 @@ impl Authenticator {
             let message = format!("a token of kind {} cannot create one of kind {}", by.kind(), params.kind);
             return Err(AuthError::Forbidden(message));
         }
-        // Sessions and keys belong to kind and name: nobody but an admin may take another's.
+        // Sessions and keys belong to a kind and name: only an admin may use those of another holder.
         let own = params.kind == by.kind() && params.name == by.name();
         if !by.is_admin() && !own && !params.name.starts_with(&format!("{}/", by.name())) {
             return Err(AuthError::Forbidden(format!(
@@ -110,7 +110,7 @@ impl Authenticator {
         if let Some(node) = &params.node {
             plexus_proto::node_name::check(node).map_err(AuthError::Invalid)?;
         }
-        // A choice of the holder, who may name any other machine with each call: what it may reach is up to its scopes.
+        // The node is only a default; which nodes are reachable depends on the scopes.
         let node = params.node.or_else(|| by.node().map(str::to_owned));
         let ttl = params.ttl_seconds.unwrap_or_else(|| default_ttl(params.kind));
         let expires_at = self.in_seconds(check_seconds("lifetime", ttl, 1)?);
@@ -123,7 +123,7 @@ impl Authenticator {
         Ok(Plan { kind: params.kind, name: params.name, scopes, profile, node, expires_at, renew_until })
     }
 
-    /// Until when the token may be renewed: not beyond the end of its maker and the renewals of that.
+    /// The renewal limit of the token: not beyond the expiry and the renewal limit of its creator.
     fn plan_renewal(
         &self,
         by: &Principal,
@@ -147,7 +147,7 @@ impl Authenticator {
         Ok(Some(until.min(end)))
     }
 
-    /// The token of a plan and the row that goes with it; nothing is stored yet.
+    /// Signs the token of a plan; the returned row is not stored yet.
     pub(super) fn sign(
         &self,
         plan: Plan,
@@ -170,7 +170,7 @@ impl Authenticator {
         let token = jsonwebtoken::encode(&key.header(), &claims, &key.encoding)
             .map_err(|e| AuthError::DamagedKey(e.to_string()))?;
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(AuthError::Invalid("the scopes are too many for one token; use globs".to_owned()));
+            return Err(AuthError::Invalid("too many scopes for one token; use globs".to_owned()));
         }
         let row = Token {
             jti,
@@ -189,8 +189,8 @@ impl Authenticator {
         Ok((CreatedToken { token, jti, expires_at, renew_until, kind, name, scopes, profile, node }, row))
     }
 
-    /// Stores a token with the record of it. One whose maker was revoked or replaced while it asked
-    /// must leave nothing behind.
+    /// Stores a token with its audit record. If the creator was revoked or replaced in the meantime, nothing
+    /// is stored.
     pub(super) async fn insert(&self, row: Token, records: Records) -> Result<(), AuthError> {
         self.store
             .transact(
@@ -201,7 +201,7 @@ impl Authenticator {
     }
 }
 
-/// Stores a token, unless its maker has been revoked or replaced.
+/// Stores a token, unless its creator has been revoked or replaced.
 pub(super) async fn insert(conn: &mut Conn, row: &Token) -> Result<(), AuthError> {
     if conn.insert_token(row).await? {
         return Ok(());
@@ -213,7 +213,7 @@ pub(super) async fn insert(conn: &mut Conn, row: &Token) -> Result<(), AuthError
     let ends_at = maker.and_then(|maker| maker.revoked_at).filter(|ends_at| *ends_at > row.created_at);
     Err(ends_at.map_or(AuthError::Revoked, |ends_at| {
         AuthError::Forbidden(format!(
-            "this token has been replaced and makes no others in the time it has left, until {ends_at}; \
+            "this token has been replaced and cannot create others during its grace period, until {ends_at}; \
              use the one that replaced it"
         ))
     }))

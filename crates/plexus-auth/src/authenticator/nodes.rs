@@ -1,12 +1,12 @@
-//! Nodes: who may become one, and what becomes of those there are.
+//! Nodes: admission, changes and removal.
 //!
-//! - A machine becomes a node with a code that was made for it, or with the key that unattended installations share
-//!   ([`join`]). Either way it is given a credential that is good for its own link and for nothing else, which it
-//!   [renews](credential) by itself.
-//! - An invitation is good for one machine, once, for a while, and only as long as whoever invited may: a token's
-//!   invitations are void once it is revoked or has expired.
-//! - Removing a node revokes all it ever had, in the same transaction. A certificate, which nobody here can revoke, makes no
-//!   node of that name any more.
+//! - A machine becomes a node with an invitation code, or with the key shared by unattended installations
+//!   ([`join`]). Either way it receives a credential that is valid only for its own link, and which it
+//!   [renews](credential) automatically.
+//! - An invitation is valid for one machine, one use and a limited time, and only while its creator is
+//!   authorized: a token's invitations become void when it is revoked or expires.
+//! - Removing a node revokes all its credentials in the same transaction. A certificate cannot be revoked
+//!   here; instead its name is barred from creating a node again.
 
 mod credential;
 mod join;
@@ -23,25 +23,25 @@ use serde_json::{Value, json};
 use super::{Authenticator, fingerprint, log};
 use crate::{AuthError, Principal};
 
-/// Names of these operations in the audit.
+/// Names of these operations in the audit log.
 const INVITE: &str = "node_invite";
 const WITHDRAW: &str = "node_invite_withdraw";
 const CHANGE: &str = "node_change";
 const REMOVE: &str = "node_remove";
 
-/// What it takes to do any of them.
+/// Scope required for these operations.
 const MANAGE: &str = "manage:nodes";
-/// The machine of the hub itself, which nobody else may be called.
+/// Name of the hub's own machine, reserved for it.
 const LOCAL: &str = "local";
 
-/// How long a code can be used where nobody says, and at most.
+/// Default and maximum lifetime of a code in seconds.
 const CODE_TTL: u64 = 15 * 60;
 const LONGEST_CODE_TTL: u64 = 7 * 24 * 60 * 60;
-/// Nodes and invitations there may be.
+/// Maximum number of nodes and of invitations.
 const MOST_NODES: i64 = 10_000;
 const MOST_INVITES: usize = 1_000;
 
-/// A code, which is not kept, and what was kept of it.
+/// An invitation and its code; only the hash of the code is stored.
 pub struct Invited {
     pub code: String,
     pub invite: NodeInvite,
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Invited {
 }
 
 impl Authenticator {
-    /// Makes a code that lets one machine become this node. One that was made for the same name before is void.
+    /// Creates a code that lets one machine join as this node. Voids an earlier code for the same name.
     pub async fn invite_node(&self, by: &Principal, params: InviteNodeParams) -> Result<Invited, AuthError> {
         let asked = json!({ "name": params.name, "labels": params.labels, "rejoin": params.rejoin });
         let planned = self.plan_invite(by, params);
@@ -78,7 +78,9 @@ impl Authenticator {
         let ttl = params.ttl_seconds.unwrap_or(CODE_TTL);
         if !(1..=LONGEST_CODE_TTL).contains(&ttl) {
             let days = LONGEST_CODE_TTL / 86_400;
-            return Err(AuthError::Invalid(format!("a code is good for 1 second to {days} days")));
+            return Err(AuthError::Invalid(format!(
+                "the lifetime of a code must be between 1 second and {days} days"
+            )));
         }
         let code = new_code()?;
         let invite = NodeInvite {
@@ -129,7 +131,7 @@ impl Authenticator {
         Ok(Invited { code, invite })
     }
 
-    /// Makes the code for a name void. False: there was none.
+    /// Voids the code for a name. Returns false if there is none.
     pub async fn withdraw_invite(&self, by: &Principal, name: &str) -> Result<bool, AuthError> {
         let detail = json!({ "name": name });
         if let Err(error) = check_manager(by) {
@@ -150,7 +152,7 @@ impl Authenticator {
         Ok(withdrawn)
     }
 
-    /// Gives a node another name, other labels, or no more calls. None: there is no such node.
+    /// Changes a node's name, labels or draining state. `None` if there is no such node.
     pub async fn change_node(
         &self,
         by: &Principal,
@@ -212,7 +214,7 @@ impl Authenticator {
         }
     }
 
-    /// Forgets a node: its credentials and invitations are void from now on. None: there is no such node.
+    /// Removes a node and voids its credentials and invitations. `None` if there is no such node.
     pub async fn remove_node(&self, by: &Principal, id: NodeId) -> Result<Option<NodeRecord>, AuthError> {
         let asked = json!({ "node": id });
         if let Err(error) = check_manager(by) {
@@ -227,8 +229,8 @@ impl Authenticator {
                         let Some(node) = conn.node(id).await? else { return Ok(None) };
                         if node.enrolled_by == Enrolment::Local {
                             return Err(AuthError::Conflict {
-                                message: "the machine of the hub cannot be removed".to_owned(),
-                                hint: "Drain it, so that it is given no calls: `plexus node drain local`.",
+                                message: "the hub's own machine cannot be removed".to_owned(),
+                                hint: "Drain it, so that it receives no calls: `plexus node drain local`.",
                             });
                         }
                         conn.delete_node(id).await?;
@@ -241,7 +243,7 @@ impl Authenticator {
                     })
                 },
                 move |outcome| match outcome {
-                    Ok(Some(node)) => named(template, id, &node.name),
+                    Ok(Some(node)) => with_node_name(template, id, &node.name),
                     _ => Records::default(),
                 },
             )
@@ -259,8 +261,8 @@ impl Authenticator {
     }
 }
 
-/// Records that also say what the node was called, which nothing else will tell any more.
-fn named(mut records: Records, id: NodeId, name: &str) -> Records {
+/// Adds the name of the node to the records, since it is not stored anywhere else after the removal.
+fn with_node_name(mut records: Records, id: NodeId, name: &str) -> Records {
     for entry in &mut records.audit {
         entry.detail = json!({ "node": id, "name": name }).to_string();
     }
@@ -277,11 +279,13 @@ fn check_manager(by: &Principal) -> Result<(), AuthError> {
     )))
 }
 
-/// A name that a machine other than that of the hub may have.
+/// Checks a name for a machine other than the hub's own.
 fn check_node_name(name: &str) -> Result<(), AuthError> {
     node_name::check(name).map_err(AuthError::Invalid)?;
     if name == LOCAL {
-        return Err(AuthError::Invalid(format!("{LOCAL} is the machine of the hub; take another name")));
+        return Err(AuthError::Invalid(format!(
+            "{LOCAL} is reserved for the hub's own machine; choose another name"
+        )));
     }
     Ok(())
 }
@@ -293,7 +297,7 @@ fn check_change(params: &ChangeNodeParams) -> Result<(), AuthError> {
     params.labels.as_ref().map_or(Ok(()), node_name::check_labels).map_err(AuthError::Invalid)
 }
 
-/// Labels with these of them changed, or taken away.
+/// Applies changes and removals to labels.
 fn changed_labels(
     mut labels: BTreeMap<String, String>,
     changes: BTreeMap<String, Option<String>>,
@@ -310,30 +314,30 @@ fn changed_labels(
 
 fn no_node(name: &str) -> AuthError {
     AuthError::Conflict {
-        message: format!("there is no node {name} that could join again"),
-        hint: "Invite it as a new one: leave out --rejoin.",
+        message: format!("there is no node {name} to rejoin"),
+        hint: "Invite it as a new node: omit --rejoin.",
     }
 }
 
 fn name_taken(name: &str) -> AuthError {
     AuthError::Conflict {
-        message: format!("there is a node or an invitation of the name {name}"),
-        hint: "Take another name; remove that node; or, where it lost its credential, invite it with --rejoin.",
+        message: format!("the name {name} is already used by a node or an invitation"),
+        hint: "Choose another name; remove that node; or, if it lost its credential, invite it with --rejoin.",
     }
 }
 
 fn too_many() -> AuthError {
     AuthError::Conflict {
-        message: format!("there are {MOST_NODES} nodes or {MOST_INVITES} invitations, the most allowed"),
+        message: format!("the limit of {MOST_NODES} nodes or {MOST_INVITES} invitations is reached"),
         hint: "Remove some first.",
     }
 }
 
-/// 128 random bits, which nobody guesses and a person can still paste.
+/// 128 random bits: infeasible to guess and short enough to paste.
 fn new_code() -> Result<String, AuthError> {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| AuthError::DamagedKey("no randomness to make a code".to_owned()))?;
+        .map_err(|_| AuthError::DamagedKey("cannot generate a code: no randomness available".to_owned()))?;
     Ok(hex::encode(&bytes))
 }
 
@@ -341,7 +345,7 @@ fn code_hash(code: &str) -> String {
     hex::encode(&fingerprint(code))
 }
 
-/// Whether the token that invited was revoked since, or ended.
+/// Whether the token that created the invitation was revoked or has expired.
 fn is_void(inviter: Option<&plexus_proto::api::Token>, now: Timestamp) -> bool {
     inviter.is_none_or(|token| token.expires_at <= now || token.revoked_at.is_some_and(|at| at <= now))
 }

@@ -1,7 +1,7 @@
-//! A token that asks for another of its kind, as programs do before theirs expires.
+//! Renewal: a token requests a successor, as programs do before it expires.
 //!
-//! The new token is a child of the one that was presented: revoking that one, or whatever it came
-//! from, takes the renewals along.
+//! The new token is a child of the presented one: revoking that token or one of its ancestors revokes the
+//! renewals too.
 
 use plexus_proto::api::{CreatedToken, Token};
 use serde_json::json;
@@ -10,14 +10,14 @@ use super::mint::Plan;
 use super::{Authenticator, log};
 use crate::{AuthError, Principal};
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const RENEW: &str = "token_renew";
-/// Renewals of one token; whoever needs more should renew the newest.
+/// Maximum number of children of one token; beyond that the newest must be renewed.
 const RENEWALS: i64 = 100;
 
 impl Authenticator {
-    /// A fresh token of the same kind, name, scopes, profile and lifetime; the presented one goes on
-    /// until its own end.
+    /// Issues a token of the same kind, name, scopes, profile and lifetime; the presented one remains valid
+    /// until it expires.
     pub async fn renew(&self, by: &Principal) -> Result<CreatedToken, AuthError> {
         let asked = json!({ "jti": by.token_id(), "kind": by.kind(), "name": by.name() });
         let mut reader = self.store.read_committed().await?;
@@ -43,12 +43,12 @@ impl Authenticator {
             return Err(AuthError::NotRenewable("this token cannot be renewed".to_owned()));
         };
         if renew_until <= now {
-            let message = format!("this token could be renewed until {renew_until}, which is over");
+            let message = format!("this token could be renewed only until {renew_until}");
             return Err(AuthError::NotRenewable(message));
         }
         if children >= RENEWALS {
             return Err(AuthError::Conflict {
-                message: format!("this token already has {children} tokens made from it, the most allowed"),
+                message: format!("this token has reached the limit of {children} tokens created from it"),
                 hint: "Renew the newest of them instead.",
             });
         }

@@ -1,4 +1,4 @@
-//! One token in the place of another, and the admin token for commands on this machine.
+//! Replacement of tokens, and the admin token for commands on this machine.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::{Authenticator, log};
 use crate::policy::{DAY, check_seconds, default_ttl};
 use crate::{AuthError, Principal, Scope};
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const ROTATE: &str = "token_rotate";
 
 impl Authenticator {
-    /// A new token in the place of an old one, which ends after the grace, and its renewals with it.
-    /// What the old one minted lives on as the new one's. None: there is no such token, or it is none
-    /// of the asker's.
+    /// Replaces a token, which ends after the grace period together with its renewals. Tokens minted by the
+    /// old one become children of the new one. `None` if there is no such token, or if the requester did not
+    /// create it.
     pub async fn rotate(
         &self,
         by: &Principal,
@@ -31,7 +31,7 @@ impl Authenticator {
         let _one = self.changing.acquire().await;
         let mut reader = self.store.read_committed().await?;
         let Some(old) = reader.token(jti).await? else { return Ok(None) };
-        // Not the asker itself: what it was replaced by would survive its own revocation.
+        // Excludes the requester itself: its replacement would survive its revocation.
         if !by.is_admin() && !reader.token_descends_from(jti, by.token_id()).await? {
             return Ok(None);
         }
@@ -77,7 +77,8 @@ impl Authenticator {
         Ok(Plan { expires_at, renew_until: old.renew_until, ..plan })
     }
 
-    /// All or nothing, and only once: a token that is over, or being replaced, is not replaced again.
+    /// Replaces atomically and at most once: a token that has ended or is being replaced cannot be replaced
+    /// again.
     async fn replace(
         &self,
         old: Token,
@@ -104,12 +105,12 @@ impl Authenticator {
         self.refresh_revocations().await
     }
 
-    /// Makes sure that the file holds an admin token of the current key that is good for a while yet.
-    /// Where it does, that is all, and no database is asked. To be repeated: a rotation that lost the
-    /// database half-way has ended that token and put none in its place.
+    /// Ensures that the file contains an admin token that is signed with the current key and does not expire
+    /// soon. Does not access the database if it does. Must be called repeatedly: a rotation that lost the
+    /// database midway has ended the token without replacing it.
     pub async fn ensure_admin_token(&self) -> Result<(), AuthError> {
         let _one = self.changing.acquire().await;
-        // A file that others may read is for a person to look at.
+        // A file readable by other users is an error that a person must resolve.
         private_file::read(&self.admin_token).map_err(unusable)?;
         let local = self.local_admin();
         let good = local.as_ref().is_some_and(|local| {
@@ -120,7 +121,7 @@ impl Authenticator {
         if good { Ok(()) } else { self.renew_admin_token(local.as_deref()).await }
     }
 
-    /// The holder of the token in the file, as long as it is good.
+    /// The principal of the token in the file, while it is valid.
     pub(super) fn local_admin(&self) -> Option<Arc<Principal>> {
         let token = private_file::read(&self.admin_token).ok()??;
         let verified = self.verified(std::str::from_utf8(&token).ok()?.trim()).ok()?;
@@ -128,7 +129,7 @@ impl Authenticator {
         (principal.is_admin() && self.check(&principal).is_ok()).then_some(principal)
     }
 
-    /// Puts a new token into the file. The one that was there goes on for as long as its key does.
+    /// Writes a new token to the file. The previous one stays valid as long as its key.
     pub(super) async fn renew_admin_token(&self, old: Option<&Principal>) -> Result<(), AuthError> {
         let plan = Plan {
             kind: TokenKind::Admin,
@@ -165,7 +166,7 @@ fn unusable(source: io::Error) -> AuthError {
 
 fn already_over(old: &Token) -> AuthError {
     AuthError::Conflict {
-        message: format!("the {} token {} has ended or was replaced already", old.kind, old.name),
-        hint: "Make a new one with `plexus token create`.",
+        message: format!("the {} token {} has already ended or been replaced", old.kind, old.name),
+        hint: "Create a new one with `plexus token create`.",
     }
 }

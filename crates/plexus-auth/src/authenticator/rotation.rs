@@ -1,4 +1,4 @@
-//! Another signing key in the place of the one there is.
+//! Rotation of the signing key.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::Authenticator;
 use crate::policy::check_seconds;
 use crate::{AuthError, Principal};
 
-/// Names of these operations in the audit.
+/// Names of these operations in the audit log.
 const ROTATE: &str = "key_rotate";
 const RETIRE: &str = "key_retire";
 
 impl Authenticator {
-    /// From now on a new key signs; what the old one signed is accepted for the overlap. The admin
-    /// token of this machine is made anew, so that commands here go on working. Whoever calls this
-    /// sees it through to its end: half of it leaves that token to die with its key.
+    /// Starts signing with a new key; tokens signed by the old one are accepted during the overlap. Also
+    /// replaces the admin token of this machine, so that commands here keep working. The caller must not
+    /// cancel this: a partial rotation leaves that token to expire with its key.
     pub async fn rotate_keys(&self, by: &Principal, overlap: Duration) -> Result<RotatedKey, AuthError> {
         let _one = self.changing.acquire().await;
         let asked = json!({ "overlap_seconds": overlap.as_secs() });
@@ -29,15 +29,15 @@ impl Authenticator {
         self.recorded(by, ROTATE, asked, async {
             let local = self.local_admin();
             let rotated = self.keys.rotate(self.after(overlap))?;
-            self.tell_streams();
+            self.notify_streams();
             self.renew_admin_token(local.as_deref()).await?;
             Ok((json!({ "kid": rotated.key.kid, "replaces": rotated.replaces.kid }), rotated))
         })
         .await
     }
 
-    /// Ends the overlap of a former key now: nothing that it signed is accepted any more. None: there
-    /// is no such key.
+    /// Ends the overlap of a former key now: its tokens are no longer accepted. `None` if there is no such
+    /// key.
     pub async fn retire_key(&self, by: &Principal, kid: &str) -> Result<Option<Key>, AuthError> {
         let _one = self.changing.acquire().await;
         if self.keys.find(kid).is_none() {
@@ -49,19 +49,19 @@ impl Authenticator {
         }
         self.recorded(by, RETIRE, asked, async {
             let key = self.keys.retire(kid)?;
-            self.tell_streams();
+            self.notify_streams();
             Ok((json!({ "kid": kid }), key))
         })
         .await
     }
 
-    /// Streams of tokens whose key was given an end look at the time they have left.
-    fn tell_streams(&self) {
+    /// Makes streams check the time they have left, after a key was given an end.
+    fn notify_streams(&self) {
         self.epoch.send_modify(|_| ());
     }
 
-    /// What changes files cannot share a transaction with its record: one half of that is committed
-    /// before, the other after, and a crash in between shows as a call that never finished.
+    /// File changes cannot share a transaction with their audit record: one half of the record is committed
+    /// before the change and the other after it, and a crash in between shows up as an unfinished call.
     async fn recorded<T>(
         &self,
         by: &Principal,

@@ -33,7 +33,7 @@ impl Fixture {
     }
 
     pub(super) async fn agent(&self, name: &str) -> (CreatedToken, Arc<Principal>) {
-        // The one of the file: that of the fixture may have been replaced.
+        // Reads the file: the fixture's own token may have been replaced.
         let admin = self.authenticator.authenticate(&self.admin_token()).unwrap();
         let created = self.authenticator.mint(&admin, params(TokenKind::Agent, name, &[])).await.unwrap();
         let principal = self.authenticator.authenticate(&created.token).unwrap();
@@ -78,7 +78,7 @@ pub(super) fn params(kind: TokenKind, name: &str, scopes: &[&str]) -> CreateToke
 }
 
 #[tokio::test]
-async fn a_token_mints_only_a_subset_of_itself() {
+async fn minted_token_is_a_subset_of_its_creator() {
     let f = fixture().await;
     let scopes = ["call:todo", "token:create"];
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &scopes)).await.unwrap();
@@ -88,10 +88,10 @@ async fn a_token_mints_only_a_subset_of_itself() {
         ("more scope", params(TokenKind::Agent, "ann/a", &["call:*"])),
         ("stronger kind", params(TokenKind::Admin, "ann/a", &["call:todo"])),
         ("admin scope", params(TokenKind::User, "ann/a", &["admin"])),
-        ("another's name", params(TokenKind::User, "bob", &["call:todo"])),
-        ("its own name in another kind", params(TokenKind::Agent, "ann", &["call:todo"])),
-        ("a default it has no part of", params(TokenKind::Agent, "ann/a", &[])),
-        ("a name that only begins alike", params(TokenKind::User, "anna", &["call:todo"])),
+        ("another holder's name", params(TokenKind::User, "bob", &["call:todo"])),
+        ("own name with another kind", params(TokenKind::Agent, "ann", &["call:todo"])),
+        ("default scopes beyond its own", params(TokenKind::Agent, "ann/a", &[])),
+        ("name with a common prefix only", params(TokenKind::User, "anna", &["call:todo"])),
         (
             "longer life",
             CreateTokenParams {
@@ -106,14 +106,14 @@ async fn a_token_mints_only_a_subset_of_itself() {
     let child =
         f.authenticator.mint(&parent, params(TokenKind::Agent, "ann/a", &["call:todo.list"])).await.unwrap();
     assert!(child.expires_at <= parent.expires_at());
-    // Without token:create, none at all.
+    // Without `token:create` it cannot mint at all.
     let child = f.authenticator.authenticate(&child.token).unwrap();
     let again = f.authenticator.mint(&child, params(TokenKind::Agent, "ann/a", &["call:todo.list"])).await;
     assert!(matches!(again, Err(AuthError::Forbidden(_))));
 }
 
 #[tokio::test]
-async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() {
+async fn revocation_includes_children_and_reaches_other_hubs() {
     let f = fixture().await;
     let other = f.second().await;
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
@@ -134,33 +134,33 @@ async fn revocation_reaches_a_second_hub_by_its_poll_and_takes_children_along() 
 }
 
 #[tokio::test]
-async fn a_list_of_revocations_that_was_read_earlier_does_not_undo_a_later_one() {
+async fn stale_revocation_snapshot_does_not_undo_a_later_one() {
     let f = fixture().await;
     let (token, _) = f.agent("a").await;
-    // As a poll that read these and was then overtaken by the revocation.
+    // Simulates a poll that read its snapshot before the revocation.
     let mut reader = f.store.read().await.unwrap();
     let epoch = reader.revocation_epoch().await.unwrap();
     let revoked = reader.revoked_tokens(f.clock.now()).await.unwrap();
     drop(reader);
     f.authenticator.revoke(&f.admin, token.jti).await.unwrap();
 
-    f.authenticator.take_revocations(epoch, revoked);
+    f.authenticator.apply_revocations(epoch, revoked);
 
     assert!(matches!(f.authenticator.authenticate(&token.token), Err(AuthError::Revoked)));
 }
 
 #[tokio::test]
-async fn a_token_that_was_revoked_while_it_asked_mints_nothing() {
+async fn token_revoked_during_the_request_mints_nothing() {
     let f = fixture().await;
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
-    // The principal was made before the revocation, as for a request whose body is still on its way.
+    // Authenticated before the revocation, like a request whose body is still being received.
     let principal = f.authenticator.authenticate(&parent.token).unwrap();
     f.authenticator.revoke(&f.admin, parent.jti).await.unwrap();
     let child = f.authenticator.mint(&principal, params(TokenKind::Agent, "ann/a", &[])).await;
     assert!(matches!(child, Err(AuthError::Revoked)));
 }
 
-/// What operations were logged with.
+/// Collects the logged outcomes of operations.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<Mutex<Vec<String>>>);
 
@@ -197,7 +197,7 @@ impl tracing::Subscriber for Outcomes {
 }
 
 #[tokio::test]
-async fn the_log_tells_what_came_of_a_request_and_not_what_was_hoped_for() {
+async fn log_contains_the_actual_outcome_of_a_request() {
     let f = fixture().await;
     let parent = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
     let principal = f.authenticator.authenticate(&parent.token).unwrap();
@@ -212,11 +212,11 @@ async fn the_log_tells_what_came_of_a_request_and_not_what_was_hoped_for() {
     assert!(matches!(refused, Err(AuthError::Revoked)));
     assert_eq!(logged(), ["unauthenticated"]);
     let nobody = f.authenticator.revoke(&f.admin, plexus_proto::TokenId::new()).await.unwrap();
-    assert_eq!((nobody, logged().len()), (None, 0), "nothing was done");
+    assert_eq!((nobody, logged().len()), (None, 0), "nothing was changed");
 }
 
 #[tokio::test]
-async fn a_cached_token_still_expires() {
+async fn cached_token_still_expires() {
     let f = fixture().await;
     let short = CreateTokenParams { ttl_seconds: Some(60), ..params(TokenKind::Agent, "a", &[]) };
     let token = f.authenticator.mint(&f.admin, short).await.unwrap().token;
@@ -226,7 +226,7 @@ async fn a_cached_token_still_expires() {
 }
 
 #[tokio::test]
-async fn a_forged_token_is_refused() {
+async fn forged_token_is_rejected() {
     let f = fixture().await;
     let token = f.authenticator.mint(&f.admin, params(TokenKind::Agent, "a", &[])).await.unwrap().token;
     let mut parts: Vec<&str> = token.split('.').collect();
@@ -246,7 +246,7 @@ async fn a_forged_token_is_refused() {
 }
 
 #[tokio::test]
-async fn tokens_of_a_rotated_key_are_good_until_the_overlap_ends_and_not_a_moment_longer() {
+async fn tokens_of_a_rotated_key_are_valid_until_the_overlap_ends() {
     let f = fixture().await;
     let (old, principal) = f.agent("a").await;
     let admin_before = f.admin_token();
@@ -255,7 +255,7 @@ async fn tokens_of_a_rotated_key_are_good_until_the_overlap_ends_and_not_a_momen
 
     f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60)).await.unwrap();
 
-    assert!(revocations.has_changed().unwrap(), "streams were not told");
+    assert!(revocations.has_changed().unwrap(), "streams were not notified");
     assert_eq!(f.authenticator.time_left(&principal), Some(Duration::from_secs(60)));
     let (new, _) = f.agent("a").await;
     let admin_after = f.admin_token();
@@ -266,14 +266,14 @@ async fn tokens_of_a_rotated_key_are_good_until_the_overlap_ends_and_not_a_momen
     f.clock.advance(Duration::from_millis(59_999));
     f.authenticator.authenticate(&old.token).unwrap();
     f.clock.advance(Duration::from_millis(1));
-    // Also the one that was verified before and is in the cache.
+    // Including the token in the cache of verified tokens.
     assert!(f.refusal(&old.token).contains("retired"));
     assert!(f.authenticator.authenticate(&admin_before).is_err());
     assert_eq!(f.authenticator.time_left(&principal), None);
     for token in [&new.token, &admin_after] {
         f.authenticator.authenticate(token).unwrap();
     }
-    // A hub that starts later has it from the files.
+    // A hub that starts later reads it from the files.
     let keys = Arc::new(KeyRing::open(f.dir.path(), f.clock.clone()).unwrap());
     let path = f.dir.path().join("admin-token");
     let restarted = Authenticator::new(keys, f.store.clone(), f.clock.clone(), path).await.unwrap();
@@ -282,7 +282,7 @@ async fn tokens_of_a_rotated_key_are_good_until_the_overlap_ends_and_not_a_momen
 }
 
 #[tokio::test]
-async fn a_leaked_key_is_ended_at_once_by_retiring_it_or_by_no_overlap() {
+async fn retiring_or_zero_overlap_ends_a_key_immediately() {
     let f = fixture().await;
     let (old, principal) = f.agent("a").await;
     f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60)).await.unwrap();
@@ -306,7 +306,7 @@ async fn a_leaked_key_is_ended_at_once_by_retiring_it_or_by_no_overlap() {
 }
 
 #[tokio::test]
-async fn rotations_at_the_same_moment_come_one_after_the_other() {
+async fn concurrent_key_rotations_are_serialized() {
     let f = fixture().await;
     let rotate = || f.authenticator.rotate_keys(&f.admin, Duration::from_secs(60));
     let (a, b, c) = tokio::join!(rotate(), rotate(), rotate());
@@ -320,7 +320,7 @@ async fn rotations_at_the_same_moment_come_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_token_gets_a_profile_that_is_there_and_hands_on_no_other() {
+async fn token_profile_must_exist_and_is_inherited() {
     let f = fixture().await;
     let of = |profile: Option<&str>, name: &str| CreateTokenParams {
         profile: profile.map(str::to_owned),
@@ -329,7 +329,9 @@ async fn a_token_gets_a_profile_that_is_there_and_hands_on_no_other() {
     let refused = f.authenticator.mint(&f.admin, of(Some("discus"), "ann")).await.unwrap_err();
     assert!(matches!(refused, AuthError::Invalid(_)));
     assert!(
-        refused.to_string().starts_with("there is no profile discus; there are developer, discuss,"),
+        refused
+            .to_string()
+            .starts_with("there is no profile discus; available profiles: developer, discuss,"),
         "{refused}"
     );
 
@@ -342,7 +344,7 @@ async fn a_token_gets_a_profile_that_is_there_and_hands_on_no_other() {
     let other = f.authenticator.mint(&parent, of(Some("developer"), "ann/a")).await;
     assert!(matches!(other, Err(AuthError::Forbidden(_))), "{other:?}");
 
-    // One that goes later leaves its tokens: they are renewed and replaced as they are.
+    // Tokens of a profile that was removed later can still be renewed and replaced.
     let empty = f.dir.path().join("profiles");
     std::fs::create_dir_all(empty.join("discuss")).unwrap();
     f.authenticator.follow_profiles(LiveProfiles::open(empty));
@@ -352,7 +354,7 @@ async fn a_token_gets_a_profile_that_is_there_and_hands_on_no_other() {
 }
 
 #[tokio::test]
-async fn a_renewed_token_is_like_the_first_and_is_revoked_with_it() {
+async fn renewed_token_equals_the_first_and_is_revoked_with_it() {
     let f = fixture().await;
     let wanted = CreateTokenParams {
         ttl_seconds: Some(10 * DAY),
@@ -369,7 +371,7 @@ async fn a_renewed_token_is_like_the_first_and_is_revoked_with_it() {
     assert_eq!(like(&second), like(&first));
     assert_eq!(second.expires_at.as_second() - f.clock.now().as_second(), 10 * 86_400);
     let renewed = f.authenticator.authenticate(&second.token).unwrap();
-    f.authenticator.authenticate(&first.token).expect("the first goes on");
+    f.authenticator.authenticate(&first.token).expect("the first stays valid");
     let third = f.authenticator.renew(&renewed).await.unwrap();
 
     f.authenticator.revoke(&f.admin, first.jti).await.unwrap();
@@ -380,7 +382,7 @@ async fn a_renewed_token_is_like_the_first_and_is_revoked_with_it() {
 }
 
 #[tokio::test]
-async fn renewals_end_where_they_were_to_end() {
+async fn renewals_end_at_the_renewal_limit() {
     let f = fixture().await;
     let wanted = CreateTokenParams {
         ttl_seconds: Some(10 * DAY),
@@ -397,7 +399,7 @@ async fn renewals_end_where_they_were_to_end() {
     f.clock.advance(Duration::from_secs(6 * DAY));
     assert!(matches!(f.authenticator.renew(&second).await, Err(AuthError::NotRenewable(_))));
 
-    // Only programs' tokens are renewable where nothing is said.
+    // By default only tokens of programs are renewable.
     for kind in TokenKind::ALL.into_iter().filter(|kind| *kind != TokenKind::Node) {
         let name = format!("{kind}");
         let made = f.authenticator.mint(&f.admin, params(kind, &name, &[])).await.unwrap();
@@ -409,7 +411,7 @@ async fn renewals_end_where_they_were_to_end() {
 }
 
 #[tokio::test]
-async fn a_child_is_renewed_no_longer_than_its_maker() {
+async fn child_renewal_is_limited_by_its_creator() {
     let f = fixture().await;
     let user = |renew_seconds| CreateTokenParams {
         ttl_seconds: Some(10 * DAY),
@@ -429,7 +431,7 @@ async fn a_child_is_renewed_no_longer_than_its_maker() {
 }
 
 #[tokio::test]
-async fn a_rotated_token_ends_after_its_grace_and_what_it_made_lives_on() {
+async fn rotated_token_ends_after_its_grace_and_children_survive() {
     let f = fixture().await;
     let old = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &[])).await.unwrap();
     let principal = f.authenticator.authenticate(&old.token).unwrap();
@@ -450,13 +452,13 @@ async fn a_rotated_token_ends_after_its_grace_and_what_it_made_lives_on() {
         hub.authenticate(&new.token).unwrap();
         hub.authenticate(&child.token).unwrap();
     }
-    // The children are the new one's now.
+    // The children now belong to the new token.
     f.authenticator.revoke(&f.admin, new.jti).await.unwrap();
     assert!(matches!(f.authenticator.authenticate(&child.token), Err(AuthError::Revoked)));
 }
 
 #[tokio::test]
-async fn a_token_that_was_replaced_makes_none_in_its_grace() {
+async fn replaced_token_mints_nothing_during_its_grace() {
     let f = fixture().await;
     let wanted = CreateTokenParams { renew_seconds: Some(DAY), ..params(TokenKind::User, "ann", &[]) };
     let old = f.authenticator.mint(&f.admin, wanted).await.unwrap();
@@ -464,7 +466,7 @@ async fn a_token_that_was_replaced_makes_none_in_its_grace() {
     let grace = Duration::from_secs(60);
     let new = f.authenticator.rotate(&f.admin, old.token_id(), grace).await.unwrap().unwrap();
 
-    f.authenticator.check(&old).expect("it has time left");
+    f.authenticator.check(&old).expect("in its grace period");
     let child = f.authenticator.mint(&old, params(TokenKind::Agent, "ann/a", &[])).await;
     let like_itself = f.authenticator.mint(&old, params(TokenKind::User, "ann", &[])).await;
     let renewal = f.authenticator.renew(&old).await;
@@ -473,7 +475,7 @@ async fn a_token_that_was_replaced_makes_none_in_its_grace() {
         assert!(matches!(refusal, AuthError::Forbidden(_)), "{what}: {refusal}");
         assert!(refusal.to_string().contains("has been replaced"), "{what}: {refusal}");
     }
-    // The new one makes what the old one did.
+    // The new token can do what the old one could.
     let new = f.authenticator.authenticate(&new.token).unwrap();
     f.authenticator.mint(&new, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
     f.authenticator.renew(&new).await.unwrap();
@@ -483,7 +485,7 @@ async fn a_token_that_was_replaced_makes_none_in_its_grace() {
 }
 
 #[tokio::test]
-async fn of_rotations_at_the_same_moment_one_succeeds() {
+async fn one_of_concurrent_token_rotations_succeeds() {
     let f = fixture().await;
     let (old, _) = f.agent("a").await;
     let rotate = || f.authenticator.rotate(&f.admin, old.jti, Duration::ZERO);
@@ -494,7 +496,7 @@ async fn of_rotations_at_the_same_moment_one_succeeds() {
 }
 
 #[tokio::test]
-async fn a_token_rotates_what_it_made_and_nothing_else() {
+async fn token_rotates_only_its_own_descendants() {
     let f = fixture().await;
     let mint = async |by: &Principal, kind, name: &str| {
         let made = f.authenticator.mint(by, params(kind, name, &[])).await.unwrap();
@@ -505,8 +507,8 @@ async fn a_token_rotates_what_it_made_and_nothing_else() {
     let (foreign_jti, _) = mint(&f.admin, TokenKind::Agent, "ann/b").await;
     let rotate = async |jti| f.authenticator.rotate(&ann, jti, Duration::ZERO).await.unwrap();
     assert!(rotate(own_jti).await.is_some());
-    assert!(rotate(foreign_jti).await.is_none(), "one with a name below its own that another made");
-    assert!(rotate(ann_jti).await.is_none(), "itself: that would outlive its revocation");
+    assert!(rotate(foreign_jti).await.is_none(), "name below its own, but minted by another");
+    assert!(rotate(ann_jti).await.is_none(), "itself: the replacement would survive its revocation");
 }
 
 #[tokio::test]
@@ -519,12 +521,12 @@ async fn rotating_the_local_admin_token_rewrites_its_file() {
 }
 
 #[tokio::test]
-async fn an_admin_token_that_a_rotation_left_to_die_is_made_anew_and_a_good_one_is_left_alone() {
+async fn ensure_admin_token_replaces_only_an_unusable_token() {
     let f = fixture().await;
     let file = f.dir.path().join("admin-token");
     let before = std::fs::read(&file).unwrap();
     f.authenticator.ensure_admin_token().await.unwrap();
-    assert_eq!(std::fs::read(&file).unwrap(), before, "a good one was replaced");
+    assert_eq!(std::fs::read(&file).unwrap(), before, "a valid token was replaced");
     let leave_old = || std::fs::write(&file, &before).unwrap();
     let healed = async |what: &str| {
         f.authenticator.ensure_admin_token().await.unwrap();
@@ -533,7 +535,7 @@ async fn an_admin_token_that_a_rotation_left_to_die_is_made_anew_and_a_good_one_
         f.authenticator.mint(&admin, params(TokenKind::Agent, "a", &[])).await.expect(what);
     };
 
-    // As if the database had been lost after it was told, and before the file was written.
+    // Simulates a crash after the database commit and before the file was written.
     f.authenticator.rotate(&f.admin, f.admin.token_id(), Duration::from_secs(60)).await.unwrap();
     leave_old();
     healed("replaced, with time left").await;
@@ -548,7 +550,7 @@ async fn an_admin_token_that_a_rotation_left_to_die_is_made_anew_and_a_good_one_
 }
 
 #[tokio::test]
-async fn the_last_use_is_known_at_once_and_written_when_asked() {
+async fn last_use_is_known_immediately_and_written_on_flush() {
     let f = fixture().await;
     let (token, principal) = f.agent("a").await;
     let jti = principal.token_id();
@@ -561,7 +563,7 @@ async fn the_last_use_is_known_at_once_and_written_when_asked() {
     f.authenticator.authenticate(&token.token).unwrap();
     f.authenticator.flush_usage().await.unwrap();
     assert_eq!(written().await, Some(f.clock.now()));
-    // A refused token is not used.
+    // A rejected token does not count as used.
     f.authenticator.revoke(&f.admin, jti).await.unwrap();
     f.clock.advance(Duration::from_secs(30));
     assert!(f.authenticator.authenticate(&token.token).is_err());
@@ -569,11 +571,11 @@ async fn the_last_use_is_known_at_once_and_written_when_asked() {
 }
 
 #[tokio::test]
-async fn a_token_without_the_name_of_a_key_is_refused() {
+async fn token_without_a_known_key_id_is_rejected() {
     let f = fixture().await;
     let (token, _) = f.agent("a").await;
     let parts: Vec<&str> = token.token.split('.').collect();
-    // "alg": "EdDSA" and no kid, and with a kid that nobody has; what follows is as it was signed.
+    // Headers with "alg": "EdDSA": without a kid, and with an unknown kid; the rest is validly signed.
     for header in ["eyJhbGciOiJFZERTQSJ9", "eyJhbGciOiJFZERTQSIsImtpZCI6IjAwMDAwMDAwMDAwMDAwMDAifQ"] {
         let forged = format!("{header}.{}.{}", parts[1], parts[2]);
         assert!(matches!(f.authenticator.authenticate(&forged), Err(AuthError::InvalidToken)));

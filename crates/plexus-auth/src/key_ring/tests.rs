@@ -38,7 +38,7 @@ fn states(ring: &KeyRing) -> Vec<(String, KeyState)> {
 }
 
 #[test]
-fn a_rotated_key_verifies_until_its_overlap_ends_also_after_a_restart() {
+fn rotated_key_is_accepted_until_its_overlap_ends() {
     let f = fixture();
     let old = f.ring.current();
     let signature = old.sign(b"text");
@@ -53,27 +53,27 @@ fn a_rotated_key_verifies_until_its_overlap_ends_also_after_a_restart() {
     f.clock.advance(Duration::from_secs(60));
     for ring in [&f.ring, &f.reopened()] {
         let former = ring.find(old.kid()).unwrap();
-        assert!(!former.accepts_at(f.clock.now()), "its tokens are over");
-        assert!(former.verify(b"text", &signature), "the head of the audit can still be read");
+        assert!(!former.accepts_at(f.clock.now()), "its tokens are rejected");
+        assert!(former.verify(b"text", &signature), "the audit head can still be verified");
         assert_eq!(states(ring)[1].1, KeyState::Retired);
     }
-    // Whoever was authenticated with the key sees its end too.
+    // The end also applies to holders of the key object.
     assert!(!old.verifying.accepts_at(f.clock.now()));
 }
 
 #[test]
-fn a_crash_between_the_note_and_the_new_key_leaves_the_old_one_signing() {
+fn crash_during_rotation_keeps_the_old_key_current() {
     let f = fixture();
     let kid = f.ring.current().kid().to_owned();
-    f.ring.note(&f.ring.current().verifying, f.clock.now()).unwrap();
+    f.ring.record_retired(&f.ring.current().verifying, f.clock.now()).unwrap();
     let after = f.reopened();
     assert_eq!(states(&after), [(kid.clone(), KeyState::Current)]);
     assert!(after.current().verifying.accepts_at(f.clock.now()));
-    assert!(!f.dir.path().join("retired-keys").join(kid).exists(), "the note is still there");
+    assert!(!f.dir.path().join("retired-keys").join(kid).exists(), "the record was not removed");
 }
 
 #[test]
-fn a_former_key_is_retired_and_the_current_one_is_not() {
+fn only_former_keys_can_be_retired() {
     let f = fixture();
     let old = f.ring.current().kid().to_owned();
     let new = f.rotate(3600);
@@ -81,14 +81,18 @@ fn a_former_key_is_retired_and_the_current_one_is_not() {
     assert_eq!((retired.state, retired.verifies_until), (KeyState::Retired, Some(f.clock.now())));
     let first = f.clock.now();
     f.clock.advance(Duration::from_secs(5));
-    assert_eq!(f.ring.retire(&old).unwrap().unwrap().verifies_until, Some(first), "a second time is no harm");
+    assert_eq!(
+        f.ring.retire(&old).unwrap().unwrap().verifies_until,
+        Some(first),
+        "retiring twice has no effect"
+    );
     assert_eq!(states(&f.reopened())[1], (old, KeyState::Retired));
     assert!(matches!(f.ring.retire(&new), Err(AuthError::Conflict { .. })));
     assert!(f.ring.retire("0000000000000000").unwrap().is_none());
 }
 
 #[test]
-fn only_public_halves_of_former_keys_are_kept_and_only_for_their_owner() {
+fn former_keys_keep_only_public_halves_in_private_files() {
     let f = fixture();
     let secret = std::fs::read(f.dir.path().join("signing-key")).unwrap();
     let kid = f.ring.current().kid().to_owned();
@@ -97,12 +101,12 @@ fn only_public_halves_of_former_keys_are_kept_and_only_for_their_owner() {
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&folder.join(&kid))), (0o700, 0o600));
     let kept = std::fs::read_to_string(folder.join(&kid)).unwrap();
-    // The seed of the key stands at the same place in every PKCS#8 file of one kind.
+    // The seed of the key is at a fixed offset in every PKCS#8 file of this kind.
     assert!(!kept.contains(&plexus_kit::hex::encode(&secret[16..48])), "{kept}");
 }
 
 #[test]
-fn a_damaged_former_key_is_named_and_a_leftover_is_not_in_the_way() {
+fn damaged_key_error_names_the_file_and_leftovers_are_ignored() {
     let f = fixture();
     let kid = f.ring.current().kid().to_owned();
     f.rotate(60);

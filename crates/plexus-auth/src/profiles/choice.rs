@@ -1,4 +1,4 @@
-//! Which of the tools there are a profile shows.
+//! Selects the tools that a profile shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,41 +9,41 @@ use plexus_proto::tool_name::{self, PREFIX, SEPARATOR};
 use super::pattern::{Kind, Pattern, Server};
 use super::{Profile, Profiles};
 
-/// A tool, as far as a profile cares.
+/// The properties of a tool that profiles depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'t> {
     /// Its canonical name.
     pub name: &'t str,
-    /// The name it is listed by, which may be a shorter one.
+    /// The name in tool lists, which may be shorter.
     pub listed: &'t str,
-    /// The other server that it is of.
+    /// The upstream server of the tool; `None` for a tool of the hub.
     pub server: Option<CandidateServer<'t>>,
-    /// Whether it starts agents, which a sub-agent never may.
+    /// Whether the tool starts agents, which sub-agents never may.
     pub starts_agents: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct CandidateServer<'t> {
     pub slug: &'t str,
-    /// Groups of the server's configuration that the tool is in.
+    /// Groups in the server's configuration that contain the tool.
     pub groups: &'t [String],
 }
 
-/// What was chosen.
+/// The result of applying a profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Canonical names.
     pub tools: BTreeSet<String>,
-    /// Of these, those that lists show; none: all. What is not listed can be called all the same.
+    /// The subset shown in lists; `None` for all. Unlisted tools can still be called.
     pub listed: Option<BTreeSet<String>>,
-    /// Of these, those that `mcp_servers` brought, by server as the file names it.
+    /// The subset selected by `mcp_servers`, by server name as in the file.
     pub servers: BTreeMap<String, BTreeSet<String>>,
-    /// What names nothing that is there. It may yet come, so it stops nothing.
+    /// Names that match no tool. The tools may appear later, so these are not errors.
     pub warnings: Vec<String>,
 }
 
 impl Profiles {
-    /// What a token of this profile is shown: nothing where there is no such profile, or it cannot be used.
+    /// The tools shown to a token of this profile: none if the profile is unknown or invalid.
     #[must_use]
     pub fn shown(&self, id: &str, candidates: &[Candidate<'_>]) -> Choice {
         match self.find(id) {
@@ -54,7 +54,7 @@ impl Profiles {
 }
 
 impl Profile {
-    /// Tools that `enabled_tools` names, and tools of `mcp_servers`.
+    /// The tools selected by `enabled_tools` and `mcp_servers`.
     #[must_use]
     pub fn shown(&self, candidates: &[Candidate<'_>]) -> Choice {
         let index = Index::new(candidates);
@@ -66,11 +66,11 @@ impl Profile {
         choice
     }
 
-    /// Chooses what lists show of the tools that were chosen.
+    /// Selects the listed tools among the chosen ones.
     fn list(&self, index: &Index<'_>, choice: &mut Choice) {
         if !self.thin {
             if !self.pinned.is_empty() {
-                choice.warnings.push("pinned: is of no effect without \"thin\": true".to_owned());
+                choice.warnings.push("pinned: has no effect without \"thin\": true".to_owned());
             }
             return;
         }
@@ -81,12 +81,12 @@ impl Profile {
         choice.warnings.extend(pinned.warnings);
         let beyond = beyond.iter().map(|name| format!("pinned: the profile does not show {name}"));
         choice.warnings.extend(beyond);
-        listed.extend(index.finders());
+        listed.extend(index.discovery_tools());
         choice.listed = Some(listed);
     }
 
-    /// Tools that `enabled_tools` names; without it, all of the hub's own. Where few are listed, what finds and calls the
-    /// others belongs to them.
+    /// The tools selected by `enabled_tools`, by default all of the hub's own. A thin profile also includes
+    /// the tools that find and call unlisted ones.
     fn enabled(&self, index: &Index<'_>) -> Choice {
         let mut choice = Choice::default();
         match &self.enabled_tools {
@@ -97,13 +97,14 @@ impl Profile {
             }
         }
         if self.thin {
-            choice.tools.extend(index.finders());
+            choice.tools.extend(index.discovery_tools());
         }
         choice
     }
 
-    /// What a sub-agent is shown: of what the profile shows, what `subagent_tools` names; where that is empty, what
-    /// `enabled_tools` does, without the tools of `mcp_servers`. Never a tool that starts agents.
+    /// The tools shown to a sub-agent: those of the profile that `subagent_tools` selects; if it is empty,
+    /// those that `enabled_tools` selects, without the tools of `mcp_servers`. Never a tool that starts
+    /// agents.
     #[must_use]
     pub fn subagent_view(&self, candidates: &[Candidate<'_>]) -> Choice {
         let index = Index::new(candidates);
@@ -127,7 +128,7 @@ impl Profile {
     }
 }
 
-/// The tools there are, by the names they go by.
+/// The available tools, indexed by their names.
 struct Index<'c> {
     candidates: &'c [Candidate<'c>],
     exact: BTreeMap<&'c str, &'c str>,
@@ -143,24 +144,24 @@ impl<'c> Index<'c> {
         }
     }
 
-    /// The hub's tools that find and call others.
-    fn finders(&self) -> impl Iterator<Item = String> {
+    /// The hub's tools for finding and calling other tools.
+    fn discovery_tools(&self) -> impl Iterator<Item = String> {
         let there = |name: &&str| self.exact.contains_key(name);
         [tool_name::SEARCH, tool_name::CALL].into_iter().filter(there).map(str::to_owned)
     }
 
     fn choose(&self, list: &str, patterns: &[Pattern], choice: &mut Choice) {
         for pattern in patterns {
-            match self.named(pattern) {
+            match self.resolve(pattern) {
                 Ok(names) => choice.tools.extend(names.into_iter().map(str::to_owned)),
                 Err(why) => choice.warnings.push(format!("{list}: {why}")),
             }
         }
     }
 
-    fn named(&self, pattern: &Pattern) -> Result<Vec<&'c str>, String> {
+    fn resolve(&self, pattern: &Pattern) -> Result<Vec<&'c str>, String> {
         let (wanted, upstream) = match &pattern.kind {
-            Kind::Name(name) => return self.one(name, &pattern.written).map(|name| vec![name]),
+            Kind::Name(name) => return self.resolve_name(name, &pattern.written).map(|name| vec![name]),
             Kind::Hub(wanted) => (wanted, false),
             Kind::Upstream(wanted) => (wanted, true),
         };
@@ -168,26 +169,28 @@ impl<'c> Index<'c> {
             |tool: &&Candidate<'_>| tool.server.is_some() == upstream && glob::matches(wanted, tool.name);
         let names: Vec<_> = self.candidates.iter().filter(fitting).map(|tool| tool.name).collect();
         match names.is_empty() && !pattern.is_everything() {
-            true => Err(format!("nothing fits {} (yet)", pattern.written)),
+            true => Err(format!("nothing matches {} (yet)", pattern.written)),
             false => Ok(names),
         }
     }
 
-    /// The tool of a name: exact, else as it is listed, else with `-` for `_`, else with single underscores. What could
-    /// be two is neither.
-    fn one(&self, name: &str, written: &str) -> Result<&'c str, String> {
+    /// Resolves a name: exact, as listed, with `-` for `_`, or with single underscores, in this order.
+    /// Ambiguous names are rejected.
+    fn resolve_name(&self, name: &str, written: &str) -> Result<&'c str, String> {
         if let Some(found) = self.exact.get(name).or_else(|| self.listed.get(name)) {
             return Ok(found);
         }
-        let wanted = folded(name);
-        let is_variant = |tool: &&Candidate<'_>| folded(tool.name) == wanted || folded(tool.listed) == wanted;
-        let is_short = |tool: &&Candidate<'_>| tool.server.is_some() && single(tool.name) == wanted;
+        let wanted = normalized(name);
+        let is_variant =
+            |tool: &&Candidate<'_>| normalized(tool.name) == wanted || normalized(tool.listed) == wanted;
+        let is_short =
+            |tool: &&Candidate<'_>| tool.server.is_some() && single_underscored(tool.name) == wanted;
         for found in [self.all(is_variant), self.all(is_short)] {
             match found.as_slice() {
                 [] => {}
                 [only] => return Ok(only),
                 several => {
-                    return Err(format!("{written} could be {}: name one of them", several.join(" or ")));
+                    return Err(format!("{written} is ambiguous ({}): choose one", several.join(" or ")));
                 }
             }
         }
@@ -238,13 +241,13 @@ impl<'c> Index<'c> {
     }
 }
 
-/// With one spelling for what models and people exchange.
-fn folded(name: &str) -> String {
+/// Unifies `-` and `_`, which models and people confuse.
+fn normalized(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// `mcp_<server>_<tool>` of a canonical name, folded.
-fn single(name: &str) -> String {
+/// The normalized `mcp_<server>_<tool>` form of a canonical name.
+fn single_underscored(name: &str) -> String {
     let rest = name.strip_prefix(PREFIX).unwrap_or(name);
-    folded(&format!("mcp_{}", rest.replacen(SEPARATOR, "_", 1)))
+    normalized(&format!("mcp_{}", rest.replacen(SEPARATOR, "_", 1)))
 }

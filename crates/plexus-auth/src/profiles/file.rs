@@ -1,4 +1,4 @@
-//! `config.json` of a profile: what may stand in it, and everything that is wrong with one at once.
+//! `config.json` of a profile: its schema, and validation that reports all errors at once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,107 +15,109 @@ use serde_json::{Map, Value};
 use super::pattern::{Pattern, Server};
 use super::{Profile, ProfileProblem};
 
-/// Keys that are known and refused: who writes one counts on it.
+/// Known keys that are rejected: a user who sets one relies on it.
 const NOT_YET: [&str; 2] = ["approve", "budgets"];
-/// Characters of a wrong value that are repeated.
+/// Maximum number of characters of a wrong value shown in an error.
 const VALUE_SHOWN: usize = 80;
 
-/// What an agent is for, in more words.
+/// What an agent is for, in detail.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullDescription {
-    /// What it is good at.
+    /// What the agent is good at.
     pub specialization: String,
-    /// For which work another agent should choose it.
+    /// The work for which another agent should choose it.
     pub when_to_use: String,
-    /// The tools it mostly works with, for those who choose. It grants nothing.
+    /// The tools that it mostly works with, as information for other agents. Grants nothing.
     pub key_tools: Vec<String>,
 }
 
-/// What `plexus run` gives an agent of someone else beside Plexus's tools. What is left out is the agent's own affair.
+/// What `plexus run` passes to a third-party agent in addition to Plexus's tools. The agent decides about
+/// omitted settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSettings {
-    /// Whether it is connected to the hub; it is, where nothing is said.
+    /// Whether the agent is connected to the hub; true by default.
     pub mcp: Option<bool>,
-    /// Its model, by the name that the agent itself has for it.
+    /// The model, by the agent's own name for it.
     #[schemars(length(min = 1, max = 200))]
     pub model: Option<String>,
-    /// How hard it thinks, in the agent's own words.
+    /// Reasoning effort, in the agent's own terms.
     #[schemars(length(min = 1, max = 50))]
     pub effort: Option<String>,
-    /// When it asks a person, in the agent's own words. It may loosen what the agent does without.
+    /// When the agent asks a person for approval, in the agent's own terms. May loosen the agent's default.
     #[schemars(length(min = 1, max = 50))]
     pub approval_mode: Option<String>,
-    /// Whether it calls the hub's tools without asking a person.
+    /// Whether the agent calls the hub's tools without asking a person.
     pub allow_tools: Option<bool>,
-    /// Whether the profile's `system_prompt.txt` is added to its own.
+    /// Whether the profile's `system_prompt.txt` is added to the agent's own system prompt.
     pub system_prompt: Option<bool>,
-    /// Folders of skills, each with a `SKILL.md`, on the machine that the agent runs on; `~/` is the home there.
+    /// Folders of skills, each with a `SKILL.md`, on the machine that runs the agent; `~/` is the home folder
+    /// there.
     #[schemars(length(max = 50), inner(length(min = 1, max = 500)))]
     pub skills: Option<Vec<String>>,
-    /// Whether its status line says that Plexus is there.
+    /// Whether the agent's status line shows Plexus.
     pub status_line: Option<bool>,
 }
 
-/// Whom settings of `run` can be for; `*` is everybody who has none of their own.
+/// Agents with settings in `run`; `*` applies to all agents without their own settings.
 const RUN_AGENTS: [&str; 6] = ["*", "claude", "codex", "gemini", "generic", "opencode"];
 
-/// An agent: what it is for, what it runs on, and which tools it is shown.
+/// An agent: its purpose, its model, and the tools it is shown.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(title = "Plexus profile")]
 #[serde(deny_unknown_fields)]
 struct ProfileFile {
-    /// For editors.
+    /// Schema reference for editors.
     #[serde(rename = "$schema")]
-    #[expect(dead_code, reason = "of no meaning to us")]
+    #[expect(dead_code, reason = "ignored")]
     schema: Option<String>,
-    /// The name of the folder, which is what a token names.
-    #[expect(dead_code, reason = "compared with the folder before")]
+    /// The name of the folder; tokens refer to the profile by it.
+    #[expect(dead_code, reason = "checked against the folder name before")]
     id: Option<String>,
-    /// Name for people; without it, the id.
+    /// Display name; defaults to the id.
     #[schemars(length(min = 1, max = 100))]
     name: Option<String>,
     /// One line, for lists.
     description: Option<String>,
-    /// What another agent reads to choose one.
+    /// Description for agents that choose a profile.
     full_description: Option<FullDescription>,
-    /// The back end that a run of this profile uses.
+    /// The back end for runs of this profile.
     #[schemars(length(min = 1))]
     llm_backend: Option<String>,
-    /// The model, or several: the first that answers is used.
+    /// The model, or several in order of preference: the first that answers is used.
     model: Option<Model>,
-    /// How freely the model words things.
+    /// Sampling temperature of the model.
     #[schemars(range(min = 0.0, max = 2.0))]
     temperature: Option<f64>,
-    /// Most rounds of one run.
+    /// Maximum number of rounds in one run.
     #[schemars(range(min = 1, max = 10_000))]
     max_iterations: Option<u32>,
-    /// Tools by name or glob. Without it, all tools of the hub and none of other servers; `"*"` is the same;
-    /// `"mcp__*"` are those of all servers. An empty list is none.
+    /// Tools by name or glob. If omitted: all tools of the hub and none of other servers, like `"*"`;
+    /// `"mcp__*"` selects the tools of all servers. An empty list selects none.
     #[schemars(length(max = 1000))]
     enabled_tools: Option<Vec<String>>,
-    /// Tools of sub-agents, by name or glob, those of servers too. Empty: those of the profile.
+    /// Tools of sub-agents, by name or glob, including those of servers. If empty: those of the profile.
     #[schemars(length(max = 1000))]
     subagent_tools: Option<Vec<String>>,
     /// Servers, each with the groups whose tools are shown; `["*"]` for all of its tools.
     #[schemars(extend("maxProperties" = 200))]
     mcp_servers: Option<BTreeMap<String, Vec<String>>>,
-    /// List only `tool_search`, `tool_call` and what `pinned` names. The other tools are found with the one and called
-    /// with the other, and cost a model nothing until then.
+    /// List only `tool_search`, `tool_call` and the tools in `pinned`. The other tools are found with the
+    /// former and called with the latter, and cost a model nothing until then.
     thin: Option<bool>,
-    /// Tools that a thin profile lists all the same, by name or glob.
+    /// Tools that a thin profile lists in addition, by name or glob.
     #[schemars(length(max = 1000))]
     pinned: Option<Vec<String>>,
-    /// What `plexus run` gives agents of others, by the name of the agent; `*` for all of them, where the agent's own
-    /// entry says nothing.
+    /// What `plexus run` passes to third-party agents, by agent name; `*` applies to all agents, for settings
+    /// that the agent's own entry omits.
     run: Option<BTreeMap<String, RunSettings>>,
-    /// The machine that runs of this profile take place on.
+    /// The machine that runs of this profile use.
     #[schemars(length(min = 1))]
     node_id: Option<String>,
-    /// Whether it makes a plan first where that helps.
+    /// Whether the agent first makes a plan where that helps.
     planning_enabled: Option<bool>,
-    /// Whether it always makes a plan first.
+    /// Whether the agent always first makes a plan.
     planning_mandatory: Option<bool>,
 }
 
@@ -135,12 +137,12 @@ pub fn schema() -> Value {
     schema
 }
 
-/// What may be left out is left out, and not null: a null that a template wrote would mean "all tools".
+/// Optional fields may be omitted but not null: a null written by a template would mean "all tools".
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             json_schema::drop_null(object);
-            // Sizes of Rust's numbers say nothing to a person.
+            // Formats such as integer sizes are irrelevant to people.
             object.remove("format");
             object.values_mut().for_each(without_null);
         }
@@ -149,7 +151,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Reads files; compiles the schema once.
+/// Reads profile files; compiles the schema once.
 pub(super) struct Reader {
     schema: Value,
     validator: Option<Validator>,
@@ -164,7 +166,7 @@ impl Reader {
         Self { schema, validator }
     }
 
-    /// The profile of a file, without its prompts.
+    /// Parses a profile, without its prompts.
     pub(super) fn read(&self, id: &str, path: &Path, text: &str) -> Result<Profile, Vec<ProfileProblem>> {
         let mut problems = Problems { path, found: Vec::new() };
         let value: Value = match serde_json::from_str(text) {
@@ -172,11 +174,11 @@ impl Reader {
             Err(error) => return Err(problems.only("", format!("is not JSON: {error}"))),
         };
         let Value::Object(mut object) = value else {
-            return Err(problems.only("", "is not an object: it should begin with {".to_owned()));
+            return Err(problems.only("", "is not an object: it must begin with {".to_owned()));
         };
         for key in NOT_YET {
             if object.remove(key).is_some() {
-                problems.add(key, "is not enforced yet, so it is refused: take it out".to_owned());
+                problems.add(key, "is not supported yet; remove it".to_owned());
             }
         }
         self.check(&Value::Object(object.clone()), &mut problems);
@@ -192,7 +194,7 @@ impl Reader {
         if !problems.found.is_empty() {
             return Err(problems.found);
         }
-        // From the text, which says when a key is there twice.
+        // Deserializes from the text, which also detects duplicate keys.
         match serde_json::from_str::<ProfileFile>(text) {
             Ok(file) => file.into_profile(id).map_err(|why| problems.only("", why)),
             Err(error) => Err(problems.only("", error.to_string())),
@@ -201,7 +203,7 @@ impl Reader {
 
     fn check(&self, value: &Value, problems: &mut Problems<'_>) {
         let Some(validator) = &self.validator else {
-            problems.add("", "cannot be checked: the schema of profiles is broken".to_owned());
+            problems.add("", "cannot be validated: the schema of profiles is invalid".to_owned());
             return;
         };
         for error in validator.iter_errors(value) {
@@ -218,7 +220,7 @@ impl Reader {
     }
 
     fn unknown_key(&self, key: &str, error: &ValidationError<'_>) -> String {
-        // The object schema that refused the key is the parent of its `additionalProperties`.
+        // The object schema that rejected the key is the parent of its `additionalProperties`.
         let location = error.schema_path().to_string();
         let parent = location.rsplit_once('/').map_or("", |(parent, _)| parent);
         let known = self.schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
@@ -226,12 +228,12 @@ impl Reader {
         let key: String = key.chars().take(VALUE_SHOWN).collect();
         match nearest(&key, known.iter().copied()) {
             Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
-            None => format!("unknown key `{key}`; there are {}", known.join(", ")),
+            None => format!("unknown key `{key}`; known keys: {}", known.join(", ")),
         }
     }
 }
 
-/// What a value should have been.
+/// The error for a value that violates the schema.
 fn wrong(error: &ValidationError<'_>) -> String {
     let got = shown(error.instance());
     match error.kind() {
@@ -249,7 +251,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What a schema cannot say of the names in the lists.
+/// Checks names in lists, beyond what the schema can express.
 fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
     for list in ["enabled_tools", "subagent_tools", "pinned"] {
         let names = object.get(list).and_then(Value::as_array).into_iter().flatten();
@@ -261,7 +263,7 @@ fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
     }
     for name in object.get("run").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
         if !RUN_AGENTS.contains(&name.as_str()) {
-            let why = format!("is no agent that can be run; there are {}", RUN_AGENTS.join(", "));
+            let why = format!("is not an agent that can be run; use one of {}", RUN_AGENTS.join(", "));
             problems.add(&format!("/run/{name}"), why);
         }
     }
@@ -271,7 +273,7 @@ fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
             Err(why) => problems.add(&format!("/mcp_servers/{name}"), why),
             Ok(server) => {
                 if let Some(other) = slugs.insert(server.slug.clone(), name) {
-                    let why = format!("is the same server as {other:?}, {}: put them together", server.slug);
+                    let why = format!("is the same server as {other:?} ({}); merge the entries", server.slug);
                     problems.add(&format!("/mcp_servers/{name}"), why);
                 }
             }
@@ -314,7 +316,7 @@ impl ProfileFile {
     }
 }
 
-/// Collects what is wrong with one file.
+/// Collects the errors of one file.
 struct Problems<'p> {
     path: &'p Path,
     found: Vec<ProfileProblem>,
@@ -331,7 +333,7 @@ impl Problems<'_> {
     }
 }
 
-/// `/enabled_tools/2` as a person writes it: `enabled_tools[2]`.
+/// Converts a JSON pointer such as `/enabled_tools/2` to `enabled_tools[2]`.
 fn field(pointer: &str) -> String {
     let mut field = String::new();
     for part in pointer.split('/').filter(|part| !part.is_empty()) {

@@ -1,4 +1,4 @@
-//! The folder with a folder for each profile.
+//! Reads the folder that contains one folder per profile.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use super::file::Reader;
 use super::{Profile, ProfileEntry, ProfileProblem, ProfileSource, Profiles};
 
-/// Profiles that are read; those beyond, by name, are not, and are said not to be.
+/// Maximum number of profiles; further ones, in name order, are reported as errors.
 const MAX_PROFILES: usize = 200;
-/// Longest file of a profile; one that is longer cannot be used.
+/// Maximum size of a profile's file; a larger one is an error.
 const MAX_BYTES: u64 = 64 * 1024;
 
 const CONFIG: &str = "config.json";
 const SYSTEM_PROMPT: &str = "system_prompt.txt";
 const SUBAGENT_SYSTEM_PROMPT: &str = "subagent_system_prompt.txt";
 
-/// Tells one state of the folder's files from another without reading them.
+/// Identifies a state of the folder's files without reading them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Fingerprint(Vec<(PathBuf, Option<Stamp>)>);
 
-/// What differs between a file and a changed one: inode, length, times of its content and of itself.
+/// Metadata that changes with a file: inode, length, mtime and ctime.
 type Stamp = (u64, u64, (i64, i64), (i64, i64));
 
 fn stamp(metadata: &Metadata) -> Stamp {
@@ -43,7 +43,7 @@ pub(super) fn fingerprint(folder: &Path) -> Fingerprint {
     Fingerprint(files)
 }
 
-/// Names of the folders in a folder, sorted; none where it does not exist.
+/// Names of the folders in a folder, sorted; empty if it does not exist.
 fn ids(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -54,7 +54,7 @@ fn ids(folder: &Path) -> io::Result<Vec<String>> {
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Notes beside the profiles, and what editors and version control leave, are none.
+        // Ignores files beside the profiles, and hidden folders of editors and version control.
         if path.is_dir() && !name.starts_with('.') {
             ids.push(name);
         }
@@ -63,13 +63,13 @@ fn ids(folder: &Path) -> io::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The profiles of a folder in front of those that are shipped.
+/// The profiles of a folder, which replace built-in ones with the same id.
 pub(super) fn read(folder: &Path, reader: &Reader, shipped: &Profiles) -> Profiles {
     let mut entries: BTreeMap<String, ProfileEntry> = shipped.0.clone();
     let ids = match ids(folder) {
         Ok(ids) => ids,
         Err(error) => {
-            // Nobody knows which of the shipped ones are replaced by something narrower.
+            // It is unknown which built-in profiles are replaced by narrower ones, so all become invalid.
             let problem = whole(folder, format!("cannot be read: {error}"));
             for entry in entries.values_mut() {
                 *entry = broken(folder.to_owned(), vec![problem.clone()]);
@@ -94,13 +94,13 @@ pub(super) fn read(folder: &Path, reader: &Reader, shipped: &Profiles) -> Profil
 fn read_one(reader: &Reader, id: &str, path: &Path) -> Result<Profile, Vec<ProfileProblem>> {
     let mut problems = Vec::new();
     if !is_id(id) {
-        let why = format!("{id:?} is no name of a profile: use 1 to 64 letters, digits, _ and -");
+        let why = format!("{id:?} is not a valid profile name: use 1 to 64 letters, digits, _ and -");
         problems.push(whole(path, why));
     }
     let text = match bounded(path) {
         Ok(Some(text)) => Some(text),
         Ok(None) => {
-            problems.push(whole(path, "is not there, so the folder is no profile".to_owned()));
+            problems.push(whole(path, "does not exist, so the folder is not a profile".to_owned()));
             None
         }
         Err(why) => {
@@ -135,14 +135,14 @@ fn read_one(reader: &Reader, id: &str, path: &Path) -> Result<Profile, Vec<Profi
     }
 }
 
-/// The text of a file; none where there is none.
+/// The text of a file; `None` if it does not exist.
 fn bounded(path: &Path) -> Result<Option<String>, String> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
-    // To read a pipe would be to wait for whoever writes to it.
+    // Reading a pipe would block until its writer closes it.
     if !metadata.is_file() {
         return Err("is not a file".to_owned());
     }
@@ -150,7 +150,7 @@ fn bounded(path: &Path) -> Result<Option<String>, String> {
     if metadata.len() > MAX_BYTES {
         return Err(too_long());
     }
-    // It may have grown since.
+    // The file may have grown since.
     let mut text = String::new();
     let read = fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
     match read {

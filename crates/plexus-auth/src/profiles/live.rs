@@ -1,4 +1,4 @@
-//! The profiles of a running hub, read again when their files have changed.
+//! The profiles of a running hub, reloaded when their files change.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::file::Reader;
 use super::folder::{self, Fingerprint};
 use super::{ProfileEntry, Profiles, shipped};
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; all clones share the same profiles.
 #[derive(Clone)]
 pub struct LiveProfiles(Arc<Inner>);
 
@@ -19,11 +19,12 @@ struct Inner {
     reader: Reader,
     shipped: Profiles,
     current: ArcSwap<Profiles>,
-    /// The files that `current` was read from. Held while they are read: one reader at a time.
+    /// State of the files that `current` was read from. Locked during a reload, so that reloads are
+    /// serialized.
     seen: Mutex<Fingerprint>,
 }
 
-/// What reading the files again has changed: ids.
+/// Ids of profiles that a reload added, removed or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProfilesChange {
     pub added: Vec<String>,
@@ -53,7 +54,7 @@ impl ProfilesChange {
 }
 
 impl LiveProfiles {
-    /// The shipped profiles and those of a folder, which need not exist.
+    /// The built-in profiles and those of a folder, which need not exist.
     #[must_use]
     pub fn open(folder: PathBuf) -> Self {
         let reader = Reader::new();
@@ -64,17 +65,17 @@ impl LiveProfiles {
         live
     }
 
-    /// What holds now.
+    /// The current profiles.
     #[must_use]
     pub fn load(&self) -> Arc<Profiles> {
         self.0.current.load_full()
     }
 
-    /// Reads the files again if any is not what it was.
+    /// Reloads the profiles if any file has changed.
     pub fn reload(&self) -> ProfilesChange {
         let path = &self.0.folder;
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken before the files are read: what changes meanwhile is read again the next time.
+        // Computed before the files are read: later changes are detected by the next reload.
         let now = folder::fingerprint(path);
         if now == *seen {
             return ProfilesChange::default();

@@ -1,42 +1,45 @@
-//! Names in a profile, brought into one form: names and globs of tools, and servers with their groups.
+//! Names in a profile, parsed and canonicalized: names and globs of tools, and servers with their groups.
 //!
-//! A name is canonicalised when it is read, as far as that needs no list of tools: `mcp:my server:issues.list` is
-//! `mcp__my_server__issues_list`. A glob that does not begin with `mcp__` or `mcp:` is about tools of the hub only, so
-//! that no server can choose a name that one happens to fit.
+//! Names are canonicalized when they are read, as far as possible without a list of tools: `mcp:my
+//! server:issues.list` becomes `mcp__my_server__issues_list`. A glob without the prefix `mcp__` or `mcp:`
+//! matches only tools of the hub, so that no server can choose a tool name that happens to match.
 
 use plexus_proto::tool_name::{self, PREFIX, SEPARATOR};
 
-/// Longest name or glob.
+/// Maximum length of a name or glob.
 const MAX_LENGTH: usize = 200;
-/// Prefix of a name with colons.
+/// Prefix of the notation with colons.
 const COLONS: &str = "mcp:";
 
-/// An entry of a list of tools.
+/// An entry in a list of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// As the file has it.
+    /// As written in the file.
     pub(super) written: String,
     pub(super) kind: Kind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One tool.
+    /// A single tool.
     Name(String),
-    /// Tools of the hub.
+    /// A glob for tools of the hub.
     Hub(String),
-    /// Tools of other servers.
+    /// A glob for tools of upstream servers.
     Upstream(String),
 }
 
 impl Pattern {
-    /// Else what is wrong with it.
+    /// Parses an entry, or returns what is wrong with it.
     pub(super) fn parse(written: &str) -> Result<Self, String> {
         if written.trim().is_empty() || written.trim() != written || written.contains(char::is_control) {
-            return Err("is no name of a tool: it is empty, or has blanks around it".to_owned());
+            return Err(
+                "is not a valid tool name: it is empty, or has control characters or surrounding blanks"
+                    .to_owned(),
+            );
         }
         if written.len() > MAX_LENGTH {
-            return Err(format!("is no name of a tool: it has more than {MAX_LENGTH} characters"));
+            return Err(format!("is not a valid tool name: it has more than {MAX_LENGTH} characters"));
         }
         let parts = match written.strip_prefix(COLONS) {
             Some(rest) => Some(rest.split_once(':').unwrap_or((rest, ""))),
@@ -44,7 +47,7 @@ impl Pattern {
         };
         let kind = match (written.contains('*'), parts) {
             (false, Some((server, tool))) if !tool.is_empty() => {
-                let slug = tool_name::slug(server).ok_or_else(|| no_server(server))?;
+                let slug = tool_name::slug(server).ok_or_else(|| invalid_server(server))?;
                 Kind::Name(tool_name::canonical(&slug, tool))
             }
             (false, _) => Kind::Name(written.to_owned()),
@@ -55,18 +58,18 @@ impl Pattern {
         Ok(Self { written: written.to_owned(), kind })
     }
 
-    /// Whether it stands for all tools of the hub or of other servers: then it is right also when there are none.
+    /// Whether it selects all tools of the hub or of upstream servers; matching none is fine then.
     pub(super) fn is_everything(&self) -> bool {
         matches!(&self.kind, Kind::Hub(pattern) if pattern == "*")
             || matches!(&self.kind, Kind::Upstream(pattern) if pattern == "mcp__*" || pattern == "mcp__*__*")
     }
 }
 
-/// A server's part is as a slug is, unless it is a glob itself.
+/// Canonicalizes the server part to a slug, unless it contains a glob.
 fn upstream_glob(server: &str, tool: &str) -> Result<String, String> {
     let slug = match server.contains('*') {
         true => server.to_owned(),
-        false => tool_name::slug(server).ok_or_else(|| no_server(server))?,
+        false => tool_name::slug(server).ok_or_else(|| invalid_server(server))?,
     };
     let tool: Vec<String> = tool.split('*').map(tool_name::sanitized).collect();
     Ok(match tool.join("*").as_str() {
@@ -75,8 +78,8 @@ fn upstream_glob(server: &str, tool: &str) -> Result<String, String> {
     })
 }
 
-fn no_server(server: &str) -> String {
-    format!("{server:?} is no name of a server: it has neither letters nor digits")
+fn invalid_server(server: &str) -> String {
+    format!("{server:?} is not a valid server name: it contains no letters or digits")
 }
 
 /// An entry of `mcp_servers`.
@@ -84,19 +87,20 @@ fn no_server(server: &str) -> String {
 pub(super) struct Server {
     pub(super) written: String,
     pub(super) slug: String,
-    /// None: all its tools, also those in no group.
+    /// `None` selects all its tools, including those without a group.
     pub(super) groups: Option<Vec<String>>,
 }
 
 impl Server {
-    /// Else what is wrong with it.
+    /// Parses an entry, or returns what is wrong with it.
     pub(super) fn parse(written: &str, groups: Vec<String>) -> Result<Self, String> {
         if written.contains('*') {
             return Err(
-                "names one server; for the tools of all, put \"mcp__*\" into enabled_tools".to_owned()
+                "must name a single server; for the tools of all servers, add \"mcp__*\" to enabled_tools"
+                    .to_owned(),
             );
         }
-        let slug = tool_name::slug(written).ok_or_else(|| no_server(written))?;
+        let slug = tool_name::slug(written).ok_or_else(|| invalid_server(written))?;
         let groups = (!groups.iter().any(|group| group == "*")).then_some(groups);
         Ok(Self { written: written.to_owned(), slug, groups })
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a profile, and where.
+//! Errors in profiles and their locations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileProblem {
     pub file: PathBuf,
-    /// Such as `enabled_tools[2]`; empty where it is about the file as a whole.
+    /// Such as `enabled_tools[2]`; empty if the error concerns the whole file.
     pub field: String,
     pub message: String,
 }

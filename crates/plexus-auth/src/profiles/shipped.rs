@@ -1,4 +1,4 @@
-//! The profiles that come with the program.
+//! The built-in profiles.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::file::Reader;
 use super::{Profile, ProfileEntry, ProfileSource, Profiles};
 
-/// Id, `config.json`, `system_prompt.txt` and `subagent_system_prompt.txt` of a folder in `profiles/` of this crate.
+/// Id, `config.json`, `system_prompt.txt` and `subagent_system_prompt.txt` of a folder in `profiles/` of this
+/// crate.
 macro_rules! shipped {
     ($($id:literal),+) => {
         [$((

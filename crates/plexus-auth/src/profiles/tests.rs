@@ -26,7 +26,7 @@ fn read(dir: &Path) -> Profiles {
     (*LiveProfiles::open(dir.to_owned()).load()).clone()
 }
 
-/// What is wrong with one profile, as a person reads it, without the folder.
+/// Errors of one profile as displayed, without the folder.
 fn problems(config: &str) -> Vec<String> {
     let dir = folder(&[("p", config)]);
     let profiles = read(dir.path());
@@ -35,7 +35,7 @@ fn problems(config: &str) -> Vec<String> {
     problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
 }
 
-/// Tools there are: name, name in the list, groups.
+/// Available tools: name, listed name, groups.
 type Tools<'t> = Vec<(&'t str, Option<&'t str>, Vec<String>)>;
 
 fn tools() -> Tools<'static> {
@@ -85,7 +85,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 const HUB: &[&str] = &["mcp_status", "scratchpad", "spawn", "todo"];
 
 #[test]
-fn what_a_list_of_tools_shows() {
+fn enabled_tools_selects_tools_by_name_and_glob() {
     let github = ["mcp__github__create_issue", "mcp__github__list_issues", "mcp__github__search"];
     let upstream: Vec<&str> = tools().iter().map(|tool| tool.0).filter(|name| name.contains("__")).collect();
     for (listed, shown) in [
@@ -94,7 +94,7 @@ fn what_a_list_of_tools_shows() {
         (json!(["*"]), HUB),
         (json!(["t*"]), &["todo"]),
         (json!(["*o*"]), &["todo"]),
-        // Of the hub's tools only, however well a server's fits.
+        // Matches tools of the hub only, even if a server's tool would match.
         (json!(["*search"]), &[]),
         (json!(["mcp_*"]), &["mcp_status"]),
         (json!(["mcp__*"]), &upstream),
@@ -103,36 +103,36 @@ fn what_a_list_of_tools_shows() {
         (json!(["mcp:github:*"]), &github),
         (json!(["mcp:my server:*search"]), &["mcp__my_server__search"]),
         (json!(["mcp__*__search"]), &["mcp__github__search", "mcp__my_server__search"]),
-        // One tool does not bring its group.
+        // A tool does not select its group.
         (json!(["mcp__github__create_issue"]), &["mcp__github__create_issue"]),
         (json!(["mcp:github:create_issue"]), &["mcp__github__create_issue"]),
         (json!(["mcp_github_create_issue"]), &["mcp__github__create_issue"]),
         (json!(["mcp__github__create-issue"]), &["mcp__github__create_issue"]),
         (json!(["mcp-github-create-issue"]), &["mcp__github__create_issue"]),
         (json!(["mcp__my-server__search"]), &["mcp__my_server__search"]),
-        // Exact before alike.
+        // Exact names take precedence over similar ones.
         (json!(["mcp__my_server__a-b"]), &["mcp__my_server__a-b"]),
         (json!(["mcp__my_server__a_b"]), &["mcp__my_server__a_b"]),
-        // The name it is listed by, but a server's tool is not found by a part of its name.
+        // Matches the listed name, but not a part of a server tool's name.
         (json!(["todoist"]), &["mcp__bare__todoist"]),
         (json!(["search"]), &[]),
         (json!(["create_issue"]), &[]),
-        // What could be two is neither.
+        // Ambiguous names match nothing.
         (json!(["mcp_x_y_z"]), &[]),
         (json!(["mcp__x__y_z"]), &["mcp__x__y_z"]),
         (json!(["Todo", "nonsense", "mcp__gone__x", "mcp__gone__*"]), &[]),
     ] {
         let (choice, subagents) = choices(&json!({ "enabled_tools": listed }));
         assert_eq!(choice.tools, names(shown), "{listed}");
-        // Empty falls back; a tool that starts agents is never among them.
+        // An empty list falls back; tools that start agents are always excluded.
         let without: Vec<&str> = shown.iter().copied().filter(|name| *name != "spawn").collect();
         assert_eq!(subagents.tools, names(&without), "{listed}");
     }
-    assert_eq!(choices(&json!({})).0.tools, names(HUB), "all of the hub's, and no other");
+    assert_eq!(choices(&json!({})).0.tools, names(HUB), "all tools of the hub and no others");
 }
 
 #[test]
-fn what_a_list_of_servers_shows() {
+fn mcp_servers_selects_tools_by_group() {
     let shown = |servers: Value| choices(&json!({ "enabled_tools": ["todo"], "mcp_servers": servers })).0;
     for (servers, tools) in [
         (json!({}), &[][..]),
@@ -161,7 +161,7 @@ fn what_a_list_of_servers_shows() {
 }
 
 #[test]
-fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
+fn sub_agent_sees_the_intersection_with_its_profile() {
     let base =
         json!({ "enabled_tools": ["todo", "spawn", "scratchpad"], "mcp_servers": { "github": ["issues"] } });
     let view = |listed: Value| {
@@ -170,7 +170,7 @@ fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
         choices(&config).1
     };
     for (listed, shown) in [
-        // As `enabled_tools`: what `mcp_servers` brings is for the agent itself.
+        // As `enabled_tools`: tools of `mcp_servers` are for the agent itself.
         (json!([]), &["todo", "scratchpad"][..]),
         (json!(["todo"]), &["todo"]),
         (json!(["*"]), &["todo", "scratchpad"]),
@@ -178,7 +178,7 @@ fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
         (json!(["mcp__*"]), &["mcp__github__create_issue", "mcp__github__list_issues"]),
         (json!(["nonsense"]), &[]),
         (json!(["spawn"]), &[]),
-        // There, but not for this profile.
+        // Exists, but is not shown by this profile.
         (json!(["mcp__my_server__search"]), &[]),
     ] {
         assert_eq!(view(listed.clone()).tools, names(shown), "{listed}");
@@ -194,7 +194,7 @@ fn a_sub_agent_has_what_is_named_and_the_profile_shows() {
 }
 
 #[test]
-fn a_thin_profile_lists_what_finds_and_calls_tools_and_what_is_pinned() {
+fn thin_profile_lists_discovery_and_pinned_tools() {
     let mut there = tools();
     there.extend(["tool_call", "tool_search"].map(|name| (name, None, Vec::new())));
     let thin = |mut config: Value| {
@@ -203,7 +203,7 @@ fn a_thin_profile_lists_what_finds_and_calls_tools_and_what_is_pinned() {
     };
     let choice = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"] }));
     assert_eq!(choice.listed, Some(names(&["tool_call", "tool_search"])));
-    // They are there for it, whether or not it names them.
+    // The profile includes them implicitly.
     let all = ["mcp__github__create_issue", "mcp__github__list_issues", "mcp__github__search"];
     assert_eq!(choice.tools, names(&[all.as_slice(), &["todo", "tool_call", "tool_search"]].concat()));
     let pinned = ["todo", "mcp__github__*_issue*", "scratchpad", "nothing"];
@@ -217,13 +217,13 @@ fn a_thin_profile_lists_what_finds_and_calls_tools_and_what_is_pinned() {
     );
     let choice = choices(&json!({ "pinned": ["todo"] })).0;
     assert_eq!(choice.listed, None, "all are listed");
-    assert_eq!(choice.warnings, ["pinned: is of no effect without \"thin\": true"]);
+    assert_eq!(choice.warnings, ["pinned: has no effect without \"thin\": true"]);
     let wrong = problems(r#"{"thin": "yes", "pinned": ["todo", " "]}"#).join("\n");
     assert!(wrong.contains("`thin`: expected boolean") && wrong.contains("`pinned[1]`"), "{wrong}");
 }
 
 #[test]
-fn what_names_nothing_is_told_with_what_was_meant() {
+fn unmatched_names_are_reported_with_suggestions() {
     let config = json!({
         "enabled_tools": ["todos", "search", "mcp_x_y_z", "zz*", "mcp__*", "*"],
         "mcp_servers": { "gone": ["*"], "github": ["isues"] },
@@ -233,8 +233,8 @@ fn what_names_nothing_is_told_with_what_was_meant() {
         [
             "enabled_tools: there is no tool todos (yet); did you mean todo?",
             "enabled_tools: there is no tool search (yet); did you mean mcp__github__search or mcp__my_server__search?",
-            "enabled_tools: mcp_x_y_z could be mcp__x_y__z or mcp__x__y_z: name one of them",
-            "enabled_tools: nothing fits zz* (yet)",
+            "enabled_tools: mcp_x_y_z is ambiguous (mcp__x_y__z or mcp__x__y_z): choose one",
+            "enabled_tools: nothing matches zz* (yet)",
             "mcp_servers: no tool of github is in a group isues (yet); did you mean issues?",
             "mcp_servers: there are no tools of gone (yet)",
         ]
@@ -242,7 +242,7 @@ fn what_names_nothing_is_told_with_what_was_meant() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_file_is_told_at_once() {
+fn all_errors_of_a_file_are_reported_at_once() {
     let config = json!({
         "id": "q",
         "enabled_tool": [],
@@ -262,16 +262,16 @@ fn everything_that_is_wrong_with_a_file_is_told_at_once() {
     assert_eq!(
         found,
         [
-            "p/config.json: `approve`: is not enforced yet, so it is refused: take it out",
-            "p/config.json: `budgets`: is not enforced yet, so it is refused: take it out",
-            "p/config.json: `enabled_tools[1]`: is no name of a tool: it is empty, or has blanks around it",
+            "p/config.json: `approve`: is not supported yet; remove it",
+            "p/config.json: `budgets`: is not supported yet; remove it",
+            "p/config.json: `enabled_tools[1]`: is not a valid tool name: it is empty, or has control characters or surrounding blanks",
             "p/config.json: `enabled_tools[2]`: expected string, got 7",
             "p/config.json: `full_description`: unknown key `when_to_us`; did you mean `when_to_use`?",
             "p/config.json: `id`: is \"q\", but the folder is \"p\": they must be the same",
             "p/config.json: `max_iterations`: expected integer, got \"many\"",
-            "p/config.json: `mcp_servers.*`: names one server; for the tools of all, put \"mcp__*\" into enabled_tools",
-            "p/config.json: `mcp_servers.--`: \"--\" is no name of a server: it has neither letters nor digits",
-            "p/config.json: `mcp_servers.a-b`: is the same server as \"a b\", a_b: put them together",
+            "p/config.json: `mcp_servers.*`: must name a single server; for the tools of all servers, add \"mcp__*\" to enabled_tools",
+            "p/config.json: `mcp_servers.--`: \"--\" is not a valid server name: it contains no letters or digits",
+            "p/config.json: `mcp_servers.a-b`: is the same server as \"a b\" (a_b); merge the entries",
             "p/config.json: `model`: expected text, or a list of texts, got 5",
             "p/config.json: `planning_mandatory`: cannot be true where planning_enabled is false",
             "p/config.json: `temperature`: 3 is greater than the maximum of 2.0",
@@ -281,7 +281,7 @@ fn everything_that_is_wrong_with_a_file_is_told_at_once() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_files_are_rejected() {
     for (config, words) in [
         ("", "is not JSON"),
         ("{", "is not JSON: EOF while parsing an object at line 1"),
@@ -293,7 +293,7 @@ fn what_cannot_be_meant_is_refused() {
         (r#"{"mcp_servers": {"github": "*"}}"#, "`mcp_servers.github`: expected array"),
         (r#"{"model": []}"#, "`model`: expected text, or a list of texts"),
         (r#"{"max_iterations": 0}"#, "`max_iterations`: 0 is less than the minimum of 1"),
-        (r#"{"zebra": 1}"#, "unknown key `zebra`; there are "),
+        (r#"{"zebra": 1}"#, "unknown key `zebra`; known keys: "),
     ] {
         let found = problems(config);
         assert!(found.len() == 1 && found[0].contains(words), "{config}: {found:?}");
@@ -303,7 +303,7 @@ fn what_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn a_model_may_be_one_or_several() {
+fn model_may_be_one_or_several() {
     for (model, models) in [(json!("a"), vec!["a"]), (json!(["a", "b"]), vec!["a", "b"])] {
         let dir = folder(&[("p", &json!({ "model": model, "$schema": "x" }).to_string())]);
         assert_eq!(read(dir.path()).find("p").unwrap().models, models);
@@ -311,7 +311,7 @@ fn a_model_may_be_one_or_several() {
 }
 
 #[test]
-fn a_broken_profile_takes_out_only_itself_and_shows_nothing() {
+fn invalid_profile_affects_only_itself_and_shows_nothing() {
     let dir =
         folder(&[("good", "{}"), ("bad", "{"), ("discuss", r#"{"enabled_tool": []}"#), ("no-config", "{}")]);
     std::fs::remove_file(dir.path().join("no-config/config.json")).unwrap();
@@ -326,7 +326,7 @@ fn a_broken_profile_takes_out_only_itself_and_shows_nothing() {
     for (id, count) in [
         ("good", HUB.len()),
         ("bad", 0),
-        // Not the one that is shipped under the same id.
+        // Does not fall back to the built-in profile of the same id.
         ("discuss", 0),
         ("no-config", 0),
         ("b@d", 0),
@@ -340,23 +340,23 @@ fn a_broken_profile_takes_out_only_itself_and_shows_nothing() {
     let why = profiles.find("never-there").unwrap_err();
     assert_eq!(
         why,
-        "there is no profile never-there; there are developer, good, modeler_3d, secretary, server_admin, tool_developer"
+        "there is no profile never-there; available profiles: developer, good, modeler_3d, secretary, server_admin, tool_developer"
     );
     assert!(profiles.find("bad").unwrap_err().contains("plexus profile show bad"));
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_leaves_no_profile() {
+fn unreadable_folder_leaves_no_profile() {
     let dir = tempfile::tempdir().unwrap();
     let not_a_folder = dir.path().join("profiles");
     std::fs::write(&not_a_folder, "").unwrap();
     assert_eq!(read(&not_a_folder).usable().count(), 0);
-    // One that is not there is one without profiles.
+    // A missing folder contains no profiles.
     assert_eq!(read(&dir.path().join("gone")), Profiles::shipped());
 }
 
 #[test]
-fn files_are_read_again_when_they_change() {
+fn profiles_are_reloaded_when_their_files_change() {
     let dir = folder(&[("a", "{}")]);
     let live = LiveProfiles::open(dir.path().to_owned());
     assert_eq!(live.reload(), ProfilesChange::default());
@@ -371,14 +371,14 @@ fn files_are_read_again_when_they_change() {
     write(dir.path(), "discuss", "{}");
     let change = live.reload();
     assert_eq!((change.removed, change.changed), (vec!["a".into()], vec!["discuss".into()]));
-    // What was replaced comes back.
+    // The built-in profile is restored.
     std::fs::remove_dir_all(dir.path().join("discuss")).unwrap();
     assert_eq!(live.reload().changed, ["discuss"]);
     assert_eq!(live.load().get("discuss").unwrap().source, ProfileSource::Shipped);
 }
 
 #[test]
-fn the_shipped_profiles_are_good() {
+fn shipped_profiles_are_valid() {
     let profiles = Profiles::shipped();
     let ids: Vec<&str> = profiles.iter().map(|(id, _)| id).collect();
     assert_eq!(ids, ["developer", "discuss", "modeler_3d", "secretary", "server_admin", "tool_developer"]);
@@ -395,7 +395,7 @@ fn the_shipped_profiles_are_good() {
 }
 
 #[test]
-fn the_committed_document_of_profiles_is_that_of_the_code() {
+fn profile_schema_in_docs_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/profile.schema.json");
     let current = format!("{:#}\n", schema());
     if std::env::var_os("UPDATE_DOCS").is_some() {

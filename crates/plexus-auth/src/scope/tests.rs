@@ -5,7 +5,7 @@ fn set(scopes: &[&str]) -> ScopeSet {
 }
 
 #[test]
-fn what_a_scope_grants() {
+fn scope_grants_matching_resources() {
     let table: &[(&str, &str, bool)] = &[
         ("call:*", "call:todo", true),
         ("call:*", "call:todo.list", true),
@@ -36,7 +36,7 @@ fn what_a_scope_grants() {
 }
 
 #[test]
-fn what_a_token_may_mint() {
+fn minting_is_limited_to_covered_scopes() {
     let table: &[(&str, &str, bool)] = &[
         ("call:*", "call:todo", true),
         ("call:*", "call:t*o", true),
@@ -56,7 +56,7 @@ fn what_a_token_may_mint() {
     }
 }
 
-/// If a set lets a pattern be minted, it grants everything the pattern grants.
+/// If a set may mint a pattern, it grants everything that the pattern grants.
 #[test]
 fn minting_never_widens() {
     let alphabet = ["a", "b", "*", ".", "ab", "a.b"];
@@ -82,14 +82,14 @@ fn minting_never_widens() {
 }
 
 #[test]
-fn nonsense_is_not_a_scope() {
+fn malformed_scopes_are_rejected() {
     for text in ["", "call", "call:", ":todo", "Call:todo", "call:to do", "call:tödo", "admin:", "call:\n"] {
         assert!(text.parse::<Scope>().is_err(), "{text:?}");
     }
 }
 
 #[test]
-fn a_scope_that_nothing_asks_for_is_told_apart() {
+fn scopes_that_grant_nothing_are_rejected() {
     for known in [
         "call:anything",
         "call:*",
@@ -110,7 +110,7 @@ fn a_scope_that_nothing_asks_for_is_told_apart() {
         ("write:session", "write:sessions"),
         ("call:mcp:*:search", "mcp__<server>__<tool>"),
         ("call:github/search", "mcp__<server>__<tool>"),
-        ("call:mcp__plexus__*", "leave it out"),
+        ("call:mcp__plexus__*", "omit it"),
     ] {
         let error = set(&[unknown]).check_known().unwrap_err();
         assert!(error.contains(unknown) && error.contains(words), "{error}");
@@ -118,7 +118,7 @@ fn a_scope_that_nothing_asks_for_is_told_apart() {
 }
 
 #[test]
-fn a_scope_in_another_spelling_grants_the_one_tool() {
+fn scope_spelling_variants_grant_the_same_tool() {
     let tools = [
         "todo",
         "todo.list",
@@ -146,14 +146,14 @@ fn a_scope_in_another_spelling_grants_the_one_tool() {
             "call:mcp:my-server:x*",
             &["mcp__my_server__x", "mcp__my_server__x_y", "mcp__my_server__x-y", "mcp__my_server__xx"],
         ),
-        // Between the stars it is as in names.
+        // The parts between stars are sanitized like names.
         ("call:mcp__my_server__x.*", &["mcp__my_server__x_y"]),
         ("call:mcp:my-server:*.y", &["mcp__my_server__x_y"]),
-        // Bare names and single underscores depend on what else there is: no grant.
+        // Bare names and single underscores depend on the other tools, so they grant nothing.
         ("call:x", &[]),
         ("call:mcp_my_server_x", &[]),
         ("call:my_server.x", &[]),
-        // Not the server `my`, although `my_*` would have it.
+        // Does not match the server `my`, although `my_*` would.
         ("call:mcp__my-*", &[]),
         ("call:mcp:my*:x", &[]),
         ("call:mcp__plexus__*", &[]),
@@ -166,14 +166,14 @@ fn a_scope_in_another_spelling_grants_the_one_tool() {
         assert_eq!(allowed, *granted, "{scope}");
     }
     assert_eq!(set(&["call:mcp:my-server:x"]).0[0].to_string(), "call:mcp__my_server__x");
-    // What is compared when a token mints another is canonical on both sides.
+    // Both sides are canonical when a token mints another.
     let own = set(&["call:mcp__my-server__*"]);
     assert!(own.first_beyond(&set(&["call:mcp:my.server:x"])).is_none());
     assert!(own.first_beyond(&set(&["call:mcp:my:server__x"])).is_some());
 }
 
 #[test]
-fn what_a_server_offers_beside_tools_is_known_and_misspelt_is_not() {
+fn server_features_are_accepted_and_misspelt_ones_rejected() {
     let check = |scope: &str| set(&[scope]).check_known();
     for known in [
         "mcp__git.resources",

@@ -4,10 +4,14 @@
 //! written from what its makers say, and people are told that it is untested.
 
 mod detect;
+mod release;
 mod table;
+mod versions;
 
 pub use detect::{Installed, detect, detect_all, present};
+pub use release::Release;
 pub use table::AGENTS;
+pub use versions::Versions;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +33,8 @@ pub struct Agent {
     pub programs: &'static [&'static str],
     /// How it speaks of its version, where others have a program of the same name.
     pub says: Says,
+    /// Where its files say which release it is, so that it need not be run.
+    pub releases: &'static [Release],
     /// Folders that it makes.
     pub folders: &'static [Location],
     pub user: Option<Servers>,

@@ -1,6 +1,6 @@
 //! The agents. Sources: their own documentation and code; where both differ, what a release does.
 
-use super::{Agent, Instructions, Location, Manner, Root, Says, Servers};
+use super::{Agent, Instructions, Location, Manner, Release, Root, Says, Servers};
 use crate::document::Syntax;
 
 const fn at(root: Root, below: &'static str) -> Location {
@@ -53,6 +53,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &[],
         programs: &["codex"],
         says: Says::Word("codex"),
+        releases: &[Release::Package("@openai/codex")],
         folders: &[at(CODEX, "")],
         user: servers(&[at(CODEX, "config.toml")], Syntax::Toml),
         project: servers(&[project(".codex/config.toml")], Syntax::Toml),
@@ -78,6 +79,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &["claude"],
         programs: &["claude"],
         says: Says::Word("Claude Code"),
+        releases: &[Release::Package("@anthropic-ai/claude-code"), Release::Below(["claude", "versions"])],
         folders: &[at(CLAUDE, "")],
         user: servers(&[at(CLAUDE_FILE, ".claude.json")], Syntax::Json),
         project: servers(&[project(".mcp.json")], Syntax::Json),
@@ -101,6 +103,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &["cursor-agent"],
         programs: &["cursor", "cursor-agent"],
         says: Says::Anything,
+        releases: &[Release::Package("Cursor"), Release::Below(["cursor-agent", "versions"])],
         folders: &[home(".cursor")],
         user: servers(&[home(".cursor/mcp.json")], Syntax::Jsonc),
         project: servers(&[project(".cursor/mcp.json")], Syntax::Jsonc),
@@ -124,6 +127,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &[],
         programs: &["opencode"],
         says: Says::OnlyVersion,
+        releases: &[Release::Package("opencode-ai")],
         folders: &[config("opencode")],
         // It reads both; the one that comes later wins, and is the one it makes itself.
         user: servers(
@@ -146,6 +150,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &["gemini-cli"],
         programs: &["gemini"],
         says: Says::OnlyVersion,
+        releases: &[Release::Package("@google/gemini-cli")],
         folders: &[at(GEMINI, ".gemini")],
         // Comments are fine for it, commas at the end are not: a file with one it cannot read, before and after.
         user: servers(&[at(GEMINI, ".gemini/settings.json")], Syntax::Jsonc),
@@ -165,6 +170,7 @@ pub const AGENTS: &[Agent] = &[
         // Its other builds, and those that others make of it, have folders of their own.
         programs: &["code"],
         says: Says::Anything,
+        releases: &[Release::Package("Code")],
         folders: &[at(Root::Support, "Code/User")],
         user: servers(&[at(Root::Support, "Code/User/mcp.json")], Syntax::Jsonc),
         project: servers(&[project(".vscode/mcp.json")], Syntax::Jsonc),
@@ -188,6 +194,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &[],
         programs: &["windsurf"],
         says: Says::Anything,
+        releases: &[],
         folders: &[home(".codeium/windsurf")],
         user: servers(&[home(".codeium/windsurf/mcp_config.json")], Syntax::Json),
         project: None,
@@ -214,6 +221,7 @@ pub const AGENTS: &[Agent] = &[
         programs: &["zed", "zeditor", "zedit", "zed-editor"],
         // The daemon of a file system has the same name.
         says: Says::Word("Zed"),
+        releases: &[],
         folders: &[config("zed")],
         user: servers(&[config("zed/settings.json")], Syntax::Jsonc),
         project: servers(&[project(".zed/settings.json")], Syntax::Jsonc),
@@ -242,6 +250,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &[],
         programs: &["goose"],
         says: Says::OnlyVersion,
+        releases: &[],
         folders: &[config("goose")],
         user: servers(&[config("goose/config.yaml")], Syntax::Yaml),
         project: None,

@@ -26,6 +26,8 @@ pub struct Change {
     pub before: Option<String>,
     /// None: it will not be there.
     pub after: Option<String>,
+    /// Servers of the agent that go because they are behind the hub, or that come back.
+    pub servers: Vec<String>,
     pub(super) key: String,
     pub(super) place: Place,
     pub(super) edit: Edit,
@@ -37,6 +39,12 @@ impl Change {
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.before != self.after
+    }
+
+    /// Whether it puts the hub's entry into the file.
+    #[must_use]
+    pub fn enters(&self) -> bool {
+        matches!(self.edit, Edit::Enter(_))
     }
 }
 

@@ -10,7 +10,7 @@ mod plan;
 
 pub use change::Change;
 pub use connections::Synced;
-pub use plan::{Content, Plan, Wiring};
+pub use plan::{Content, Plan, Servers, Wiring};
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};

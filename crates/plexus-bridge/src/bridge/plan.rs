@@ -1,6 +1,8 @@
 //! What is to be done to the files of an agent, and what cannot be done, before anything is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::change::Edit;
 use super::{Bridge, Change, SERVER, not_allowed, scope_of};
@@ -17,6 +19,20 @@ use crate::place::Place;
 pub struct Wiring {
     pub program: String,
     pub args: Vec<String>,
+}
+
+/// The servers that an agent has of its own.
+#[derive(Default)]
+pub struct Servers {
+    pub path: PathBuf,
+    pub entries: Vec<(String, Value)>,
+}
+
+/// Without what the entries hold.
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Servers").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 /// What is to be done for an agent, and what cannot.
@@ -67,7 +83,7 @@ impl Bridge {
         if let Some(servers) = agent.servers(scope) {
             let keys = agent.keys.iter().chain(&[SERVER]).map(|key| (*key).to_owned()).collect();
             let value = agent.entry(&wiring.program, &wiring.args);
-            let edit = Edit::Enter(Wanted { syntax: servers.syntax, keys, value });
+            let edit = Edit::Enter(Wanted { syntax: servers.syntax, keys, value, moved: Vec::new() });
             let environment = self.environment_of(ledger.connections.get(&key));
             let place = choose(servers.files, &environment, scope);
             let now = choose(servers.files, &self.environment, scope);
@@ -85,6 +101,29 @@ impl Bridge {
             self.add_instructions(&mut plan, &ledger, agent, scope, content, policy, true);
         }
         Ok(plan)
+    }
+
+    /// The servers of an agent beside the hub's entry, as its file has them.
+    pub fn servers(&self, agent: &'static Agent, scope: &Scope) -> Result<Servers, BridgeError> {
+        let (key, mut servers) = (Self::key(agent, scope), Servers::default());
+        let ledger = self.settled()?;
+        let Some(known) = agent.servers(scope) else { return Ok(servers) };
+        let environment = self.environment_of(ledger.connections.get(&key));
+        let Some(place) = choose(known.files, &environment, scope)? else { return Ok(servers) };
+        let Some(found) = place.read()? else { return Ok(servers) };
+        servers.path = place.path();
+        let entries = known.syntax.get(&found.text, agent.keys);
+        if let Some(Value::Object(entries)) = entries.map_err(BridgeError::edit(&servers.path))? {
+            servers.entries = entries.into_iter().filter(|(name, _)| name != SERVER).collect();
+        }
+        Ok(servers)
+    }
+
+    /// The change that connects an agent, and takes these servers out of the same file.
+    pub fn moving(&self, change: &Change, names: &[String]) -> Result<Change, BridgeError> {
+        let Edit::Enter(wanted) = &change.edit else { return Ok(change.clone()) };
+        let edit = Edit::Enter(Wanted { moved: names.to_vec(), ..wanted.clone() });
+        self.change(&self.settled()?, &change.key, change.place.clone(), edit, change.policy)
     }
 
     /// What disconnecting would change.
@@ -201,7 +240,17 @@ impl Bridge {
         let path = place.path();
         let found = place.read()?;
         let (after, _) = self.computed(ledger, key, &path, found.as_ref(), (&edit, policy))?;
+        let known = || match ledger.record(&path).map(|record| &record.part) {
+            Some(Part::Entry { moved, .. }) => moved.iter().map(|moved| moved.name.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let servers = match &edit {
+            Edit::Enter(wanted) => wanted.moved.clone(),
+            Edit::Leave | Edit::Put { .. } => known(),
+            Edit::Write { .. } | Edit::Own { .. } => Vec::new(),
+        };
         Ok(Change {
+            servers,
             path,
             before: found.map(|found| found.text),
             after,

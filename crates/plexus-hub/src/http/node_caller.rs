@@ -57,7 +57,7 @@ impl FromRequestParts<App> for NodeCaller {
         }
         match named.filter(|id| principal.is_node(*id)) {
             Some(node) => Ok(Self { services, node, credential: Some(principal), certified_until }),
-            None => Err(forbidden("this credential is that of another node")),
+            None => Err(forbidden("this credential belongs to another node")),
         }
     }
 }

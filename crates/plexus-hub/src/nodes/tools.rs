@@ -44,7 +44,7 @@ pub(crate) fn offer(
 ) {
     let run = handler(gateway);
     let registry = dispatcher.registry();
-    registry.add(plexus_node::tools::specs().into_iter().map(|spec| Tool::on_node(spec, run.clone())));
+    registry.add(plexus_machine::tools::specs().into_iter().map(|spec| Tool::on_node(spec, run.clone())));
     gateway.conclude_with(conclude(dispatcher, store));
     let mut catalogue = Catalogue {
         gateway: gateway.clone(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use http::StatusCode;
+use plexus_auth::LastVerification;
 use plexus_proto::api::{AuditCall, AuditReport, Page};
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::AuditFilter;
@@ -18,6 +19,8 @@ use crate::http::{ApiError, Caller};
 
 const READ: &str = "read:audit";
 const CURSOR: Cursor = Cursor("audit");
+/// Entries of a short look.
+const MOST_NEWEST: i64 = 100_000;
 /// How long a verification waits for the one before it.
 const TURN: Duration = Duration::from_secs(30);
 
@@ -44,6 +47,8 @@ pub(super) struct ListParams {
     /// Only calls of this session.
     #[param(value_type = Option<SessionId>)]
     session: Option<String>,
+    /// Only calls that ended with an error, among the newest 50000 entries.
+    failed: Option<bool>,
 }
 
 /// List calls
@@ -72,6 +77,7 @@ pub(super) async fn list(
         actor: query::text("actor", params.actor)?,
         session_id: params.session.as_deref().map(query::id::<SessionId>).transpose()?,
         before: CURSOR.read(params.cursor.as_deref())?,
+        failed: params.failed.unwrap_or(false),
     };
     let store = &caller.services.store;
     let items = store.read().await?.audit_calls(store.instance_id(), &filter, limit + 1).await?;
@@ -103,18 +109,36 @@ pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Js
     Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no record of such a call"))?))
 }
 
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct VerifyParams {
+    /// Only so many of the newest entries: a short look, which is not noted as a verification.
+    #[param(minimum = 1, maximum = 100000)]
+    newest: Option<i64>,
+}
+
 /// Verify the record
 ///
-/// Reads all of it and compares it with the signed head. Needs the scope `read:audit`.
+/// Reads all of it, or its newest entries, and compares it with the signed head. Needs the scope `read:audit`.
 #[utoipa::path(
     get,
     path = "/audit/verify",
     operation_id = "verifyAudit",
     tag = tag::AUDIT,
-    responses((status = 200, description = "What was found.", body = AuditReport), refusals::Always)
+    params(VerifyParams),
+    responses(
+        (status = 200, description = "What was found.", body = AuditReport),
+        (status = 400, response = refusals::BadRequest),
+        refusals::Always,
+    )
 )]
-pub(super) async fn verify(caller: Caller) -> Result<Json<AuditReport>, ApiError> {
+pub(super) async fn verify(
+    caller: Caller,
+    Params(params): Params<VerifyParams>,
+) -> Result<Json<AuditReport>, ApiError> {
     caller.needs(READ)?;
+    let newest = params.newest.map(newest).transpose()?;
     let Ok(Ok(_turn)) = tokio::time::timeout(TURN, caller.services.verifying.acquire()).await else {
         let message = "the audit is being verified for others";
         return Err(
@@ -122,5 +146,20 @@ pub(super) async fn verify(caller: Caller) -> Result<Json<AuditReport>, ApiError
         );
     };
     let (store, anchor) = (&caller.services.store, &*caller.services.anchor);
-    Ok(Json(store.verify_audit(anchor.read(), anchor).await?))
+    if let Some(newest) = newest {
+        return Ok(Json(store.verify_audit_end(anchor.read(), anchor, newest).await?));
+    }
+    let report = store.verify_audit(anchor.read(), anchor).await?;
+    let noted = LastVerification::new(&report, caller.services.clock.now());
+    if let Err(error) = noted.write(&caller.services.config.load().data_dir) {
+        tracing::warn!(%error, "cannot note that the audit was verified");
+    }
+    Ok(Json(report))
+}
+
+fn newest(count: i64) -> Result<i64, ApiError> {
+    match count {
+        1..=MOST_NEWEST => Ok(count),
+        other => Err(ApiError::bad_request(format!("newest must be 1 to {MOST_NEWEST}, not {other}"))),
+    }
 }

@@ -13,7 +13,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+
+use super::certificate::timestamp;
 
 /// Why a hub cannot speak TLS.
 #[derive(Debug, thiserror::Error)]
@@ -107,15 +110,14 @@ fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static
 /// A certificate that nobody would accept any more, or not yet, is refused at the start rather than by every client.
 fn lasting(certificate: &CertificateDer<'_>, file: &Path, now: Timestamp) -> Result<(), TlsError> {
     let place = file.display();
-    let (_, read) = X509Certificate::from_der(certificate).map_err(|error| {
+    let read = Certificate::from_der(certificate).map_err(|error| {
         TlsError::new(
             format!("tls.cert: the certificate in {place} cannot be read: {error}"),
             "have it made anew",
         )
     })?;
-    let at = |seconds: i64| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
-    let (from, until) =
-        (at(read.validity().not_before.timestamp()), at(read.validity().not_after.timestamp()));
+    let validity = read.tbs_certificate().validity();
+    let (from, until) = (timestamp(validity.not_before), timestamp(validity.not_after));
     let again = "renew it and start the hub again, or unset tls.cert and tls.key for plain HTTP";
     if until <= now {
         return Err(TlsError::new(format!("tls.cert: the certificate in {place} expired at {until}"), again));

@@ -1,22 +1,22 @@
-//! The settings as documentation: the default file and the reference in `docs/`.
+//! Generated documentation of the settings: the default file and the reference in `docs/`.
 
 use std::fmt::Write as _;
 
 use super::{SETTINGS, Setting};
 
-/// Longest line of a comment.
+/// Maximum length of a comment line.
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
-# Configuration of a Plexus hub. Every key is here, commented out, with its default.
+# Configuration of a Plexus hub. Contains every key, commented out, with its default.
 #
-# Save it as plexus.toml in the data folder, or name it with --config or PLEXUS_CONFIG. What a
-# variable says wins over this file, and a flag wins over both. `plexus config check` finds mistakes,
-# `plexus config show --origin` tells what is in effect and why. After a change, send the hub SIGHUP;
-# keys marked [restart] take effect when it is started again.
+# Save it as plexus.toml in the data folder, or name it with --config or PLEXUS_CONFIG.
+# Variables override this file, and flags override both. `plexus config check` finds errors,
+# `plexus config show --origin` prints the effective values and their sources. After a change, send
+# the hub SIGHUP; keys marked [restart] take effect when the hub is restarted.
 ";
 
-/// A file that changes nothing: every key with what it is for and its default, commented out.
+/// A file without effect: every key, commented out, with its description and default.
 #[must_use]
 pub fn default_file() -> String {
     let mut text = HEAD.to_owned();
@@ -41,10 +41,10 @@ pub fn default_file() -> String {
     text
 }
 
-/// The table of `docs/configuration.md`.
+/// The settings table of `docs/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
-    let mut text = String::from("| key | default | reload | what it is |\n|---|---|---|---|\n");
+    let mut text = String::from("| key | default | reload | description |\n|---|---|---|---|\n");
     for setting in SETTINGS {
         let reload = if setting.reload { "yes" } else { "no" };
         let _ = writeln!(
@@ -58,7 +58,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Everything the setting is called by.
+/// Every name of the setting: key, variables and flag.
 fn names(setting: &Setting) -> String {
     let names = [Some(setting.key), Some(setting.variable), setting.fallback, setting.flag];
     let names: Vec<_> = names.into_iter().flatten().map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, in which every key must be known and every value of the right form.
+//! The configuration file: TOML with known keys and valid values only.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,11 +12,11 @@ use super::{Kind, Origin, Problem, SETTINGS, Setting, Value, secret_url};
 use crate::env::Environment;
 use crate::reference::{self, Resolver};
 
-/// What a file says.
+/// The values of a file.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     values: Vec<(&'static str, Value, Origin)>,
-    /// What can be used but should not stay as it is.
+    /// Settings that work but should be changed.
     pub(super) warnings: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Layer {
     }
 }
 
-/// Reads the file; what cannot be used is added to `problems` and left out.
+/// Reads the file; adds errors to `problems` and skips the affected values.
 pub(super) fn read(path: &Path, environment: &Environment, problems: &mut Vec<Problem>) -> Layer {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, environment: &Environment, problems: &mut Vec<Pr
     let (table, errors) = DeTable::parse_recoverable(&text);
     for error in errors {
         let line = reading.line(error.span().map_or(0, |span| span.start));
-        // One mistake is told once, in the words of the first that noticed it.
+        // Report one error per line: the first that the parser found.
         if reading.broken.insert(line) {
             let written = text.lines().nth(line - 1).unwrap_or_default();
             let message = unquoted(written).unwrap_or_else(|| error.message().trim().to_owned());
@@ -57,7 +57,7 @@ struct Reading<'a> {
     text: &'a str,
     environment: &'a Environment,
     problems: &'a mut Vec<Problem>,
-    /// Lines that are not TOML: what is made of the rest of them means nothing.
+    /// Lines with syntax errors; recovered values on them are meaningless.
     broken: HashSet<usize>,
     layer: Layer,
 }
@@ -78,7 +78,7 @@ impl Reading<'_> {
             } else if let (true, Some(inner)) = (is_section(&key), value.get_ref().as_table()) {
                 self.table(&key, inner);
             } else {
-                let nearest = meant(&key);
+                let nearest = similar_key(&key);
                 self.problems.push(Problem::UnknownKey { path: self.path.to_owned(), line, key, nearest });
             }
         }
@@ -91,7 +91,7 @@ impl Reading<'_> {
             && secret_url::has_password(&reference::literal(secret.expose_secret()))
         {
             self.layer.warnings.push(format!(
-                "{origin}: `{}` holds a password in plain text; remove it from the file and set the variable {} \
+                "{origin}: `{}` contains a password in plain text; remove it from the file and set the variable {} \
                  instead",
                 setting.key, setting.variable
             ));
@@ -108,8 +108,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A secret may name what holds a part of it: `${env:NAME}` a variable, `${file:PATH}` a file. Else
-    /// why it cannot be had.
+    /// Resolves references in a secret: `${env:NAME}` reads a variable, `${file:PATH}` a file.
     fn resolved(&self, value: Value) -> Result<Value, String> {
         let Some(secret) = value.secret() else { return Ok(value) };
         let resolver = Resolver::new(self.environment, "");
@@ -123,7 +122,7 @@ impl Reading<'_> {
     }
 }
 
-/// What to say of a line that would be right with quotes. The value is not repeated: it may be secret.
+/// The error for a line whose value only lacks quotes. Omits the value, which may be secret.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
@@ -138,14 +137,14 @@ fn is_section(key: &str) -> bool {
     SETTINGS.iter().any(|setting| setting.section() == key)
 }
 
-/// The key of the same name in another section, else the one that is spelt most alike.
-fn meant(key: &str) -> Option<&'static str> {
+/// The key of the same name in another section, or the most similarly spelt one.
+fn similar_key(key: &str) -> Option<&'static str> {
     let name = |key: &'static str| key.rsplit('.').next().unwrap_or(key);
     let last = key.rsplit('.').next().unwrap_or(key);
     let moved = SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == last);
     let known = || SETTINGS.iter().flat_map(|setting| [setting.key, setting.section()]);
     moved.or_else(|| nearest(key, known().filter(|known| !known.is_empty()))).or_else(|| {
-        // In no section, or in the wrong one, and misspelt.
+        // Misspelt, and in no section or the wrong one.
         let alike = nearest(last, SETTINGS.iter().map(|setting| name(setting.key)))?;
         SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == alike)
     })

@@ -1,4 +1,4 @@
-//! The configuration of a running hub, which a reload changes as a whole.
+//! The configuration of a running hub, replaced as a whole on reload.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::Config;
 
-/// Cheap to clone; all clones are one. A request loads it once and sees one configuration to its end.
+/// Cheap to clone; all clones share one configuration. A request loads it once, and so sees one configuration
+/// until it ends.
 #[derive(Clone)]
 pub struct LiveConfig(Arc<ArcSwap<Config>>);
 
@@ -17,19 +18,20 @@ impl LiveConfig {
         Self(Arc::new(ArcSwap::from_pointee(config)))
     }
 
-    /// What holds now. Not to be kept across an await: what waits takes [`Self::snapshot`].
+    /// The current configuration. Do not hold the guard across an await; use [`Self::snapshot`] for that.
     #[must_use]
     pub fn load(&self) -> Guard<Arc<Config>> {
         self.0.load()
     }
 
-    /// What holds now, to keep.
+    /// An owned reference to the current configuration.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Config> {
         self.0.load_full()
     }
 
-    /// Takes from `read` what a running hub can take, and says what it took and what it did not.
+    /// Applies the reloadable settings of `read`, and reports which changes were applied and which need a
+    /// restart.
     pub fn reload(&self, read: Config) -> Reloaded {
         let (config, reloaded) = self.load().reloaded(read);
         self.0.store(Arc::new(config));
@@ -43,7 +45,7 @@ impl fmt::Debug for LiveConfig {
     }
 }
 
-/// A setting that is not what it was; nothing secret is in here.
+/// A changed setting, with secrets redacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub key: &'static str,
@@ -51,17 +53,17 @@ pub struct Change {
     pub new: String,
 }
 
-/// What a reload did.
+/// Result of a reload.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Holds from now on.
+    /// Effective immediately.
     pub changed: Vec<Change>,
-    /// Keeps its old value until the hub is started again.
+    /// Keeps the old value until the hub is restarted.
     pub needs_restart: Vec<Change>,
 }
 
 impl Config {
-    /// This configuration with what can be taken from a new one while the hub runs.
+    /// This configuration with the reloadable settings of a new one.
     fn reloaded(&self, read: Self) -> (Self, Reloaded) {
         let (mut config, mut reloaded) = (read, Reloaded::default());
         let mut settings = std::mem::take(&mut config.settings);
@@ -76,7 +78,7 @@ impl Config {
                 continue;
             }
             reloaded.needs_restart.push(change);
-            // It was applied when the hub started, so it can be applied again.
+            // Cannot fail: the value was accepted at startup.
             let _ = setting.apply(&mut config, &old.value);
             *new = old.clone();
         }

@@ -1,6 +1,6 @@
-//! What somebody most likely meant.
+//! Suggestions for misspelt names.
 
-/// The candidate that differs from `word` in a few letters at most.
+/// The candidate most similar to `word`, if it differs in only a few letters.
 #[must_use]
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let far = 1 + word.chars().count() / 4;

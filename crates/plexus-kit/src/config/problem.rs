@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! Configuration errors and their locations.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::env;
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -37,11 +37,11 @@ pub enum Problem {
     Value {
         origin: Origin,
         key: &'static str,
-        /// None where it is secret.
+        /// `None` if the value is secret.
         shown: Option<String>,
         expected: &'static str,
     },
-    /// What a value names is not there.
+    /// The target of a reference in the value does not exist.
     #[error("{origin}: `{key}`: {message}")]
     Reference { origin: Origin, key: &'static str, message: String },
     #[error("no data folder: set --data-dir or {}, or HOME", env::DATA_DIR.name)]
@@ -49,7 +49,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The file and line, the variable or the flag that it is in.
+    /// The file and line, the variable or the flag that contains the error.
     #[must_use]
     pub fn origin(&self) -> Option<Origin> {
         match self {
@@ -70,7 +70,7 @@ impl Problem {
         }
     }
 
-    /// In the order of the file, then the others.
+    /// Sort key: errors in the file by line, then all others.
     pub(super) fn line(&self) -> usize {
         match self.origin() {
             Some(Origin::File { line, .. }) => line,
@@ -81,32 +81,32 @@ impl Problem {
 
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or_else(
-        || "; `plexus config default` lists them all".to_owned(),
+        || "; `plexus config default` lists all keys".to_owned(),
         |name| format!(", did you mean `{name}`?"),
     )
 }
 
 fn wrong_value(origin: &Origin, key: &str, shown: Option<&str>, expected: &str) -> String {
-    // A variable and a flag say by their name which setting they are.
+    // The name of a variable or flag already identifies the setting.
     let place = match origin {
         Origin::File { .. } | Origin::Default => format!("{origin}: `{key}`"),
         Origin::Variable(_) | Origin::Flag(_) => origin.to_string(),
     };
-    let shown = shown.unwrap_or("what it holds");
+    let shown = shown.unwrap_or("its value");
     format!("{place}: {shown} is not {expected}")
 }
 
-/// Everything that is wrong, not only the first.
+/// All errors of a configuration, not only the first.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", told(problems))]
+#[error("{}", summary(problems))]
 pub struct ConfigError {
     /// At least one.
     pub problems: Vec<Problem>,
-    /// What could be used but should not stay as it is.
+    /// Settings that work but should be changed.
     pub warnings: Vec<String>,
 }
 
-fn told(problems: &[Problem]) -> String {
+fn summary(problems: &[Problem]) -> String {
     match problems {
         [only] => only.to_string(),
         _ => {

@@ -1,7 +1,7 @@
-//! Every setting of the hub, in the order in which they are documented.
+//! Every setting of the hub, in documentation order.
 //!
-//! A new setting is one entry here and a field in [`Config`]: its variable, its place in the file,
-//! its line in the reference and its errors follow from the entry.
+//! A new setting is one entry here and a field in [`Config`]: its variable, its place in the file, its line
+//! in the reference and its errors follow from the entry.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,33 +13,33 @@ use tracing_subscriber::EnvFilter;
 use super::{Config, DEFAULT_LISTEN, Durability, Kind, LogFormat, Origin, Problem, Value};
 use crate::{Secret, env};
 
-/// Stores a value in its field; none where the value is not one that the setting takes.
+/// Stores a value in its field; `None` if the setting does not accept the value.
 type Apply = fn(&mut Config, &Value) -> Option<()>;
 
-/// One setting: where it can be given, what it takes and what it is for.
+/// One setting: its names, accepted values and description.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its path in the file, such as `limits.body_bytes`.
+    /// Path in the file, such as `limits.body_bytes`.
     pub key: &'static str,
     pub variable: &'static str,
-    /// A variable of others that says the same, used where ours is not set.
+    /// A third-party variable with the same meaning, used if the Plexus variable is not set.
     pub fallback: Option<&'static str>,
     pub flag: Option<&'static str>,
     pub kind: Kind,
-    /// As a variable would give it; empty where nothing is set.
+    /// In the syntax of a variable; empty if there is no default.
     pub default: &'static str,
-    /// What holds while nothing is set.
+    /// Description of the behaviour while the setting is unset.
     pub unset: &'static str,
     pub about: &'static str,
-    /// What it takes, to go on after "is not".
+    /// The accepted values, as a continuation of "is not".
     pub expected: &'static str,
-    /// Whether a running hub takes a new value on SIGHUP.
+    /// Whether a running hub applies a new value on SIGHUP.
     pub reload: bool,
     apply: Apply,
 }
 
 impl Setting {
-    /// The section of the file it stands in; empty at the top.
+    /// The section of the file that contains the key; empty for the top level.
     #[must_use]
     pub fn section(&self) -> &'static str {
         self.key.rsplit_once('.').map_or("", |(section, _)| section)
@@ -51,7 +51,7 @@ impl Setting {
     }
 
     pub(super) fn default_value(&self) -> Value {
-        // A default that is not of its own kind is found by the tests.
+        // The tests ensure that every default parses.
         Value::parse(self.kind, self.default).unwrap_or(Value::Text(String::new()))
     }
 
@@ -59,7 +59,7 @@ impl Setting {
         (self.apply)(config, value)
     }
 
-    /// The problem with a value that this setting does not take.
+    /// The error for a value that this setting does not accept.
     pub(super) fn refuse(&self, origin: Origin, shown: String) -> Problem {
         let shown = (!self.is_secret()).then_some(shown);
         Problem::Value { origin, key: self.key, shown, expected: self.expected }
@@ -111,13 +111,13 @@ impl Setting {
 }
 
 const URL: &str = "a URL such as https://hub.example.net";
-/// Characters that the key of unattended installations has at least.
+/// Minimum length of the key for unattended installations.
 const NODE_KEY_LENGTH: usize = 32;
-/// Files that instructions are made of, and bytes of what is made of them.
+/// Maximum number of instruction files, and maximum size of the rendered instructions.
 const INSTRUCTION_FILES: usize = 16;
 const INSTRUCTION_BYTES: usize = 64 << 10;
 const COUNT: &str = "a whole number from 1";
-const DAYS: &str = "a whole number of days, or 0 to keep them for ever";
+const DAYS: &str = "a whole number of days, or 0 for no limit";
 
 pub const SETTINGS: &[Setting] = &[
     Setting::new("data_dir", env::DATA_DIR.name, Kind::Text, |config, value| {
@@ -134,7 +134,7 @@ pub const SETTINGS: &[Setting] = &[
     })
     .flag("--listen")
     .default(DEFAULT_LISTEN)
-    .about("Address to listen on; port 0 takes any free one.")
+    .about("Address to listen on; port 0 selects any free port.")
     .expects("an address with a port, such as 127.0.0.1:7420, [::1]:7420 or localhost:7420"),
     Setting::new("database_url", "PLEXUS_DATABASE_URL", Kind::Secret, |config, value| {
         config.database_url = Some(value.secret()?.clone()).filter(|url| !url.expose_secret().is_empty());
@@ -142,8 +142,8 @@ pub const SETTINGS: &[Setting] = &[
     })
     .flag("--database-url")
     .unset("SQLite in the data folder")
-    .about("Database: `sqlite:/path/to/file.db` or `postgres://user@host/name`. A password does not belong in this file: set the variable, or name what holds it with `${env:NAME}` or `${file:PATH}`.")
-    .expects("a URL in which every `${env:NAME}` and `${file:PATH}` is there"),
+    .about("Database: `sqlite:/path/to/file.db` or `postgres://user@host/name`. Do not put a password in this file: set the variable, or use a reference `${env:NAME}` or `${file:PATH}`.")
+    .expects("a URL in which every `${env:NAME}` and `${file:PATH}` exists"),
     Setting::new("durability", "PLEXUS_DURABILITY", Kind::Text, |config, value| {
         config.durability = match value.text()? {
             "process" => Durability::Process,
@@ -153,14 +153,14 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("process")
-    .about("What an acknowledged write survives: `process` is the death of the process, `power` a power cut too.")
+    .about("What acknowledged writes survive: `process` a crash of the process, `power` also a power loss.")
     .expects("`process` or `power`"),
     Setting::new("public_url", "PLEXUS_PUBLIC_URL", Kind::Text, |config, value| {
         config.public_url = optional_url(value.text()?)?;
         Some(())
     })
     .unset("the address it listens on")
-    .about("Where clients reach the hub, if not at the address it listens on.")
+    .about("URL of the hub for clients, if it differs from the listen address.")
     .expects(URL)
     .live(),
     Setting::new("allowed_hosts", "PLEXUS_ALLOWED_HOSTS", Kind::List, |config, value| {
@@ -168,7 +168,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .unset("none")
-    .about("Names besides `localhost` and addresses that may stand in `Host`.")
+    .about("Names accepted in `Host`, in addition to `localhost` and addresses.")
     .expects("a list of host names, such as hub.example.net or hub.example.net:7420")
     .live(),
     Setting::new("allowed_origins", "PLEXUS_ALLOWED_ORIGINS", Kind::List, |config, value| {
@@ -176,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .unset("none")
-    .about("Browser origins besides loopback that may call the hub.")
+    .about("Browser origins that may call the hub, in addition to loopback.")
     .expects("a list with an origin in each entry, such as https://app.example.net")
     .live(),
     Setting::new("tls.cert", "PLEXUS_TLS_CERT", Kind::Text, |config, value| {
@@ -184,21 +184,21 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .unset("none: plain HTTP")
-    .about("Certificate of the hub and those between it and an authority, as a PEM file: the hub then speaks HTTPS only. The file is read again on SIGHUP.")
+    .about("Certificate chain of the hub, as a PEM file: the hub then serves HTTPS only. The file is reloaded on SIGHUP.")
     .expects("a file"),
     Setting::new("tls.key", "PLEXUS_TLS_KEY", Kind::Text, |config, value| {
         config.tls.key = optional_file(value.text()?);
         Some(())
     })
     .unset("none")
-    .about("Private key of `tls.cert`, as a PEM file that others cannot read. It is read again with the certificate.")
+    .about("Private key of `tls.cert`, as a PEM file that other users cannot read. It is reloaded with the certificate.")
     .expects("a file"),
     Setting::new("auth.authorization_servers", "PLEXUS_AUTH_AUTHORIZATION_SERVERS", Kind::List, |config, value| {
         config.authorization_servers = each(value.list()?, is_url)?;
         Some(())
     })
     .unset("none")
-    .about("OAuth servers named in RFC 9728 metadata.")
+    .about("OAuth servers listed in RFC 9728 metadata.")
     .expects("a list of URLs, such as https://login.example.net")
     .live(),
     Setting::new("auth.failed_per_minute", "PLEXUS_AUTH_FAILED_PER_MINUTE", Kind::Number, |config, value| {
@@ -206,7 +206,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("30")
-    .about("Failed authentications in a minute, for each address and each presented token; more are answered with 429.")
+    .about("Failed authentications per minute, for each address and each presented token; further ones are answered with 429.")
     .expects(COUNT)
     .live(),
     Setting::new("auth.key_overlap_hours", "PLEXUS_AUTH_KEY_OVERLAP_HOURS", Kind::Number, |config, value| {
@@ -214,7 +214,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("24")
-    .about("How long a signing key that was replaced still verifies.")
+    .about("How long a replaced signing key still verifies tokens.")
     .expects("a whole number of hours")
     .live(),
     Setting::new("limits.body_bytes", "PLEXUS_LIMITS_BODY_BYTES", Kind::Number, |config, value| {
@@ -222,7 +222,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("4194304")
-    .about("Body of a request; a longer one is refused with 413.")
+    .about("Maximum size of a request body; larger ones are rejected with 413.")
     .expects(COUNT)
     .live(),
     Setting::new("limits.json_depth", "PLEXUS_LIMITS_JSON_DEPTH", Kind::Number, |config, value| {
@@ -230,7 +230,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("64")
-    .about("Nesting of arrays and objects in an MCP request (REST bodies: 128); more is refused with 400.")
+    .about("Maximum nesting of arrays and objects in an MCP request (REST bodies: 128); deeper ones are rejected with 400.")
     .expects(COUNT)
     .live(),
     Setting::new("limits.request_seconds", "PLEXUS_LIMITS_REQUEST_SECONDS", Kind::Number, |config, value| {
@@ -238,7 +238,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("60")
-    .about("Time for the body of a request to arrive; then it is refused with 408.")
+    .about("Time limit for receiving a request body; then the request is rejected with 408.")
     .expects(COUNT)
     .live(),
     Setting::new("limits.calls_per_principal", "PLEXUS_LIMITS_CALLS_PER_PRINCIPAL", Kind::Number, |config, value| {
@@ -246,7 +246,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("64")
-    .about("Calls of one principal at the same time; one more is refused as retryable.")
+    .about("Concurrent calls of one principal; further calls fail with a retryable error.")
     .expects(COUNT)
     .live(),
     Setting::new("limits.output_bytes", "PLEXUS_LIMITS_OUTPUT_BYTES", Kind::Number, |config, value| {
@@ -254,7 +254,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("2097152")
-    .about("Result of a call; longer text is cut in the middle and says so, longer data is refused.")
+    .about("Maximum size of a call result; longer text is truncated in the middle with a note, longer data is rejected.")
     .expects(COUNT)
     .live(),
     Setting::new("limits.mcp_sessions", "PLEXUS_LIMITS_MCP_SESSIONS", Kind::Number, |config, value| {
@@ -262,21 +262,21 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("10000")
-    .about("MCP sessions in memory; over it the longest unused one leaves memory and stays in the database.")
+    .about("MCP sessions kept in memory; beyond that the least recently used one is evicted and remains in the database.")
     .expects(COUNT),
     Setting::new("limits.task_after_seconds", "PLEXUS_LIMITS_TASK_AFTER_SECONDS", Kind::Number, |config, value| {
         config.limits.task_after_seconds = value.number().filter(|count| *count > 0)?;
         Some(())
     })
     .default("10")
-    .about("A call that takes longer is answered with a task that can be asked after, where the client knows tasks.")
+    .about("Calls that take longer are answered with a task that can be polled, if the client supports tasks.")
     .expects(COUNT),
     Setting::new("retention.events_days", "PLEXUS_RETENTION_EVENTS_DAYS", Kind::Number, |config, value| {
         config.retention.events_days = Some(value.number()?).filter(|days| *days > 0);
         Some(())
     })
     .default("0")
-    .about("Days for which events of sessions are kept; 0 is for ever.")
+    .about("Days to keep session events; 0 keeps them forever.")
     .expects(DAYS)
     .live(),
     Setting::new("retention.audit_days", "PLEXUS_RETENTION_AUDIT_DAYS", Kind::Number, |config, value| {
@@ -284,7 +284,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("0")
-    .about("Days for which the audit is kept; 0 is for ever.")
+    .about("Days to keep the audit log; 0 keeps it forever.")
     .expects(DAYS)
     .live(),
     Setting::new("upstreams.dir", "PLEXUS_MCP_DIR", Kind::Text, |config, value| {
@@ -293,14 +293,14 @@ pub const SETTINGS: &[Setting] = &[
     })
     .flag("--mcp-dir")
     .unset("`mcp_servers.d` in the data folder")
-    .about("Folder with one file for each MCP server behind the hub.")
+    .about("Folder with one file for each upstream MCP server.")
     .expects("a folder"),
     Setting::new("upstreams.commands", "PLEXUS_UPSTREAMS_COMMANDS", Kind::List, |config, value| {
         config.upstreams.commands = each(value.list()?, is_command)?;
         Some(())
     })
     .default("npx,uvx,uv,node,deno,bun,bunx,python,python3,pipx,docker,podman")
-    .about("Commands that an MCP server may be added or tested with over REST; a full path matches itself. Files in the folder may have any.")
+    .about("Commands allowed for MCP servers that are added or tested over REST; a full path matches only itself. Files in the folder may use any command.")
     .expects("a list of commands, each a name such as npx or a full path such as /usr/bin/server")
     .live(),
     Setting::new("upstreams.private_networks", "PLEXUS_UPSTREAMS_PRIVATE_NETWORKS", Kind::Switch, |config, value| {
@@ -308,7 +308,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("false")
-    .about("Whether MCP servers may be on private networks without `allow_private` in their file. Loopback always may.")
+    .about("Whether MCP servers may be on private networks without `allow_private` in their file. Loopback is always allowed.")
     .expects("`true` or `false`"),
     Setting::new("tools.dir", "PLEXUS_TOOLS_DIR", Kind::Text, |config, value| {
         config.tools.dir = value.text()?.into();
@@ -323,8 +323,8 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .unset("none")
-    .about("User-defined tools that may be run, by name, besides those that were switched on with `plexus tools enable`.")
-    .expects("a list of names of tools, such as disk_usage, without `*`")
+    .about("Names of enabled user-defined tools, in addition to those enabled with `plexus tools enable`.")
+    .expects("a list of tool names, such as disk_usage, without `*`")
     .live(),
     Setting::new("nodes.local", "PLEXUS_NODES_LOCAL", Kind::Switch, |config, value| {
         config.nodes.local = value.switch()?;
@@ -345,7 +345,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("3")
-    .about("Heartbeats in a row that a node may miss before it is taken to be offline.")
+    .about("Consecutive heartbeats that a node may miss before it counts as offline.")
     .expects(COUNT),
     Setting::new("nodes.key", env::NODE_KEY.name, Kind::Secret, |config, value| {
         let key = Some(value.secret()?.clone()).filter(|key| !key.expose_secret().is_empty());
@@ -356,22 +356,22 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .unset("none: nodes join by invitation only")
-    .about("What unattended installations join with, beside invitations: whoever has it can add nodes. It does not belong in this file: set the variable, or name what holds it with `${env:NAME}` or `${file:PATH}`.")
-    .expects("a secret of 32 characters or more, such as `openssl rand -hex 32` makes")
+    .about("Key for unattended installations to join with, in addition to invitations: anyone who has it can add nodes. Do not put it in this file: set the variable, or use a reference `${env:NAME}` or `${file:PATH}`.")
+    .expects("a secret of at least 32 characters, such as the output of `openssl rand -hex 32`")
     .live(),
     Setting::new("nodes.client_ca", "PLEXUS_NODES_CLIENT_CA", Kind::Text, |config, value| {
         config.tls.client_ca = optional_file(value.text()?);
         Some(())
     })
     .unset("none")
-    .about("Authority whose certificates nodes may show instead of a credential, as a PEM file: a certificate with the name or the id of a node is that node. Needs `tls.cert`; read again with it.")
+    .about("CA whose certificates nodes may present instead of a credential, as a PEM file: a certificate with the name or id of a node identifies that node. Requires `tls.cert`; reloaded with it.")
     .expects("a file"),
     Setting::new("sync.workspace", "PLEXUS_SYNC_WORKSPACE", Kind::Text, |config, value| {
         config.sync.workspace = value.text()?.into();
         Some(())
     })
     .unset("`workspace` in the data folder")
-    .about("Folder with the files that tell agents who they are and whom they work for; connected agents get them into their own instructions.")
+    .about("Folder with the instruction files for agents, such as identity and user; they are copied into the instructions of connected agents.")
     .expects("a folder"),
     Setting::new("sync.files", "PLEXUS_SYNC_FILES", Kind::List, |config, value| {
         let files = each(value.list()?, is_plain_file)?;
@@ -379,31 +379,31 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("SOUL.md,IDENTITY.md,USER.md,TOOLS.md,MEMORY.md")
-    .about("Files of that folder, in the order in which they are written; those that are not there are not missed.")
-    .expects("a list of at most 16 names of files, such as USER.md, without a folder")
+    .about("Files of that folder, in the order in which they are written; missing files are skipped.")
+    .expects("a list of at most 16 file names, such as USER.md, without a folder")
     .live(),
     Setting::new("sync.minutes", "PLEXUS_SYNC_MINUTES", Kind::Number, |config, value| {
         config.sync.minutes = value.number().filter(|count| *count > 0)?;
         Some(())
     })
     .default("15")
-    .about("Minutes between two looks at the files of connected agents; a change in the folder is taken up at once.")
+    .about("Minutes between two checks of the files of connected agents; a change in the folder is applied immediately.")
     .expects(COUNT)
     .live(),
     Setting::new("sync.agents", "PLEXUS_SYNC_AGENTS", Kind::List, |config, value| {
         config.sync.agents = each(value.list()?, is_tool)?;
         Some(())
     })
-    .unset("all that are connected")
-    .about("Agents that get the instructions, such as `codex` and `claude-code`.")
-    .expects("a list of names of agents, such as codex")
+    .unset("all connected agents")
+    .about("Agents that receive the instructions, such as `codex` and `claude-code`.")
+    .expects("a list of agent names, such as codex")
     .live(),
     Setting::new("sync.max_bytes", "PLEXUS_SYNC_MAX_BYTES", Kind::Number, |config, value| {
         config.sync.max_bytes = value.number().filter(|count| (256..=INSTRUCTION_BYTES).contains(count))?;
         Some(())
     })
     .default("16384")
-    .about("Longest instructions in a file of an agent; what does not fit is cut, and that is said there.")
+    .about("Maximum size of the instructions in an agent's file; longer text is truncated with a note.")
     .expects("a whole number from 256 to 65536")
     .live(),
     Setting::new("telemetry.log", env::LOG.name, Kind::Text, |config, value| {
@@ -421,7 +421,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(())
     })
     .default("human")
-    .about("Form of log lines: `human` or `json`.")
+    .about("Format of log lines: `human` or `json`.")
     .expects("`human` or `json`"),
     Setting::new("telemetry.metrics", "PLEXUS_TELEMETRY_METRICS", Kind::Switch, |config, value| {
         config.telemetry.metrics = value.switch()?;
@@ -437,11 +437,11 @@ pub const SETTINGS: &[Setting] = &[
     })
     .or_variable(env::OTLP_ENDPOINT.name)
     .unset("nowhere")
-    .about("Where traces are sent, as OTLP over HTTP, such as http://127.0.0.1:4318.")
+    .about("Trace collector, for OTLP over HTTP, such as http://127.0.0.1:4318.")
     .expects("a URL such as http://127.0.0.1:4318"),
 ];
 
-/// An address with a port; the one name that always means this machine is taken for one.
+/// Parses an address with a port; `localhost`, which always means this machine, is accepted as a host.
 fn address(text: &str) -> Option<SocketAddr> {
     match text.strip_prefix("localhost:") {
         Some(port) => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?))),
@@ -449,7 +449,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// The entries, if each is of the form that can ever match.
+/// The entries, if all of them have a form that can match.
 fn each(list: &[String], fits: fn(&str) -> bool) -> Option<Vec<String>> {
     list.iter().all(|entry| fits(entry)).then(|| list.to_vec())
 }
@@ -466,7 +466,7 @@ fn is_tool(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// The name of a file in a folder, and no way out of it.
+/// The name of a file in a folder, without path components that lead out of it.
 fn is_plain_file(text: &str) -> bool {
     !text.is_empty() && !text.contains(['/', '\0']) && text != "." && text != ".."
 }
@@ -487,7 +487,7 @@ fn optional_file(text: &str) -> Option<PathBuf> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// A URL without a slash at its end, or nothing.
+/// A URL without a trailing slash, or an unset value.
 fn optional_url(text: &str) -> Option<Option<String>> {
     match text {
         "" => Some(None),

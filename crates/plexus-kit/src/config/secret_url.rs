@@ -1,11 +1,11 @@
-//! URLs that may carry a password: shown without it.
+//! Redaction of URLs that may contain a password.
 
 const HIDDEN: &str = "***";
 
-/// The URL with its password, and every parameter that may be one, replaced.
+/// The URL with its password and secret parameters redacted.
 pub(crate) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        // A file, or not a URL at all: then it is not known which part of it is secret.
+        // A file, or not a URL, in which case any part may be secret.
         let known = url.is_empty() || url.starts_with("sqlite:");
         return if known { url } else { HIDDEN }.to_owned();
     };
@@ -24,8 +24,7 @@ pub(crate) fn redacted(url: &str) -> String {
     format!("{scheme}://{login}{place}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
-/// Of an address on the web, only where it is: a user name alone may be a token there, and so may any
-/// parameter.
+/// Keeps only the location of a web address: the user name alone may be a token, and so may any parameter.
 fn redacted_http(scheme: &str, rest: &str) -> String {
     let (login, place) = match rest.rsplit_once('@') {
         Some((_, place)) => (format!("{HIDDEN}@"), place),
@@ -37,7 +36,7 @@ fn redacted_http(scheme: &str, rest: &str) -> String {
     }
 }
 
-/// Whether a password stands in the URL itself, or it is a secret as a whole.
+/// Whether the URL contains a password, or is entirely secret.
 pub(super) fn has_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return redacted(url) == HIDDEN };
     let (_, query) = rest.split_once('?').unwrap_or_default();
@@ -48,8 +47,7 @@ pub(super) fn has_password(url: &str) -> bool {
     in_query || is_token || login(rest).is_some_and(|(_, password, _)| !password.is_empty())
 }
 
-/// User, password and what comes after them. A password may hold any character, so its end is the
-/// last `@`.
+/// User, password and the rest. A password may contain any character, so it ends at the last `@`.
 fn login(rest: &str) -> Option<(&str, &str, &str)> {
     let (login, host) = rest.rsplit_once('@')?;
     let (user, password) = login.split_once(':')?;
@@ -66,7 +64,7 @@ mod tests {
     use super::{has_password, redacted};
 
     #[test]
-    fn a_password_is_replaced_wherever_it_stands() {
+    fn password_is_redacted_in_every_position() {
         for (url, shown, has) in [
             ("postgres://ann:p@s/s:w@db:5432/plexus", "postgres://ann:***@db:5432/plexus", true),
             ("postgres://ann@db/plexus", "postgres://ann@db/plexus", false),

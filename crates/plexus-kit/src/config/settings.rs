@@ -1,10 +1,10 @@
-//! The settings in effect, each with where it came from; nothing secret can be read from here.
+//! The effective settings with their origins; secrets are redacted when shown.
 
 use plexus_proto::api::ConfigSetting;
 
 use super::{Config, Origin, Setting, Value};
 
-/// One setting in effect.
+/// An effective setting.
 #[derive(Debug, Clone)]
 pub struct Effective {
     pub setting: &'static Setting,
@@ -14,7 +14,7 @@ pub struct Effective {
 
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// One for each of [`super::SETTINGS`], in that order.
+    /// One entry per [`super::SETTINGS`] element, in the same order.
     all: Vec<Effective>,
     warnings: Vec<String>,
 }
@@ -33,7 +33,7 @@ impl Settings {
         self.all.iter().find(|effective| effective.setting.key == key)
     }
 
-    /// What was written, made definite.
+    /// Replaces a value as written with its resolved form.
     pub(super) fn replace(&mut self, key: &str, value: Value) {
         if let Some(effective) = self.all.iter_mut().find(|effective| effective.setting.key == key) {
             effective.value = value;
@@ -44,7 +44,7 @@ impl Settings {
         self.all.iter_mut()
     }
 
-    /// For people and programs that ask what is in effect.
+    /// The effective settings for display, with secrets redacted.
     #[must_use]
     pub fn report(&self) -> Vec<ConfigSetting> {
         let report = |effective: &Effective| ConfigSetting {
@@ -58,7 +58,7 @@ impl Settings {
 }
 
 impl Config {
-    /// What works but should not stay as it is.
+    /// Settings that work but should be changed.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.settings.warnings

@@ -13,14 +13,14 @@ fn file(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-/// With a file, in the home `/h`, with these variables besides.
+/// Loads this file with `HOME` set to `/h` and the given variables.
 fn load(text: &str, vars: &[(&str, &str)]) -> Result<Config, super::ConfigError> {
     let file = file(text);
     let vars = [vars, &[("HOME", "/h")]].concat();
     Config::load(Some(file.path()), &environment(&vars), RawConfig::default())
 }
 
-/// What is wrong with a file, one text for each problem, without the folder of the file.
+/// The errors in a file, one text each, without the folder.
 fn problems(text: &str, vars: &[(&str, &str)]) -> Vec<String> {
     let problems = load(text, vars).unwrap_err().problems;
     problems.iter().map(|problem| problem.to_string().rsplit('/').next().unwrap().to_owned()).collect()
@@ -46,8 +46,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
 }
 
 #[test]
-fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
-    // For each setting a value that is not its default.
+fn every_setting_is_accepted_in_the_file_and_as_a_variable() {
+    // A non-default value for each setting.
     let other = |setting: &super::Setting| match setting.key {
         "data_dir" => "/elsewhere",
         "listen" => "127.0.0.1:9",
@@ -74,7 +74,7 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
             Value::Secret(_) => format!("{text:?}"),
             value => value.shown(),
         };
-        // What is of no use alone.
+        // Settings that this one requires.
         let beside: &[(&str, &str)] = match setting.key {
             "tls.cert" => &[("PLEXUS_TLS_KEY", "/elsewhere/key.pem")],
             "tls.key" => &[("PLEXUS_TLS_CERT", "/elsewhere/cert.pem")],
@@ -93,15 +93,15 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
             assert_ne!(effective.origin, Origin::Default, "{}", setting.key);
             let defaults = match beside {
                 [] => load("", &[]).unwrap(),
-                // The other one is not there without this one either.
+                // These two are only valid together.
                 _ => load("", &[("PLEXUS_TLS_CERT", "/a"), ("PLEXUS_TLS_KEY", "/b")]).unwrap(),
             };
             let fields = |config: &Config| {
                 format!("{:?}", Config { settings: super::Settings::default(), ..config.clone() })
             };
-            // A secret is not in what is printed.
+            // Debug output omits secrets.
             if !setting.is_secret() {
-                assert_ne!(fields(&config), fields(&defaults), "{} goes nowhere", setting.key);
+                assert_ne!(fields(&config), fields(&defaults), "{} has no effect", setting.key);
             }
         }
     }
@@ -111,7 +111,7 @@ fn every_setting_can_be_given_in_the_file_and_as_a_variable() {
 fn variables_are_named_after_their_key() {
     for setting in SETTINGS {
         let derived = format!("PLEXUS_{}", setting.key.to_uppercase().replace('.', "_"));
-        // Two were there before they had a key, one is called as its flag is, and one is the same on a node.
+        // Two variables predate their keys, one is named after its flag, and one is shared with nodes.
         let short = ["PLEXUS_LOG", "PLEXUS_LOG_FORMAT", "PLEXUS_MCP_DIR", "PLEXUS_NODE_KEY"]
             .contains(&setting.variable);
         assert!(short || setting.variable == derived, "{}", setting.key);
@@ -122,7 +122,7 @@ fn variables_are_named_after_their_key() {
 }
 
 #[test]
-fn a_misspelt_key_is_named_with_its_place_and_the_nearest_one() {
+fn misspelt_key_error_has_location_and_suggestion() {
     let text =
         "lisen = \"127.0.0.1:1\"\nbody_bytes = 5\n\n[limit]\n[limits]\njson_deph = 3\n[zebra]\nx = 1\n";
     let found = problems(text, &[]);
@@ -131,7 +131,7 @@ fn a_misspelt_key_is_named_with_its_place_and_the_nearest_one() {
         (2, "unknown key `body_bytes`, did you mean `limits.body_bytes`?"),
         (4, "unknown key `limit`, did you mean `limits`?"),
         (6, "unknown key `limits.json_deph`, did you mean `limits.json_depth`?"),
-        (7, "unknown key `zebra`; `plexus config default` lists them all"),
+        (7, "unknown key `zebra`; `plexus config default` lists all keys"),
     ] {
         let wanted = format!(":{line}: {words}");
         assert!(found.iter().any(|problem| problem.ends_with(&wanted)), "{wanted} not in {found:#?}");
@@ -140,14 +140,14 @@ fn a_misspelt_key_is_named_with_its_place_and_the_nearest_one() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_its_origin_and_what_is_expected() {
+fn invalid_value_error_has_origin_and_expectation() {
     let found = problems(
         "listen = \"127.0.0.1\"\nallowed_hosts = \"one\"\n[limits]\nbody_bytes = \"x\"\njson_depth = 0\n",
         &[
             ("PLEXUS_LIMITS_OUTPUT_BYTES", "many"),
             ("PLEXUS_LOG_FORMAT", "yaml"),
             ("PLEXUS_TELEMETRY_METRICS", "perhaps"),
-            // Wrong in the file all the same.
+            // An invalid value in the file is reported even if a variable overrides it.
             ("PLEXUS_LISTEN", "127.0.0.1:1"),
         ],
     );
@@ -166,13 +166,13 @@ fn a_wrong_value_is_named_with_its_origin_and_what_is_expected() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_named_with_the_line() {
+fn syntax_error_names_the_line() {
     let found = problems("listen = \"127.0.0.1:1\"\nnonsense\n", &[]);
     assert!(found[0].contains(":2: "), "{found:?}");
 }
 
 #[test]
-fn text_without_quotes_is_one_problem_and_says_so() {
+fn missing_quotes_are_reported_once() {
     let found = problems("json_deph = 1\nlisten = 127.0.0.1:7420\ndurability = power\n", &[]);
     assert_eq!(found.len(), 3, "{found:#?}");
     // In the order of the file.
@@ -184,13 +184,13 @@ fn text_without_quotes_is_one_problem_and_says_so() {
 }
 
 #[test]
-fn a_warning_is_not_lost_among_problems() {
+fn warnings_are_kept_when_there_are_errors() {
     let error = load("lisen = 1\ndatabase_url = \"postgres://ann:hunter2@db/x\"\n", &[]).unwrap_err();
     assert_eq!((error.problems.len(), error.warnings.len()), (1, 1), "{error:?}");
 }
 
 #[test]
-fn a_variable_named_after_its_key_is_told_its_short_name() {
+fn variable_derived_from_key_suggests_the_short_name() {
     let environment =
         environment(&[("PLEXUS_TELEMETRY_LOG", "debug"), ("PLEXUS_TELEMETRY_LOG_FORMAT", "json")]);
     let meant: Vec<_> = environment.unknown().into_iter().map(|(_, meant)| meant).collect();
@@ -198,7 +198,7 @@ fn a_variable_named_after_its_key_is_told_its_short_name() {
 }
 
 #[test]
-fn a_secret_is_in_no_error_and_in_no_report() {
+fn errors_and_reports_omit_secrets() {
     let secret = "hunter2";
     let wrong = load(&format!("database_url = [\"{secret}\"]"), &[]).unwrap_err();
     assert!(!format!("{wrong} {wrong:?}").contains(secret), "{wrong:?}");
@@ -208,7 +208,7 @@ fn a_secret_is_in_no_error_and_in_no_report() {
     let report = config.settings.report();
     let shown = &report.iter().find(|setting| setting.key == "database_url").unwrap().value;
     assert_eq!(shown, "postgres://ann:***@db.example/plexus");
-    // It works, but should not stay there.
+    // Works, but causes a warning.
     let warnings = config.warnings();
     assert!(warnings.len() == 1 && warnings[0].contains("PLEXUS_DATABASE_URL"), "{warnings:?}");
     assert!(!warnings[0].contains(secret), "{warnings:?}");
@@ -216,7 +216,7 @@ fn a_secret_is_in_no_error_and_in_no_report() {
 }
 
 #[test]
-fn what_a_collector_asks_for_is_in_no_error_and_in_no_report() {
+fn errors_and_reports_omit_collector_credentials() {
     let secret = "hunter2";
     for url in [format!("https://ann:{secret}@otel.example"), format!("https://otel.example?k={secret}")] {
         let config = load("", &[("PLEXUS_TELEMETRY_OTLP_ENDPOINT", &url)]).unwrap();
@@ -231,7 +231,7 @@ fn what_a_collector_asks_for_is_in_no_error_and_in_no_report() {
 }
 
 #[test]
-fn a_secret_may_name_a_variable_or_a_file() {
+fn secret_may_reference_a_variable_or_a_file() {
     use crate::ExposeSecret;
     let text = "database_url = \"postgres://ann:${env:DB_PASSWORD}@db/plexus\"";
     let config = load(text, &[("DB_PASSWORD", "hunter2")]).unwrap();
@@ -246,7 +246,7 @@ fn a_secret_may_name_a_variable_or_a_file() {
     assert_eq!(config.database_url.unwrap().expose_secret(), "postgres://ann:hunter3@db/plexus");
     for (missing, words) in [
         (text, "`database_url`: needs the variable DB_PASSWORD, which is not set"),
-        ("database_url = \"${file:/no/such/file}\"", "needs the file /no/such/file, which is not there"),
+        ("database_url = \"${file:/no/such/file}\"", "needs the file /no/such/file, which does not exist"),
         ("database_url = \"${vault:x}\"", "neither `${env:NAME}` nor `${file:PATH}`"),
         ("database_url = \"${env:X\"", "has a `${` without a `}`"),
     ] {
@@ -256,7 +256,7 @@ fn a_secret_may_name_a_variable_or_a_file() {
 }
 
 #[test]
-fn a_listen_address_needs_a_port_and_may_be_localhost() {
+fn listen_address_needs_a_port_and_accepts_localhost() {
     let listen = |text: &str| {
         let flags = RawConfig { listen: Some(text.to_owned()), ..RawConfig::default() };
         Config::load(None, &environment(&[("HOME", "/h")]), flags).map(|config| config.listen.to_string())
@@ -268,7 +268,7 @@ fn a_listen_address_needs_a_port_and_may_be_localhost() {
 }
 
 #[test]
-fn the_data_folder_follows_xdg() {
+fn data_folder_follows_xdg() {
     let load = |vars: &[(&str, &str)]| Config::load(None, &environment(vars), RawConfig::default());
     assert_eq!(load(&[("HOME", "/h")]).unwrap().data_dir, Path::new("/h/.local/share/plexus"));
     assert_eq!(load(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]).unwrap().data_dir, Path::new("/x/plexus"));
@@ -276,7 +276,7 @@ fn the_data_folder_follows_xdg() {
 }
 
 #[test]
-fn a_tilde_is_the_home_folder_and_a_path_is_made_absolute() {
+fn paths_are_absolute_and_tilde_is_expanded() {
     let load = |dir: &str| {
         let flags = RawConfig { data_dir: Some(dir.into()), ..RawConfig::default() };
         Config::load(None, &environment(&[("HOME", "/h")]), flags).unwrap().data_dir
@@ -287,7 +287,7 @@ fn a_tilde_is_the_home_folder_and_a_path_is_made_absolute() {
 }
 
 #[test]
-fn the_file_in_the_data_folder_is_read_when_no_other_is_named() {
+fn config_file_defaults_to_the_data_folder() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("plexus.toml"), "limits.json_depth = 5\n").unwrap();
     let depth = |named: Option<&Path>| {
@@ -299,7 +299,7 @@ fn the_file_in_the_data_folder_is_read_when_no_other_is_named() {
 }
 
 #[test]
-fn what_can_never_match_is_refused() {
+fn values_that_can_never_match_are_rejected() {
     for (text, words) in [
         ("allowed_hosts = [\"https://foo.example\"]", "a list of host names"),
         ("allowed_origins = [\"foo.example\"]", "an origin in each entry"),
@@ -312,7 +312,7 @@ fn what_can_never_match_is_refused() {
 }
 
 #[test]
-fn the_standard_variable_for_traces_is_used_where_ours_is_not_set() {
+fn standard_trace_variable_is_a_fallback() {
     use crate::ExposeSecret;
     let theirs = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://theirs:4318/");
     let endpoint = |vars: &[(&str, &str)]| load("", vars).unwrap().telemetry.otlp_endpoint;
@@ -323,7 +323,7 @@ fn the_standard_variable_for_traces_is_used_where_ours_is_not_set() {
 }
 
 #[test]
-fn a_reload_takes_what_it_can_and_keeps_the_rest() {
+fn reload_applies_only_reloadable_settings() {
     let live = LiveConfig::new(load("listen = \"127.0.0.1:1\"\n", &[]).unwrap());
     let mut read = load("listen = \"127.0.0.1:2\"\n[limits]\nbody_bytes = 9\n", &[]).unwrap();
     read.database_url = Some(Secret::from("sqlite:/not/from/settings"));
@@ -338,7 +338,7 @@ fn a_reload_takes_what_it_can_and_keeps_the_rest() {
     let now = live.snapshot();
     assert_eq!((now.limits.body_bytes, now.listen.port()), (9, 1));
     assert_eq!(now.settings.get("listen").unwrap().value, Value::Text("127.0.0.1:1".to_owned()));
-    // Going back is a change too.
+    // Reverting a value is a change too.
     assert_eq!(
         keys(&live.reload(load("listen = \"127.0.0.1:1\"\n", &[]).unwrap()).changed),
         ["limits.body_bytes"]
@@ -346,13 +346,13 @@ fn a_reload_takes_what_it_can_and_keeps_the_rest() {
 }
 
 #[test]
-fn an_unknown_variable_is_told_with_the_nearest_one() {
+fn unknown_variable_comes_with_a_suggestion() {
     let environment = environment(&[("PLEXUS_LITSEN", "x"), ("PLEXUS_LISTEN", "x"), ("PLEXUS_ZEBRA", "x")]);
     assert_eq!(environment.unknown(), [("PLEXUS_LITSEN", Some("PLEXUS_LISTEN")), ("PLEXUS_ZEBRA", None)]);
 }
 
 #[test]
-fn colours_are_for_terminals_of_people_who_want_them() {
+fn colours_need_a_terminal_and_can_be_disabled() {
     assert!(environment(&[("TERM", "xterm-256color")]).wants_colours(true));
     assert!(!environment(&[("TERM", "xterm-256color")]).wants_colours(false));
     assert!(!environment(&[("NO_COLOR", "1")]).wants_colours(true));
@@ -360,7 +360,7 @@ fn colours_are_for_terminals_of_people_who_want_them() {
 }
 
 #[test]
-fn the_folder_of_servers_is_in_the_data_folder_unless_another_is_named() {
+fn upstreams_folder_defaults_to_the_data_folder() {
     let dir = |text: &str, variables: &[(&str, &str)]| load(text, variables).unwrap().upstreams.dir;
     let config = load("data_dir = \"/data\"", &[]).unwrap();
     assert_eq!(config.upstreams.dir, Path::new("/data/mcp_servers.d"));
@@ -370,7 +370,7 @@ fn the_folder_of_servers_is_in_the_data_folder_unless_another_is_named() {
 }
 
 #[test]
-fn a_command_is_allowed_by_its_name_or_its_full_path_alone() {
+fn commands_are_allowed_by_exact_name_or_full_path() {
     let upstreams = load("upstreams.commands = [\"npx\", \"/opt/server\"]", &[]).unwrap().upstreams;
     assert!(upstreams.allows("npx") && upstreams.allows("/opt/server"));
     assert!(!upstreams.allows("/tmp/npx") && !upstreams.allows("server") && !upstreams.allows("./npx"));
@@ -381,11 +381,11 @@ fn a_command_is_allowed_by_its_name_or_its_full_path_alone() {
 }
 
 #[test]
-fn files_for_tls_that_are_of_no_use_alone_are_refused_with_what_is_missing() {
+fn incomplete_tls_files_are_rejected_naming_the_missing_one() {
     for (text, words) in [
         ("[tls]\ncert = \"/c.pem\"\n", ":2: `tls.cert`: a certificate needs its key: set `tls.key` as well"),
         ("[tls]\nkey = \"/k.pem\"\n", ":2: `tls.key`: a key needs its certificate: set `tls.cert` as well"),
-        ("[nodes]\nclient_ca = \"/ca.pem\"\n", ":2: `nodes.client_ca`: certificates are shown over TLS only"),
+        ("[nodes]\nclient_ca = \"/ca.pem\"\n", ":2: `nodes.client_ca`: client certificates need TLS"),
     ] {
         let found = problems(text, &[]);
         assert!(found.len() == 1 && found[0].contains(words), "{words} not in {found:#?}");

@@ -1,4 +1,4 @@
-//! A setting's value before it has a meaning: what a file, a variable or a flag can hold.
+//! An uninterpreted setting value, as a file, a variable or a flag provides it.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde_json::json;
 
 use super::secret_url;
 
-/// The form of a value. A variable's text is read by it.
+/// Type of a value; determines how a variable's text is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Text,
-    /// A whole number, not negative.
+    /// A non-negative whole number.
     Number,
     Switch,
-    /// In a variable: separated by commas.
+    /// Comma-separated in a variable.
     List,
-    /// Text that is shown only in part.
+    /// Text that is redacted when shown.
     Secret,
 }
 
@@ -30,7 +30,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Text of a variable or a flag.
+    /// Parses the text of a variable or a flag.
     pub(super) fn parse(kind: Kind, text: &str) -> Option<Self> {
         Some(match kind {
             Kind::Text => Self::Text(text.trim().to_owned()),
@@ -44,7 +44,7 @@ impl Value {
         })
     }
 
-    /// What a file holds; none where it is of another form.
+    /// Converts a TOML value; `None` if it has another type.
     pub(super) fn from_toml(kind: Kind, value: &toml::de::DeValue<'_>) -> Option<Self> {
         Some(match kind {
             Kind::Text => Self::Text(value.as_str()?.to_owned()),
@@ -81,7 +81,7 @@ impl Value {
         if let Self::Secret(secret) = self { Some(secret) } else { None }
     }
 
-    /// For a program; a secret without what is secret in it.
+    /// The value for programs, with secrets redacted.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         match self {
@@ -93,15 +93,15 @@ impl Value {
         }
     }
 
-    /// As it stands in a file; a secret without what is secret in it.
+    /// The value in the syntax of the file, with secrets redacted.
     #[must_use]
     pub fn shown(&self) -> String {
-        // The one character that JSON takes as it is and TOML does not.
+        // The only character that JSON allows unescaped and TOML does not.
         self.to_json().to_string().replace('\u{7f}', "\\u007f")
     }
 }
 
-/// As a person reads it, without quotes.
+/// The value for people, without quotes.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,7 @@
 use super::{Counter, Metrics, count, seconds};
 
 #[test]
-fn the_text_has_what_was_counted_and_what_is_read() {
+fn text_contains_counters_and_gauges() {
     let metrics = Metrics::new("1.2.3");
     let (calls, took) = (Counter::<u64>::default(), seconds());
     metrics.add("plexus_calls", "Calls", calls.clone());
@@ -28,7 +28,7 @@ fn the_text_has_what_was_counted_and_what_is_read() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn the_process_is_measured() {
+fn process_metrics_are_exported() {
     let text = Metrics::new("1").text().unwrap();
     let value = |name: &str| -> f64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();

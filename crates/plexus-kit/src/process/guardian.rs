@@ -1,24 +1,24 @@
-//! Ends the processes of a hub that was killed.
+//! Ends the child processes of a hub that was killed.
 //!
-//! A hub that is killed cannot end what it has started. The kernel then closes the standard input of a process, and one
-//! that does as it should ends; many do not. A death signal would reach them, but setting one takes unsafe code
-//! between fork and exec, and it follows the thread that started the process and not the hub. So each process has a
-//! guardian: a shell that waits for its own standard input to be closed, which happens only when the hub is gone,
-//! and then kills the process group.
+//! A killed hub cannot end its child processes. The kernel closes their standard input, on which well-behaved
+//! processes exit, but many do not. A parent-death signal would need unsafe code between fork and exec, and
+//! is tied to the thread that started the process, not to the hub. Therefore each process has a guardian: a
+//! shell that waits until its own standard input is closed, which happens only when the hub is gone, and then
+//! kills the process group.
 
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-/// They get some time to end by themselves.
+/// Gives the group some time to exit on its own.
 const SCRIPT: &str = r#"read -r _; sleep 2; kill -s KILL -- "-$1""#;
 
-/// Dropping it calls the guardian off.
+/// Dismissed on drop.
 #[derive(Debug)]
 pub struct Guardian(Child);
 
 impl Guardian {
-    /// None where there is no shell: then a process of a killed hub ends by itself or not at all.
+    /// `None` if there is no shell; then the process of a killed hub may survive it.
     #[must_use]
     pub fn of(group: u32) -> Option<Self> {
         let spawned = Command::new("/bin/sh")
@@ -29,16 +29,16 @@ impl Guardian {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What a terminal sends to the hub is not for it.
+            // The guardian must not receive signals that the terminal sends to the hub.
             .process_group(0)
             .kill_on_drop(true)
             .spawn();
         spawned.inspect_err(|error| tracing::debug!(%error, "no guardian for a process")).ok().map(Self)
     }
 
-    /// The same as dropping it, and nothing of it is left when this returns.
+    /// Dismisses the guardian, and returns once it is gone.
     pub async fn call_off(mut self) {
-        // It fails when it is gone already.
+        // Fails if it has already exited.
         let _ = self.0.kill().await;
     }
 }
@@ -55,20 +55,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_is_killed_when_the_hub_is_gone() {
+    async fn guardian_kills_the_group_when_the_hub_is_gone() {
         let mut sleeper = sleeper();
         let mut guardian = Guardian::of(sleeper.id().unwrap()).unwrap();
-        // What the kernel does when the hub dies.
+        // The kernel does this when the hub dies.
         drop(guardian.0.stdin.take());
         let ended = tokio::time::timeout(Duration::from_secs(20), sleeper.wait()).await;
-        assert_eq!(ended.expect("killed in time").unwrap().to_string(), "signal: 9 (SIGKILL)");
+        assert_eq!(ended.expect("not killed in time").unwrap().to_string(), "signal: 9 (SIGKILL)");
         assert!(guardian.0.wait().await.unwrap().success());
     }
 
     #[tokio::test]
-    async fn a_guardian_that_is_called_off_does_nothing() {
+    async fn dismissed_guardian_does_nothing() {
         let mut sleeper = sleeper();
         Guardian::of(sleeper.id().unwrap()).unwrap().call_off().await;
-        assert!(sleeper.try_wait().unwrap().is_none(), "still there");
+        assert!(sleeper.try_wait().unwrap().is_none(), "was killed");
     }
 }

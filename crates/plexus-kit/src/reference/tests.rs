@@ -9,7 +9,7 @@ fn environment() -> Environment {
 }
 
 #[test]
-fn references_are_filled_in() {
+fn references_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "from a file\r\n").unwrap();
     std::fs::write(folder.path().join("lines"), "two\n\n").unwrap();
@@ -34,7 +34,7 @@ fn references_are_filled_in() {
 }
 
 #[test]
-fn what_cannot_be_filled_in_says_why() {
+fn resolve_error_states_the_cause() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("long"), "x".repeat(65 * 1024)).unwrap();
     std::fs::write(folder.path().join("bytes"), [0xff, 0xfe]).unwrap();
@@ -43,13 +43,13 @@ fn what_cannot_be_filled_in_says_why() {
     for (text, what, missing) in [
         ("${env:MISSING}", "needs the variable MISSING, which is not set or empty", true),
         ("${env:EMPTY}", "needs the variable EMPTY, which is not set or empty", true),
-        ("${NAME}", "has `${NAME}`, which does not say where to look", false),
+        ("${NAME}", "has `${NAME}`, which names no source", false),
         ("${env:}", "has a `${env:…}` that names no variable", false),
         ("${env:A B}", "has a `${env:…}` that names no variable", false),
         ("${env:A:-${env:NAME}}", "has a reference in the default of `${env:A}`", false),
         ("${input:x}", "has a `${…}` that is neither `${env:NAME}` nor `${file:PATH}`", false),
         ("${env:NAME", "has a `${` without a `}`", false),
-        ("${secret:x}", "asks for `${secret:…}`, and there is no vault yet", false),
+        ("${secret:x}", "uses `${secret:…}`, but vaults are not supported", false),
         ("${file:}", "has a `${file:…}` without a path", false),
     ] {
         let error = resolver.resolve(text).unwrap_err();
@@ -62,16 +62,19 @@ fn what_cannot_be_filled_in_says_why() {
         "set it where the hub is started and restart the hub, give a default as in `${env:MISSING:-default}`, or use \
          `${file:PATH}`"
     );
-    for (file, why) in
-        [("none", "is not there"), ("long", "is too long"), ("bytes", "is not UTF-8"), (".", "is not a file")]
-    {
+    for (file, why) in [
+        ("none", "does not exist"),
+        ("long", "is too long"),
+        ("bytes", "is not UTF-8"),
+        (".", "is not a file"),
+    ] {
         let error = resolver.resolve(&format!("${{file:{file}}}")).unwrap_err();
         assert!(error.missing && error.what.ends_with(&format!(", which {why}")), "{error}");
     }
 }
 
 #[test]
-fn nothing_of_a_text_is_lost_in_its_parts() {
+fn parts_cover_the_whole_text() {
     let text = "a${env:B}c$${d}${e";
     let all: Vec<_> = parts(text).collect();
     let expected =

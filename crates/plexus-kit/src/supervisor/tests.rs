@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Stage, Supervisor};
 
 #[tokio::test(start_paused = true)]
-async fn stages_end_in_order_and_a_stuck_task_is_named() {
+async fn stages_stop_in_order_and_stuck_tasks_are_named() {
     let supervisor = Supervisor::new();
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     for stage in [Stage::Storage, Stage::Intake] {
@@ -24,7 +24,7 @@ async fn stages_end_in_order_and_a_stuck_task_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarting_task_comes_back_after_it_ends() {
+async fn restarting_task_runs_again_after_it_ends() {
     let supervisor = Supervisor::new();
     let runs = Arc::new(AtomicUsize::new(0));
     let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
@@ -44,7 +44,7 @@ async fn a_restarting_task_comes_back_after_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_done_by_whoever_waits_and_seen_through_when_nobody_does() {
+async fn abandoned_work_continues_as_a_task() {
     let supervisor = Supervisor::new();
     assert_eq!(supervisor.see_through(Stage::Work, "waited for", async { 7 }).await, 7);
     assert_eq!(supervisor.count(Stage::Work), 0);
@@ -55,7 +55,7 @@ async fn work_is_done_by_whoever_waits_and_seen_through_when_nobody_does() {
         told.await.unwrap();
         done.send("to its end").await.unwrap();
     });
-    // Begun, and then its caller leaves.
+    // The work has started when its caller leaves.
     assert!(tokio::time::timeout(Duration::from_secs(1), work).await.is_err());
     assert_eq!(supervisor.count(Stage::Work), 1);
     go_on.send(()).unwrap();
@@ -64,7 +64,7 @@ async fn work_is_done_by_whoever_waits_and_seen_through_when_nobody_does() {
 }
 
 #[test]
-fn a_runtime_that_goes_down_with_work_in_it_ends() {
+fn runtime_shutdown_does_not_wait_for_abandoned_work() {
     let supervisor = Supervisor::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let work = supervisor.see_through(Stage::Work, "left with the runtime", std::future::pending::<()>());
@@ -73,7 +73,7 @@ fn a_runtime_that_goes_down_with_work_in_it_ends() {
         waiting.spawn(Stage::Intake, "holder", work);
         tokio::task::yield_now().await;
     });
-    // Drops the holder, whose work would go on as a task of a runtime that takes none.
+    // Drops the holder; its work would continue as a task on a runtime that accepts none.
     drop(runtime);
     assert_eq!((supervisor.count(Stage::Intake), supervisor.count(Stage::Work)), (0, 0));
 }

@@ -1,7 +1,7 @@
-//! Log lines for programs: one flat JSON object per line.
+//! JSON log lines: one flat object per line.
 //!
-//! Fields of the event and of all spans around it stand side by side; of two with one name, the
-//! innermost holds. So `request_id` and `call_id` are found at the same place in every line.
+//! Fields of the event and of all enclosing spans are merged; the innermost takes precedence. Thus
+//! `request_id` and `call_id` are at the same place in every line.
 
 use std::fmt;
 
@@ -44,15 +44,15 @@ where
             Value::from(timestamp),
             Value::from(target),
         )?;
-        for (name, value) in fields.0.iter().filter(|(name, _)| !TAKEN.contains(&name.as_str())) {
+        for (name, value) in fields.0.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())) {
             write!(writer, ",{}:{value}", Value::from(name.as_str()))?;
         }
         writeln!(writer, "}}")
     }
 }
 
-/// Names that every line has.
-const TAKEN: [&str; 4] = ["timestamp", "level", "target", "message"];
+/// Reserved names, present in every line.
+const RESERVED: [&str; 4] = ["timestamp", "level", "target", "message"];
 
 #[derive(Default)]
 struct Fields(Map<String, Value>);

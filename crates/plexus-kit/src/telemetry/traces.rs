@@ -1,7 +1,7 @@
-//! Traces: finished spans, sent to a collector in the background.
+//! Traces: finished spans, exported to a collector in the background.
 //!
-//! Spans wait in a bounded queue that a thread of its own empties; when it is full they are dropped.
-//! Nothing that is traced ever waits for the collector.
+//! Spans wait in a bounded queue that a dedicated thread drains; they are dropped while it is full. Traced
+//! code never waits for the collector.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,30 +21,30 @@ use tracing_subscriber::Registry;
 use crate::config::redacted;
 use crate::{ExposeSecret, Secret};
 
-/// Spans that may wait; one more is dropped.
+/// Capacity of the queue; further spans are dropped.
 const QUEUE: usize = 4096;
 const BATCH: usize = 512;
-/// Longest time that a finished span waits for company.
+/// Maximum time that a finished span waits for its batch.
 const DELAY: Duration = Duration::from_secs(2);
-/// Time for the collector to take a batch.
+/// Timeout for exporting a batch.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for everything that still waits when the process ends.
+/// Timeout for exporting the remaining spans when the process ends.
 const FLUSH: Duration = Duration::from_secs(3);
-/// Path of traces below the address of a collector.
+/// Path of traces on a collector.
 const PATH: &str = "/v1/traces";
 
 #[derive(Debug)]
 pub(super) struct Traces(SdkTracerProvider);
 
-/// Why there are no traces.
+/// Why tracing could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TracesError {
-    // It is not repeated: it may carry a password.
-    #[error("what it holds is not an address of a collector, such as http://127.0.0.1:4318")]
+    // Omits the value, which may contain a password.
+    #[error("the value is not a valid collector URL (expected e.g. http://127.0.0.1:4318)")]
     Address,
-    #[error("the exporter cannot be made: {0}")]
+    #[error("cannot create the exporter: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
-    #[error("the exporter has no runtime: {0}")]
+    #[error("cannot create the exporter's runtime: {0}")]
     Runtime(#[from] std::io::Error),
 }
 
@@ -55,7 +55,7 @@ impl Traces {
             .with_http()
             .with_endpoint(address(endpoint)?)
             .with_timeout(TIMEOUT)
-            // A batch that is lost is better than a queue that is full of old ones.
+            // Losing a batch is better than filling the queue with old spans.
             .with_retry_policy(RetryPolicy::disabled())
             .build()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -80,8 +80,8 @@ impl Traces {
     pub(super) fn layer(&self) -> OpenTelemetryLayer<Registry, SdkTracer> {
         tracing_opentelemetry::layer()
             .with_tracer(self.0.tracer("plexus"))
-            // Where in the code a span was made is of no use to an operator, and the current span is
-            // known to the subscriber anyway.
+            // Source locations are of no use to operators, and the subscriber already tracks the current
+            // span.
             .with_location(false)
             .with_threads(false)
             .with_target(false)
@@ -89,7 +89,7 @@ impl Traces {
             .with_context_activation(false)
     }
 
-    /// Sends what still waits.
+    /// Exports the remaining spans.
     pub(super) fn finish(self) {
         if let Err(error) = self.0.shutdown_with_timeout(FLUSH) {
             tracing::debug!(%error, "the last traces were not sent");
@@ -97,7 +97,7 @@ impl Traces {
     }
 }
 
-/// Where traces go, given the address of the collector with or without the path of traces.
+/// The URL for traces; the collector URL may already include the traces path.
 fn address(endpoint: &str) -> Result<String, TracesError> {
     let (base, query) = endpoint.find('?').map_or((endpoint, ""), |at| endpoint.split_at(at));
     let base = base.trim_end_matches('/');
@@ -109,14 +109,14 @@ fn address(endpoint: &str) -> Result<String, TracesError> {
     Ok(format!("{base}{PATH}{query}"))
 }
 
-/// The exporter with a runtime of its own: it is called on the thread of the queue, where there is none.
+/// The exporter with its own runtime: the queue's thread has none.
 #[derive(Debug)]
 struct Sender {
     exporter: SpanExporter,
     runtime: Runtime,
-    /// The address without what is secret in it.
+    /// The URL with secrets redacted.
     shown: String,
-    /// Whether the newest batch was lost; only a change is worth a line.
+    /// Whether the newest batch was lost; only changes are logged at a visible level.
     failing: AtomicBool,
 }
 
@@ -125,15 +125,15 @@ impl Export for Sender {
         let spans = batch.len();
         let batch = batch.into_iter().map(by_convention).collect();
         let sent = self.runtime.block_on(self.exporter.export(batch));
-        // Those who get it log it too.
+        // The caller logs this error too, so it must not contain the URL.
         let sent =
             sent.map_err(|error| OTelSdkError::InternalFailure(without_url(&error.to_string(), &self.shown)));
         match (&sent, self.failing.swap(sent.is_err(), Ordering::Relaxed)) {
             (Err(error), false) => {
-                tracing::warn!(%error, spans, "the collector does not take traces; they are dropped until it does");
+                tracing::warn!(%error, spans, "the collector rejects traces; traces are dropped until it accepts them");
             }
-            (Ok(()), true) => tracing::info!("the collector takes traces again"),
-            (Err(error), true) => tracing::debug!(%error, spans, "the collector still takes no traces"),
+            (Ok(()), true) => tracing::info!("the collector accepts traces again"),
+            (Err(error), true) => tracing::debug!(%error, spans, "the collector still rejects traces"),
             (Ok(()), false) => {}
         }
         sent
@@ -148,8 +148,8 @@ impl Export for Sender {
     }
 }
 
-/// An error without the address that it quotes, which may carry a password; what follows the address
-/// cannot be told from it.
+/// An error with the URL removed, which may contain a password; the text after it is removed too, since the
+/// end of the URL is unknown.
 fn without_url(error: &str, shown: &str) -> String {
     match ["http://", "https://"].iter().filter_map(|scheme| error.find(scheme)).min() {
         Some(start) => format!("{}{shown} …", &error[..start]),
@@ -157,7 +157,7 @@ fn without_url(error: &str, shown: &str) -> String {
     }
 }
 
-/// A span under the names of OpenTelemetry's conventions; in logs they are short.
+/// Renames a span and its attributes to OpenTelemetry conventions; logs use shorter names.
 fn by_convention(mut span: SpanData) -> SpanData {
     let known = |name: &str| match span.attributes.iter().find(|known| known.key.as_str() == name) {
         Some(KeyValue { value: Value::String(text), .. }) => text.as_str(),
@@ -189,7 +189,7 @@ mod tests {
     use super::{address, without_url};
 
     #[test]
-    fn an_error_does_not_repeat_the_address() {
+    fn export_error_omits_the_url() {
         let error =
             "sending failed for url (https://ann:hunter2@otel.example/v1/traces?key=hunter3): refused";
         let told = without_url(error, "https://***@otel.example?***");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_taken_with_or_without_the_path() {
+    fn collector_url_is_accepted_with_or_without_the_path() {
         for endpoint in ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"]
         {
             assert_eq!(address(endpoint).unwrap(), "http://127.0.0.1:4318/v1/traces");

@@ -11,7 +11,7 @@ fn extract(traceparent: &str, tracestate: Option<&str>) -> Option<TraceContext> 
 }
 
 #[test]
-fn a_context_is_kept_as_it_came() {
+fn context_is_preserved_unchanged() {
     let context = extract(PARENT, Some("vendor=1,other=x:y")).unwrap();
     assert_eq!(context.traceparent(), PARENT);
     assert_eq!(context.tracestate(), Some("vendor=1,other=x:y"));
@@ -19,14 +19,14 @@ fn a_context_is_kept_as_it_came() {
 }
 
 #[test]
-fn a_later_version_may_have_more_behind_it() {
+fn later_versions_may_be_longer() {
     assert!(extract(&PARENT.replacen("00", "01", 1), None).is_some());
     assert!(extract(&format!("{}-more", PARENT.replacen("00", "cc", 1)), None).is_some());
     assert!(extract(&format!("{}more", PARENT.replacen("00", "cc", 1)), None).is_none());
 }
 
 #[test]
-fn what_is_not_valid_counts_as_none() {
+fn invalid_traceparent_is_ignored() {
     for wrong in [
         "",
         "00",
@@ -45,7 +45,7 @@ fn what_is_not_valid_counts_as_none() {
 }
 
 #[test]
-fn a_state_that_is_not_valid_is_left_out() {
+fn invalid_tracestate_is_dropped() {
     for wrong in ["", "a=\n", &"x".repeat(513)] {
         assert_eq!(extract(PARENT, Some(wrong)).unwrap().tracestate(), None, "{wrong:?}");
     }

@@ -195,7 +195,7 @@ async fn a_token_for_a_profile_that_is_not_there_is_refused_with_those_that_are(
     assert_eq!(answer.status(), 400);
     let body: Value = answer.json().await.unwrap();
     let message = body["message"].as_str().unwrap();
-    assert!(message.starts_with("there is no profile riter; there are developer, "), "{message}");
+    assert!(message.starts_with("there is no profile riter; available profiles: developer, "), "{message}");
     assert!(message.ends_with("tool_developer, writer"), "{message}");
 }
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plexus_kit::{Clock, Stage, Supervisor};
+use plexus_machine::policy::Policies;
 use plexus_proto::node::{Call, CallEvent, CallOutcome, CallResult, CancelReason, HeldState, InFlight};
 use plexus_proto::{CallId, ErrorCode};
 use plexus_store::{Store, StoreError};
@@ -22,7 +23,6 @@ use tokio::sync::watch;
 
 use crate::NodeLimits;
 use crate::outbox::Outbox;
-use crate::policy::Policies;
 use held::HeldCalls;
 use run::Runner;
 use stop::{Stop, Why, interrupted, refused};

@@ -8,6 +8,8 @@ use std::time::Duration;
 use plexus_auth::Principal;
 use plexus_kit::TraceContext;
 use plexus_kit::trace::{Incoming, TRACEPARENT};
+use plexus_machine::policy::Policies;
+use plexus_machine::tools::probe;
 use plexus_proto::ErrorCode;
 use plexus_proto::node::{self, CallEvent, CallOutcome, MAX_FRAME};
 use plexus_store::Store;
@@ -16,8 +18,6 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
 use super::stop::{Stop, refused};
-use crate::policy::Policies;
-use crate::tools::probe;
 
 /// What a frame has around a result.
 const FRAME: usize = 1024;

@@ -9,15 +9,15 @@ use utoipa::ToSchema;
 
 use crate::{CallId, SessionId, TokenId};
 
-/// Which half of a call's record an entry is.
+/// Which half of a call's audit record an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditPhase {
-    /// Before the call: who wants what.
+    /// Before the call: the caller and the requested tool.
     Started,
-    /// After it: how it ended.
+    /// After the call: its outcome.
     Finished,
-    /// A remark of the hub about the chain itself.
+    /// A notice of the hub about the chain itself.
     Notice,
 }
 
@@ -49,7 +49,7 @@ pub struct AuditEntry {
     pub tool: String,
     /// `mcp`, `rest` …
     pub via: String,
-    /// `ok` or an error code; empty before the call ended.
+    /// `ok` or an error code; empty until the call has ended.
     pub outcome: String,
     /// Arguments (started) or result (finished), redacted and cut to size.
     pub detail: Value,
@@ -57,7 +57,7 @@ pub struct AuditEntry {
     pub hash: String,
 }
 
-/// A call: both halves of its record folded into one line.
+/// A call: both halves of its audit record in one item.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditCall {
     pub call_id: CallId,
@@ -71,16 +71,16 @@ pub struct AuditCall {
     pub session_id: Option<SessionId>,
     pub tool: String,
     pub via: String,
-    /// `ok`, an error code, or `unfinished`: running now, or cut off by a crash.
+    /// `ok`, an error code, or `unfinished`: still running, or interrupted by a crash.
     pub outcome: String,
     pub arguments: Value,
     pub result: Value,
-    /// Numbers of its entries in the chain: when it started and, once it has ended, when it did.
+    /// Numbers of its entries in the chain: the start, followed by the end if the call has ended.
     #[schema(min_items = 1, max_items = 2)]
     pub entries: Vec<i64>,
 }
 
-/// The newest link, as signed into the file beside the database.
+/// The newest link, as signed in the file beside the database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditHead {
     pub hub: String,
@@ -94,17 +94,17 @@ pub struct AuditHead {
 pub enum ProblemKind {
     /// The content of an entry does not match its hash.
     Changed,
-    /// One or more entries are gone.
+    /// One or more entries are missing.
     Missing,
-    /// An entry does not follow from the one before it.
+    /// An entry does not follow from its predecessor.
     Reordered,
-    /// The chain is whole in itself but is not the one that was signed.
+    /// The chain is consistent but does not match the signed head.
     Rewritten,
-    /// The newest entries are gone.
+    /// The newest entries are missing.
     CutOff,
     /// The signed head is missing, unreadable or not signed by this hub.
     HeadInvalid,
-    /// The hub found the chain broken when it started; the notice has what it saw.
+    /// The hub found the chain broken at startup; see the notice for details.
     BreakAtStart,
 }
 
@@ -137,13 +137,13 @@ pub struct AuditReport {
     pub hub: String,
     #[schema(minimum = 0)]
     pub entries: i64,
-    /// The newest entry of the database.
+    /// The newest entry in the database.
     #[schema(required)]
     pub head: Option<AuditHead>,
-    /// The head in the signed file, when it could be read.
+    /// The head from the signed file, if it could be read.
     #[schema(required)]
     pub signed: Option<AuditHead>,
-    /// The first of them, in order; a rewritten table can have millions.
+    /// The first problems, in order; a rewritten table can have millions.
     pub problems: Vec<AuditProblem>,
     pub problem_count: u64,
 }

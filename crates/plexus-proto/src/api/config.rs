@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// One setting in effect.
+/// An effective setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigSetting {
-    /// Its path in the configuration file, such as `limits.body_bytes`.
+    /// Path in the configuration file, such as `limits.body_bytes`.
     pub key: String,
-    /// Without what is secret in it; null where nothing is set.
+    /// The value with secrets removed; null if not set.
     pub value: Value,
-    /// `default`, a variable, a flag, or a file with the number of the line.
+    /// Source of the value: `default`, a variable, a flag, or a file with the line number.
     pub origin: String,
-    /// Whether a running hub takes a new value on SIGHUP.
+    /// Whether a running hub applies a new value on SIGHUP.
     pub reloadable: bool,
 }

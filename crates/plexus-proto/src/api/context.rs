@@ -7,17 +7,17 @@ use utoipa::ToSchema;
 use super::TokenKind;
 use crate::TokenId;
 
-/// What decides what a token sees and how long it does: for programs that stand between an agent and the hub.
+/// The tools a token can see and its lifetime, for programs between an agent and the hub.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Context {
-    /// Whom the token is of: `kind:name`.
+    /// The token's subject: `kind:name`.
     pub subject: String,
     pub token: ContextToken,
-    /// The machines that it may use, by name.
+    /// Names of the machines that the token may use.
     pub nodes: Vec<ContextNode>,
-    /// Stands for what its `tools/list` shows: another list has another one.
+    /// Version of the `tools/list` answer: changes whenever that list changes.
     pub tools: String,
-    /// Stands for all of it, also after a restart of the hub. The `ETag` of the answer.
+    /// Version of the whole context, stable across hub restarts. The `ETag` of the answer.
     pub version: String,
 }
 
@@ -25,9 +25,9 @@ pub struct Context {
 pub struct ContextToken {
     pub jti: TokenId,
     pub kind: TokenKind,
-    /// When it ends; of one that was replaced, the end of its grace.
+    /// When the token expires; for a replaced token, when its grace period ends.
     pub expires_at: Timestamp,
-    /// Until when it may be renewed; none: it cannot be.
+    /// Until when the token may be renewed; null if it cannot be renewed.
     #[serde(default)]
     #[schema(required)]
     pub renew_until: Option<Timestamp>,
@@ -36,6 +36,6 @@ pub struct ContextToken {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ContextNode {
     pub name: String,
-    /// It takes calls now.
+    /// Whether it currently accepts calls.
     pub online: bool,
 }

@@ -4,25 +4,25 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// An agent of someone else on one machine.
+/// A third-party agent on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExternalAgent {
-    /// Tells it from all others: machine, agent, and project where it is connected for one only.
+    /// Unique id: machine, agent, and the project if the agent is connected for one project only.
     pub id: String,
     /// Such as `codex`.
     pub agent: String,
     /// Such as `Codex`.
     pub name: String,
-    /// The machine it is on, by the name of its node.
+    /// Name of the node that the agent is on.
     pub node: String,
-    /// The project it is connected for; none: for all.
+    /// The project that the agent is connected for; null for all projects.
     #[schema(required)]
     pub project: Option<String>,
     pub state: ExternalAgentState,
-    /// As its program says.
+    /// As reported by the agent's program.
     #[schema(required)]
     pub version: Option<String>,
-    /// The release that Plexus is tested with; none: it is untested.
+    /// The release that Plexus is tested with; null if the agent is untested.
     #[schema(required)]
     pub tested: Option<String>,
     #[schema(required)]
@@ -35,12 +35,12 @@ pub struct ExternalAgent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExternalAgentState {
-    /// It is there, and not wired to the hub.
+    /// Installed, but not connected to the hub.
     Found,
     Connected,
-    /// Its instructions are left as they are.
+    /// Its instructions are not updated.
     Paused,
-    /// One of its files is not as it was left, or could not be written.
+    /// One of its files was changed by another program or could not be written.
     Attention,
 }
 
@@ -56,18 +56,18 @@ impl ExternalAgentState {
     }
 }
 
-/// A file of the agent with something of Plexus in it.
+/// A file of the agent that contains Plexus entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExternalAgentFile {
     pub path: String,
     pub part: ExternalAgentPart,
     pub state: ExternalAgentFileState,
-    /// SHA-256 of the file as Plexus left it; none: it was not written.
+    /// SHA-256 of the file after the last write by Plexus; null if it was not written.
     #[schema(required)]
     pub hash: Option<String>,
     #[schema(required)]
     pub written_at: Option<Timestamp>,
-    /// What is wrong with it, and what to do.
+    /// What is wrong with the file, and how to fix it.
     #[schema(required)]
     pub problem: Option<String>,
 }
@@ -75,7 +75,7 @@ pub struct ExternalAgentFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExternalAgentPart {
-    /// The entry among its MCP servers.
+    /// The entry in the agent's list of MCP servers.
     Server,
     Instructions,
 }
@@ -93,13 +93,13 @@ impl ExternalAgentPart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExternalAgentFileState {
-    /// What is ours is as it was left.
+    /// The Plexus entries are unchanged since the last write.
     Current,
-    /// Somebody has changed what is ours; it is not overwritten.
+    /// Another program changed the Plexus entries; they are not overwritten.
     Changed,
-    /// Somebody has removed what is ours.
+    /// Another program removed the Plexus entries.
     Removed,
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Blocked,
 }
 
@@ -115,14 +115,14 @@ impl ExternalAgentFileState {
     }
 }
 
-/// What a sync did.
+/// Result of a sync.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExternalAgentSync {
-    /// Agents that were looked at.
+    /// Number of agents that were checked.
     pub agents: usize,
-    /// Files that were written, because what belongs in them has changed.
+    /// Files that were written because their content was outdated.
     pub written: Vec<String>,
-    /// What could not be written, and what to do.
+    /// Files that could not be written, and how to fix them.
     pub problems: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ pub struct ExternalAgentSync {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExternalAgents {
     pub items: Vec<ExternalAgent>,
-    /// Machines that did not say which agents they have.
+    /// Machines that did not report their agents.
     pub unanswered: Vec<ExternalAgentsUnanswered>,
 }
 
@@ -144,7 +144,7 @@ pub struct ExternalAgentsUnanswered {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SyncExternalAgentsParams {
-    /// The one to sync, also if it is paused; absent: all that are not, on all machines.
+    /// The agent to sync, even if it is paused; absent: all agents that are not paused, on all machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -153,33 +153,33 @@ pub struct SyncExternalAgentsParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeExternalAgentParams {
-    /// Whether its instructions are left as they are.
+    /// Whether updates of its instructions are suspended.
     pub paused: bool,
 }
 
-/// What was taken out.
+/// Result of disconnecting an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemovedExternalAgent {
-    /// Nothing of Plexus is left in its files.
+    /// Whether its files contain no Plexus entries any more.
     pub gone: bool,
     /// Files that were changed or removed.
     pub written: Vec<String>,
-    /// What could not be taken out, and what to do.
+    /// Entries that could not be removed, and how to remove them.
     pub problems: Vec<String>,
 }
 
-/// What belongs in the instructions of agents, as the hub has it: `GET /api/v1/external-agents/instructions`.
+/// The instructions for agents, as stored on the hub: `GET /api/v1/external-agents/instructions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExternalAgentInstructions {
-    /// Folder of the hub that they are in.
+    /// The folder on the hub that contains them.
     pub folder: String,
-    /// In the order that they are written in.
+    /// In the order in which they are written.
     pub files: Vec<InstructionFile>,
-    /// Most bytes of them in one file of an agent.
+    /// Maximum size in bytes of the instructions in one agent file.
     pub max_bytes: usize,
-    /// Agents that get them; empty: all.
+    /// Agents that receive the instructions; empty for all.
     pub agents: Vec<String>,
-    /// Between two looks at the files of agents.
+    /// Minutes between two checks of the agents' files.
     pub minutes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `/api/v1/keys`: the keys that sign tokens. Their names and times, never the keys.
+//! `/api/v1/keys`: names and times of the keys that sign tokens, never the keys themselves.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
-    /// Signs; there is exactly one.
+    /// Signs new tokens; there is exactly one such key.
     Current,
-    /// Signs no more; what it signed is accepted until `verifies_until`.
+    /// No longer signs; tokens it signed are accepted until `verifies_until`.
     Retiring,
-    /// Nothing that it signed is accepted any more.
+    /// Tokens it signed are no longer accepted.
     Retired,
 }
 
@@ -28,16 +28,16 @@ impl KeyState {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Key {
-    /// Stands in the header of every token that the key signed.
+    /// Appears in the header of every token that the key signed.
     pub kid: String,
     pub state: KeyState,
     pub created_at: Timestamp,
-    /// None for the current key.
+    /// Null for the current key.
     #[schema(required)]
     pub verifies_until: Option<Timestamp>,
 }
 
-/// The key that signs from now on, and the one it replaces.
+/// The key that signs from now on, and the key it replaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RotatedKey {
     #[serde(flatten)]
@@ -49,7 +49,7 @@ pub struct RotatedKey {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKeysParams {
-    /// How long tokens of the old key are still accepted, in seconds; absent: the hub's default.
+    /// How long tokens signed by the old key remain valid, in seconds; absent: the hub's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_seconds: Option<u64>,
 }

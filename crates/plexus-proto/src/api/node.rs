@@ -8,22 +8,22 @@ use utoipa::ToSchema;
 
 use crate::{NodeId, Timestamp};
 
-/// Whether calls get through to a machine.
+/// Whether a machine is reachable for calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// Linked, and calls work.
+    /// Linked, and calls succeed.
     Online,
-    /// Linked, but the calls that test it do not come back.
+    /// Linked, but test calls are not answered.
     Unwell,
-    /// Not linked now.
+    /// Not linked.
     Offline,
-    /// It has joined and was never linked.
+    /// Joined but never linked.
     New,
 }
 
 impl NodeState {
-    /// The state as it stands in JSON.
+    /// The state as written in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,19 +35,19 @@ impl NodeState {
     }
 }
 
-/// What carries the frames of a link.
+/// Transport of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeTransport {
-    /// The hub's own machine: nothing does.
+    /// In-process link of the hub's own machine.
     Memory,
     WebSocket,
-    /// Requests that wait for an answer, where WebSockets do not get through.
+    /// HTTP long polling, for networks that block WebSockets.
     Poll,
 }
 
 impl NodeTransport {
-    /// The transport as it stands in JSON.
+    /// The transport as written in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,19 +58,20 @@ impl NodeTransport {
     }
 }
 
-/// A machine as it is now. What it says of itself is as it said last, also while it is away.
+/// A machine and its current state. Properties reported by the machine are those of its last report, even
+/// while it is offline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
     pub id: NodeId,
     pub name: String,
     pub state: NodeState,
-    /// Why calls do not get through, in words.
+    /// Why calls do not reach the machine.
     #[serde(default)]
     #[schema(required)]
     pub problem: Option<String>,
-    /// It takes no new calls.
+    /// Whether it accepts no new calls.
     pub draining: bool,
-    /// Labels of the hub, and beside them those of the machine's own configuration.
+    /// Labels set on the hub, merged with those of the machine's own configuration.
     pub labels: BTreeMap<String, String>,
     /// `linux`, `macos` …; null before its first link.
     #[schema(required)]
@@ -79,32 +80,32 @@ pub struct Node {
     pub arch: Option<String>,
     #[schema(required)]
     pub hostname: Option<String>,
-    /// What commands are held by there: `bubblewrap`, `landlock`, `none`, or `unavailable`, where its policy asks for what it
-    /// does not have and nothing is run; null where it does not say.
+    /// Sandbox that confines commands: `bubblewrap`, `landlock`, `none`, or `unavailable` if the machine's
+    /// policy requires one that it lacks, in which case no command is run; null if not reported.
     #[serde(default)]
     #[schema(required)]
     pub sandbox: Option<String>,
-    /// Of Plexus there.
+    /// Plexus version on the machine.
     #[schema(required)]
     pub version: Option<String>,
-    /// Null while it is away.
+    /// Null while it is offline.
     #[schema(required)]
     pub transport: Option<NodeTransport>,
-    /// Milliseconds to it and back, as last measured.
+    /// Round-trip time in milliseconds, as last measured.
     #[schema(required)]
     pub rtt_ms: Option<f64>,
-    /// Null: never.
+    /// Null if it was never seen.
     #[schema(required)]
     pub last_seen_at: Option<Timestamp>,
     /// When it joined.
     pub created_at: Timestamp,
-    /// Tools that it has of itself.
+    /// Native tools of the machine.
     pub tools: Vec<String>,
     /// MCP servers that run there.
     pub mcp_servers: Vec<NodeServer>,
-    /// Profiles of agents that it can run.
+    /// Agent profiles that it can run.
     pub profiles: Vec<String>,
-    /// Calls that were sent to it, or wait for it, and have not ended.
+    /// Number of unfinished calls that are queued for it or were sent to it.
     pub in_flight: u64,
 }
 
@@ -112,9 +113,9 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeServer {
     pub name: String,
-    /// As `/api/v1/upstreams` has it.
+    /// As in `/api/v1/upstreams`.
     pub state: String,
-    /// Names of its tools, as they are called through the hub.
+    /// Tool names, as called through the hub.
     pub tools: Vec<String>,
 }
 
@@ -126,33 +127,33 @@ pub struct InviteNodeParams {
     pub name: String,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// For how long the code is good; absent: 15 minutes.
+    /// Lifetime of the code in seconds; absent: 15 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 604_800)]
     pub ttl_seconds: Option<u64>,
-    /// For a node that is there and has lost its credential; the one it had ends when the code is used.
+    /// For an existing node that lost its credential; using the code invalidates the old credential.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rejoin: bool,
 }
 
-/// An invitation that nobody has used yet, without its code.
+/// An unused invitation, without its code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PendingInvite {
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    /// For a node that is there already.
+    /// For an existing node.
     pub rejoin: bool,
     pub created_by: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
-/// The one answer that carries the code; it is not stored and cannot be shown again.
+/// The only answer that carries the code; it is not stored and cannot be shown again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeInvite {
-    /// Good for one machine, once.
+    /// Valid for one machine and one use.
     pub code: String,
-    /// Where the machine is to dial, as far as the hub knows.
+    /// Address for the machine to dial, as far as the hub knows it.
     pub hub: String,
     pub expires_at: Timestamp,
     pub name: String,
@@ -168,8 +169,8 @@ impl fmt::Debug for NodeInvite {
     }
 }
 
-/// Body of `POST /api/v1/nodes/join`: the code of an invitation, or the key that the hub's settings name, with a name; or
-/// nothing, of a machine whose certificate says who it is.
+/// Body of `POST /api/v1/nodes/join`: the code of an invitation, or the key from the hub's settings together
+/// with a name; empty for a machine that identifies itself with a certificate.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinNodeParams {
@@ -178,11 +179,11 @@ pub struct JoinNodeParams {
     /// `PLEXUS_NODE_KEY`, the same on the hub and on the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// With a key only: an invitation has a name.
+    /// Only with a key: an invitation already contains the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     pub name: Option<String>,
-    /// With a key only.
+    /// Only with a key.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
@@ -193,12 +194,12 @@ impl fmt::Debug for JoinNodeParams {
     }
 }
 
-/// What a machine shows from now on when it dials. Not stored by the hub.
+/// The credential that the machine presents when it dials. Not stored by the hub.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeCredential {
     pub node_id: NodeId,
     pub name: String,
-    /// Null for a machine that shows a certificate, and needs nothing else.
+    /// Null for a machine that authenticates with a certificate.
     #[serde(default)]
     #[schema(required)]
     pub token: Option<String>,
@@ -215,25 +216,26 @@ impl fmt::Debug for NodeCredential {
     }
 }
 
-/// Body of `PATCH /api/v1/nodes/{node}`; what is absent stays as it is.
+/// Body of `PATCH /api/v1/nodes/{node}`; absent fields are left unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeNodeParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     pub name: Option<String>,
-    /// The hub's own labels, all of them.
+    /// Replaces all labels set on the hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Of the hub's own labels these: each gets the value, or is taken away where that is null. The others stay.
+    /// Changes single labels set on the hub: sets each to the value, or removes it if the value is null.
+    /// Other labels are left unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub change_labels: BTreeMap<String, Option<String>>,
-    /// Whether it is to take no new calls.
+    /// Whether it must stop accepting new calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<bool>,
 }
 
-/// A machine that was taken away.
+/// A removed machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemovedNode {
     pub id: NodeId,

@@ -7,17 +7,18 @@ use utoipa::ToSchema;
 use super::session::objects;
 use crate::SessionId;
 
-/// Letters in one request.
+/// Maximum number of letters in one request.
 pub const MAX_LETTERS: usize = 100;
 
-/// Writes that a local proxy kept and cannot deliver.
+/// Writes that a local proxy stored and cannot deliver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TellLettersParams {
-    /// Name of the client whose writes they are, as it calls itself over MCP.
+    /// Name of the client that made the writes, as it identifies itself over MCP.
     #[schema(min_length = 1, max_length = 256)]
     pub client: String,
-    /// The conversation they belong to, as in the header `Plexus-Session`; absent: that of a client that names none.
+    /// The conversation that they belong to, as in the header `Plexus-Session`; absent: the session for
+    /// clients that do not name one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 256)]
     pub session: Option<String>,
@@ -26,7 +27,7 @@ pub struct TellLettersParams {
     pub letters: Vec<DeadLetter>,
 }
 
-/// A write that was kept on its way and that the hub refused for good.
+/// A stored write that the hub rejected permanently.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadLetter {
@@ -36,21 +37,21 @@ pub struct DeadLetter {
     /// Name of the tool.
     #[schema(min_length = 1, max_length = 256)]
     pub tool: String,
-    /// Why it is not sent again.
+    /// Why the write is not sent again.
     #[schema(max_length = 4096)]
     pub reason: String,
     /// When the write was accepted.
     pub occurred_at: Timestamp,
-    /// How often it was sent.
+    /// Number of times it was sent.
     #[schema(value_type = i64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub attempts: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TellLettersResponse {
-    /// The session that has them.
+    /// The session that the letters were added to.
     pub session_id: SessionId,
-    /// Those that it did not have yet.
+    /// Number of letters that the session did not have yet.
     #[schema(minimum = 0)]
     pub added: usize,
 }

@@ -1,11 +1,11 @@
-//! `/api/v1/profiles`: what agents are for, and which tools they are shown.
+//! `/api/v1/profiles`: the purposes of agents, and the tools that each profile shows.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What another agent reads to choose a profile.
+/// Description for agents that choose a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProfileDescription {
     pub specialization: String,
@@ -13,60 +13,61 @@ pub struct ProfileDescription {
     pub key_tools: Vec<String>,
 }
 
-/// A server that a profile names, with the tools it shows of it.
+/// A server named in a profile, with the tools of it that the profile shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProfileServer {
-    /// As the profile names it.
+    /// The name used in the profile.
     pub server: String,
     pub tools: Vec<String>,
 }
 
-/// What keeps a profile from being used.
+/// An error that makes a profile unusable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProfileProblem {
     pub file: String,
-    /// Such as `enabled_tools[2]`; empty where it is about the file as a whole.
+    /// Such as `enabled_tools[2]`; empty if the error concerns the whole file.
     pub field: String,
     pub message: String,
 }
 
-/// A profile. Its tools are those there are now, as far as the asking token sees them, by canonical name.
+/// A profile. Its tools are the currently available tools that the requesting token can see, by canonical
+/// name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Profile {
-    /// What a token names.
+    /// The id that a token refers to.
     pub id: String,
     pub name: String,
     pub description: String,
     pub full_description: ProfileDescription,
-    /// Whether agents have it that nobody gave another.
+    /// Whether this is the profile of agents without an assigned one.
     pub default: bool,
-    /// Its file; null for one that comes with the program.
+    /// The profile's file; null for a built-in profile.
     #[schema(required)]
     pub file: Option<String>,
-    /// Whether it can be used. Where it cannot, tokens that name it see no tools.
+    /// Whether the profile is usable. Tokens with an unusable profile see no tools.
     pub usable: bool,
-    /// Everything that is wrong with its files.
+    /// All errors in its files.
     pub problems: Vec<ProfileProblem>,
-    /// What names nothing that is there; it stops nothing.
+    /// Names that match nothing; they do not make the profile unusable.
     pub warnings: Vec<String>,
-    /// Tools that a token of this profile is shown, those of servers included.
+    /// Tools shown to a token of this profile, including those of servers.
     pub enabled_tools: Vec<String>,
-    /// Of these, those that its sub-agents are shown.
+    /// The subset shown to its sub-agents.
     pub subagent_tools: Vec<String>,
     pub mcp_servers: Vec<ProfileServer>,
     /// Whether only `tool_search`, `tool_call` and `pinned` are listed.
     pub thin: bool,
-    /// Tools that a thin profile lists all the same.
+    /// Tools that a thin profile lists in addition.
     pub pinned: Vec<String>,
     #[schema(required)]
     pub llm_backend: Option<String>,
-    /// The first that answers is used; empty for that of the hub.
+    /// Models in order of preference: the first that answers is used; empty for the hub's model.
     pub model: Vec<String>,
     #[schema(required)]
     pub temperature: Option<f64>,
     #[schema(required)]
     pub max_iterations: Option<u32>,
-    /// What `plexus run` gives agents of others, by their name, or `*` for all.
+    /// What `plexus run` passes to third-party agents, by agent name, or `*` for all.
     #[serde(default)]
     #[schema(required)]
     pub run: BTreeMap<String, ProfileRun>,
@@ -76,38 +77,38 @@ pub struct Profile {
     pub planning_mandatory: bool,
 }
 
-/// What an agent is given when it is run. What is null is the agent's own affair.
+/// Settings of an agent run. The agent decides where a value is null.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ProfileRun {
-    /// Whether it is connected to the hub; it is, where nothing is said.
+    /// Whether the agent is connected to the hub; true if null.
     #[schema(required)]
     pub mcp: Option<bool>,
-    /// Its model, by the name that the agent itself has for it.
+    /// The model, by the agent's own name for it.
     #[schema(required)]
     pub model: Option<String>,
-    /// How hard it thinks, in the agent's own words.
+    /// Reasoning effort, in the agent's own terms.
     #[schema(required)]
     pub effort: Option<String>,
-    /// When it asks a person, in the agent's own words.
+    /// When the agent asks a person for approval, in the agent's own terms.
     #[schema(required)]
     pub approval_mode: Option<String>,
-    /// Whether it calls the hub's tools without asking a person.
+    /// Whether the agent calls the hub's tools without asking a person.
     #[schema(required)]
     pub allow_tools: Option<bool>,
-    /// Whether the system prompt of the profile is added to its own.
+    /// Whether the system prompt of the profile is added to the agent's own.
     #[schema(required)]
     pub system_prompt: Option<bool>,
-    /// Folders of skills on the machine that the agent runs on.
+    /// Folders of skills on the machine that runs the agent.
     #[schema(required)]
     pub skills: Option<Vec<String>>,
-    /// Whether its status line says that Plexus is there.
+    /// Whether the agent's status line shows Plexus.
     #[schema(required)]
     pub status_line: Option<bool>,
 }
 
 impl ProfileRun {
-    /// The same, and where nothing is said what `common` says.
+    /// Fills unset values from `common`.
     #[must_use]
     pub fn or(self, common: Self) -> Self {
         Self {

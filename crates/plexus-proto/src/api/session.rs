@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{Event, SessionId};
 
-/// Events in one request to append.
+/// Maximum number of events in one append request.
 pub const MAX_EVENTS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -22,7 +22,7 @@ pub struct Session {
     pub client: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Number of the newest event; 0 when there is none.
+    /// Number of the newest event; 0 if there are none.
     #[schema(minimum = 0)]
     pub last_seq: i64,
 }
@@ -30,16 +30,16 @@ pub struct Session {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSessionParams {
-    /// A name of the caller's choice, as in the header `Plexus-Session` of a call; absent: a fresh one.
+    /// A name chosen by the caller, as in the header `Plexus-Session` of a call; absent: a generated one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub name: Option<String>,
-    /// The program that the session is of, such as `codex/1.2`.
+    /// The program that the session belongs to, such as `codex/1.2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub client: Option<String>,
-    /// A conversation of that client, as the client calls it: the session is then the one that its MCP calls are
-    /// recorded in, such as `codex:<thread>`, and `name` does not count.
+    /// The client's own id of a conversation: selects the session that records the client's MCP calls, such
+    /// as `codex:<thread>`; `name` is ignored then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub conversation: Option<String>,
@@ -48,18 +48,17 @@ pub struct CreateSessionParams {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppendEventsParams {
-    /// Number of the newest event the caller knows. Where the session has gone on since, nothing is
-    /// appended.
+    /// Number of the newest event known to the caller. If the session has newer events, nothing is appended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub expected_seq: Option<i64>,
-    /// All of them are appended, in this order, or none.
+    /// Appended all or none, in this order.
     #[serde(deserialize_with = "objects")]
     #[schema(min_items = 1, max_items = 100)]
     pub events: Vec<AppendEvent>,
 }
 
-/// Items written as objects only: a derived reader would take a list of the fields as well.
+/// Accepts items written as objects only: a derived deserializer would also accept an array of the fields.
 pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -73,19 +72,19 @@ where
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppendEvent {
-    /// Any but those the hub records itself: `tool_started`, `tool_call`, `approval_requested`,
+    /// Any kind except those recorded by the hub itself: `tool_started`, `tool_call`, `approval_requested`,
     /// `approval_decided`.
     #[schema(pattern = "^[a-z][a-z0-9_]{0,63}$")]
     pub kind: String,
     /// At most 64 KiB as JSON.
     #[schema(value_type = Object)]
     pub payload: Map<String, Value>,
-    /// What the event is called where it comes from. An event of that name that the session has is
-    /// given back as it is stored, and nothing is appended.
+    /// The event's id at its origin. If the session already has an event with this id, that event is returned
+    /// as stored and nothing is appended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[!-~]{1,256}$")]
     pub external_id: Option<String>,
-    /// When it happened; absent: now. Not in the future.
+    /// When it happened; absent: now. Must not be in the future.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
@@ -94,7 +93,7 @@ pub struct AppendEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppendEventsResponse {
     pub events: Vec<Event>,
-    /// Number of the session's newest event now.
+    /// Number of the session's newest event after the append.
     #[schema(minimum = 0)]
     pub last_seq: i64,
 }

@@ -8,26 +8,26 @@ use utoipa::ToSchema;
 
 use super::Session;
 
-/// What happened in a session, counted from its events.
+/// Statistics of a session, computed from its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SessionStats {
     pub session: Session,
-    /// Events that were counted.
+    /// Number of events counted.
     #[schema(minimum = 0)]
     pub events: i64,
-    /// Older events were left out: there are more than are counted.
+    /// Whether older events were left out because the session exceeds the limit.
     pub partial: bool,
-    /// Time of the first event that was counted.
+    /// Time of the first event counted.
     #[schema(required)]
     pub first_at: Option<Timestamp>,
     #[schema(required)]
     pub last_at: Option<Timestamp>,
     pub calls: CallStats,
     pub queued: QueuedStats,
-    /// Writes that were kept on their way and could not be delivered.
+    /// Writes stored by a proxy that could not be delivered.
     #[schema(minimum = 0)]
     pub dead_letters: i64,
-    /// Tokens of a model, as far as events say; none: they do not.
+    /// Model tokens, as far as events report them; null if none do.
     #[schema(required)]
     pub tokens: Option<i64>,
     pub runs: RunStats,
@@ -40,9 +40,9 @@ pub struct CallStats {
     pub total: i64,
     #[schema(minimum = 0)]
     pub failed: i64,
-    /// Failures by their code.
+    /// Number of failures by error code.
     pub failures: BTreeMap<String, i64>,
-    /// From their start to their end, together, in milliseconds. Calls that ran at the same time count each.
+    /// Total duration in milliseconds. Concurrent calls each count in full.
     #[schema(minimum = 0)]
     pub took_ms: i64,
     /// Most called first; at most 50.
@@ -60,19 +60,19 @@ pub struct ToolStats {
     pub took_ms: i64,
 }
 
-/// Writes that were kept by a local proxy and sent later.
+/// Writes that a local proxy stored and sent later.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueuedStats {
     #[schema(minimum = 0)]
     pub writes: i64,
-    /// Longest time that one waited, in milliseconds.
+    /// Longest waiting time of a write, in milliseconds.
     #[schema(minimum = 0)]
     pub longest_ms: i64,
     #[schema(minimum = 0)]
     pub mean_ms: i64,
 }
 
-/// What became of the agent, where `plexus run` started it.
+/// How agent runs ended, for agents started by `plexus run`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunStats {
     #[schema(minimum = 0)]

@@ -12,17 +12,29 @@ pub struct Status {
     pub instance_id: String,
     pub started_at: Timestamp,
     pub uptime_seconds: u64,
-    /// `sqlite`; never the URL, which may carry a password.
+    /// Such as `sqlite`; never the URL, which may contain a password.
     pub database: String,
-    /// What a crash may cost: `process` or `power`.
+    /// Location of the database, without user and password.
+    #[serde(default)]
+    #[schema(required)]
+    pub database_location: String,
+    /// Identifies the hub's database; a copy has the same id.
+    #[serde(default)]
+    #[schema(required)]
+    pub store_id: String,
+    /// The data folder, on the hub's machine.
+    #[serde(default)]
+    #[schema(required)]
+    pub data_dir: String,
+    /// Which failures acknowledged writes survive: `process` or `power`.
     #[schema(pattern = "^(process|power)$")]
     pub durability: String,
     pub tools: usize,
-    /// User-defined tools that are switched on and cannot be called, because something about them is wrong.
+    /// User-defined tools that are enabled but cannot be called because of an error.
     #[serde(default)]
     #[schema(required)]
     pub broken_tools: usize,
-    /// The MCP servers behind the hub.
+    /// The hub's upstream MCP servers.
     pub upstreams: UpstreamCounts,
     pub mcp_sessions: usize,
     pub calls_in_flight: usize,
@@ -33,6 +45,6 @@ pub struct Status {
 pub struct AuditStatus {
     #[schema(required)]
     pub head: Option<AuditHead>,
-    /// Whether the newest entries matched the signed head when the hub started, now and ever before.
+    /// Whether the newest entries matched the signed head at this and every earlier start of the hub.
     pub intact_at_start: bool,
 }

@@ -10,7 +10,7 @@ use utoipa::openapi::{Array, Object, Type};
 
 use crate::TokenId;
 
-/// Who holds a token. The order is that of power: a token mints its own kind or a later one.
+/// Kind of token holder, in order of privilege: a token can mint its own kind or a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenKind {
@@ -62,19 +62,20 @@ pub struct CreateTokenParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9._/@-]{1,100}$")]
     pub profile: Option<String>,
-    /// Name of the machine where its calls go that name none.
+    /// Name of the machine for calls that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     pub node: Option<String>,
-    /// Empty: the default scopes of the kind, cut to what the minting token may do.
+    /// Empty: the kind's default scopes, limited to those of the minting token.
     #[serde(default)]
     #[schema(schema_with = scopes)]
     pub scopes: Vec<String>,
-    /// Seconds; absent: the default of the kind.
+    /// Lifetime in seconds; absent: the default of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 315_360_000)]
     pub ttl_seconds: Option<u64>,
-    /// For how long it may be renewed, in seconds from now; 0: not at all; absent: the default of the kind.
+    /// How long the token may be renewed, in seconds from now; 0: not at all; absent: the default of the
+    /// kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 315_360_000)]
     pub renew_seconds: Option<u64>,
@@ -84,7 +85,7 @@ pub struct CreateTokenParams {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateTokenParams {
-    /// How long the old token goes on, in seconds; absent: it ends at once.
+    /// How long the old token remains valid, in seconds; absent: it ends immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u64>,
 }
@@ -97,17 +98,17 @@ fn scopes() -> Array {
         .max_length(Some(200));
     Array::builder()
         .items(scope)
-        .description(Some("Empty: the default scopes of the kind, cut to what the minting token may do."))
+        .description(Some("Empty: the kind's default scopes, limited to those of the minting token."))
         .build()
 }
 
-/// The one answer that carries the token itself; it is not stored and cannot be shown again.
+/// The only answer that carries the token itself; it is not stored and cannot be shown again.
 #[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
     pub token: String,
     pub jti: TokenId,
     pub expires_at: Timestamp,
-    /// Until when it may be renewed; none: it cannot be.
+    /// Until when the token may be renewed; null if it cannot be renewed.
     #[serde(default)]
     #[schema(required)]
     pub renew_until: Option<Timestamp>,
@@ -116,7 +117,7 @@ pub struct CreatedToken {
     pub scopes: Vec<String>,
     #[schema(required)]
     pub profile: Option<String>,
-    /// Name of the machine where its calls go that name none.
+    /// Name of the machine for calls that name none.
     #[serde(default)]
     #[schema(required)]
     pub node: Option<String>,
@@ -139,23 +140,23 @@ pub struct Token {
     pub scopes: Vec<String>,
     #[schema(required)]
     pub profile: Option<String>,
-    /// The token that minted this one or was renewed by it; none for the hub's own admin token.
+    /// The token that minted this one or was renewed by it; null for the hub's own admin token.
     #[schema(required)]
     pub parent: Option<TokenId>,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
-    /// In the future while a token that was replaced has time left.
+    /// In the future while a replaced token is in its grace period.
     #[schema(required)]
     pub revoked_at: Option<Timestamp>,
-    /// Until when it may be renewed; none: it cannot be.
+    /// Until when the token may be renewed; null if it cannot be renewed.
     #[serde(default)]
     #[schema(required)]
     pub renew_until: Option<Timestamp>,
-    /// Exact to about ten seconds; none: never.
+    /// Accurate to about ten seconds; null if it was never used.
     #[serde(default)]
     #[schema(required)]
     pub last_used_at: Option<Timestamp>,
-    /// Name of the machine where its calls go that name none.
+    /// Name of the machine for calls that name none.
     #[serde(default)]
     #[schema(required)]
     pub node: Option<String>,
@@ -177,7 +178,7 @@ impl Token {
 #[serde(rename_all = "snake_case")]
 pub enum TokenState {
     Active,
-    /// Replaced by another token and still accepted until `revoked_at`.
+    /// Replaced by another token, and accepted until `revoked_at`.
     Ending,
     Expired,
     Revoked,
@@ -201,12 +202,12 @@ impl TokenState {
     }
 }
 
-/// One token with what only a closer look tells.
+/// A token with its details.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenDetail {
     #[serde(flatten)]
     pub token: Token,
     pub state: TokenState,
-    /// Tokens that it minted or that renew it, whatever their state.
+    /// Number of tokens that it minted or that renew it, in any state.
     pub children: i64,
 }

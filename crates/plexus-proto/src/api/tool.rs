@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{SchemaType, Type};
 
 use crate::{CallId, SessionId};
 
-/// Hints for clients, in MCP's own words.
+/// Hints for clients, as defined by MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnnotations {
@@ -23,7 +23,7 @@ pub struct ToolAction {
     pub name: String,
     pub scope: String,
     pub annotations: ToolAnnotations,
-    /// Whether the local proxy may accept the call while the hub is away.
+    /// Whether the local proxy may accept the call while the hub is unreachable.
     pub bufferable: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Tool {
     pub name: String,
     pub title: String,
     pub description: String,
-    /// `hub`, `node`, `upstream:<server>`, or `upstream:<server>@<node>` of a server that runs on a node.
+    /// `hub`, `node`, `upstream:<server>`, or `upstream:<server>@<node>` for a server that runs on a node.
     pub placement: String,
     pub scope: String,
     pub annotations: ToolAnnotations,
@@ -49,7 +49,7 @@ pub struct Tool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallToolParams {
-    /// What the tool's `input_schema` describes; null or absent for none.
+    /// As described by the tool's `input_schema`; null or absent for no arguments.
     #[serde(default)]
     #[schema(schema_with = object_or_null)]
     pub arguments: Value,
@@ -63,9 +63,9 @@ fn object_or_null() -> Object {
 pub struct CallToolResponse {
     pub call_id: CallId,
     pub session_id: SessionId,
-    /// Canonical name, whatever spelling the caller used.
+    /// Canonical name, regardless of the spelling in the request.
     pub tool: String,
-    /// False: the tool ran and failed, and `text` says why.
+    /// False: the tool ran and failed; see `text`.
     pub success: bool,
     /// The result of an earlier call with the same idempotency key.
     pub replayed: bool,
@@ -73,7 +73,8 @@ pub struct CallToolResponse {
     /// The result as data, if the tool has an `output_schema`.
     #[schema(value_type = Value, required)]
     pub structured: Option<Value>,
-    /// The blocks of another server's result as it sent them, pictures and links too; absent for tools of the hub.
+    /// The content blocks of an upstream server's result, unmodified and including images and links; absent
+    /// for tools of the hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>, nullable = false)]
     pub content: Option<Value>,

@@ -1,40 +1,40 @@
-//! `/api/v1/tools/cost`: what the tools that a token is shown take of a model's context.
+//! `/api/v1/tools/cost`: how much of a model's context the tools shown to a token take.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Tokens of everything that a client puts into a model's context because of the hub.
+/// Number of tokens that clients add to a model's context for the hub.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolsCost {
-    /// The vocabulary that was counted with.
+    /// The tokenizer used for counting.
     pub tokenizer: String,
-    /// The profile whose view this is; null for a token without one.
+    /// The profile of the token; null if it has none.
     #[schema(required)]
     pub profile: Option<String>,
-    /// All together.
+    /// Total.
     pub tokens: u64,
-    /// The dearest first.
+    /// Most expensive first.
     pub servers: Vec<ServerCost>,
-    /// Those that are listed, the dearest first.
+    /// Listed tools, most expensive first.
     pub tools: Vec<ToolCost>,
-    /// Of a thin profile: what is not listed, and so costs nothing.
+    /// For a thin profile: tools that are not listed, and so cost nothing.
     #[schema(required)]
     pub unlisted: Option<UnlistedCost>,
 }
 
-/// What one server adds, or the hub itself.
+/// Cost of one server, or of the hub itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerCost {
-    /// Its part of the names of its tools; null for the hub itself.
+    /// The server's part of its tool names; null for the hub itself.
     #[schema(required)]
     pub server: Option<String>,
-    /// How many of its tools are listed.
+    /// Number of its tools that are listed.
     pub tools: usize,
     pub tool_tokens: u64,
-    /// What models are told about it when a client connects.
+    /// Cost of the server instructions that models receive when a client connects.
     pub instruction_tokens: u64,
     pub tokens: u64,
-    /// Of all tokens, in percent.
+    /// Share of all tokens, in percent.
     pub share: f64,
 }
 
@@ -45,14 +45,14 @@ pub struct ToolCost {
     #[schema(required)]
     pub server: Option<String>,
     pub tokens: u64,
-    /// Of all tokens, in percent.
+    /// Share of all tokens, in percent.
     pub share: f64,
 }
 
-/// Tools that `tool_search` finds and `tool_call` calls.
+/// Tools available only through `tool_search` and `tool_call`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnlistedCost {
     pub tools: usize,
-    /// What they would cost if they were listed.
+    /// Their cost if they were listed.
     pub tokens: u64,
 }

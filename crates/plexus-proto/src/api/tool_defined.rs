@@ -1,4 +1,5 @@
-//! `/api/v1/tools/-/defined` and what switches them: tools that are programs of the user.
+//! `/api/v1/tools/-/defined` and the routes that enable and disable such tools: programs of the user that
+//! serve as tools.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,19 +7,19 @@ use utoipa::ToSchema;
 
 use crate::CallId;
 
-/// How a user-defined tool is doing.
+/// State of a user-defined tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DefinedToolState {
-    /// It can be called.
+    /// Can be called.
     Enabled,
-    /// Nobody has switched it on.
+    /// Not enabled.
     Disabled,
-    /// Its manifest or its program cannot be used.
+    /// Its manifest or program is invalid.
     Invalid,
 }
 
-/// Who has switched a tool on.
+/// How a tool was enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EnabledBy {
@@ -28,26 +29,26 @@ pub enum EnabledBy {
     Command,
 }
 
-/// A tool that there is a manifest for.
+/// A tool with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DefinedTool {
     pub name: String,
     pub description: String,
-    /// Its manifest.
+    /// Path of the manifest.
     pub file: String,
     pub state: DefinedToolState,
     #[schema(required)]
     pub enabled_by: Option<EnabledBy>,
-    /// Everything that is wrong with it.
+    /// All errors found.
     pub problems: Vec<String>,
 }
 
-/// All of them.
+/// All user-defined tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DefinedTools {
-    /// The folder with the manifests.
+    /// The folder that contains the manifests.
     pub dir: String,
-    /// By name.
+    /// Sorted by name.
     pub items: Vec<DefinedTool>,
 }
 
@@ -58,16 +59,16 @@ pub struct ArgumentProblem {
     pub message: String,
 }
 
-/// How a tool did that was tried out.
+/// Result of a trial call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolTrial {
     pub tool: String,
-    /// The call, as recorded under the name of the tool.
+    /// The call, recorded under the tool's name.
     pub call_id: CallId,
     pub success: bool,
-    /// Whether its program was started.
+    /// Whether the tool's program was started.
     pub ran: bool,
-    /// How the program ended; null where it was killed or not started.
+    /// How the program ended; null if it was killed or not started.
     #[schema(required)]
     pub exit: Option<String>,
     #[schema(required)]
@@ -75,12 +76,12 @@ pub struct ToolTrial {
     pub elapsed_ms: u64,
     /// The last lines of its standard error.
     pub stderr: Vec<String>,
-    /// What is wrong with the arguments.
+    /// Errors in the arguments.
     pub problems: Vec<ArgumentProblem>,
-    /// Why it did not work.
+    /// Why the call failed.
     #[schema(required)]
     pub error: Option<String>,
-    /// What it gave.
+    /// The tool's output.
     #[schema(required)]
     pub text: Option<String>,
     #[schema(value_type = Value, required)]

@@ -1,4 +1,4 @@
-//! `/api/v1/upstreams`: the MCP servers behind the hub.
+//! `/api/v1/upstreams`: the hub's upstream MCP servers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,19 +6,19 @@ use utoipa::ToSchema;
 use super::{FlaggedTool, QuarantinedTool};
 use crate::Timestamp;
 
-/// How the hub talks to a server.
+/// Transport between the hub and a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamTransport {
-    /// A process of the hub, over its standard input and output.
+    /// A child process, over its standard input and output.
     Stdio,
-    /// The HTTP transport of 2024-11-05: an event stream, and an address to post to.
+    /// The HTTP transport of revision 2024-11-05: an event stream and a URL to post to.
     Sse,
     StreamableHttp,
 }
 
 impl UpstreamTransport {
-    /// The transport as it stands in JSON.
+    /// The transport as written in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -33,36 +33,36 @@ impl UpstreamTransport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamEra {
-    /// 2024-11-05 to 2025-11-25.
+    /// Revisions 2024-11-05 to 2025-11-25.
     Session,
-    /// 2026-07-28.
+    /// Revision 2026-07-28.
     Stateless,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamState {
-    /// Its file says that it is off.
+    /// Disabled in its file.
     Disabled,
-    /// Its file is wrong; `last_error` says what and where.
+    /// Its file is invalid; see `last_error`.
     Invalid,
-    /// Rests, since its file has `lazy` and nobody needs it now; the next call starts it.
+    /// Stopped while unused because its file sets `lazy`; the next call starts it.
     Idle,
-    /// Being started or connected to.
+    /// Starting or connecting.
     Starting,
-    /// Answers.
+    /// Ready for calls.
     Ready,
-    /// Not there; another attempt follows. Its tools stay listed for a while.
+    /// Unreachable; another attempt follows. Its tools stay listed for a while.
     Down,
-    /// Crashed so often in a row that it is left alone: until it is restarted, its file changes, or a long while has
+    /// Crashed too often in a row. Not retried until it is restarted, its file changes, or a long time has
     /// passed.
     Failed,
-    /// It wants a login, or the one it had has ended; `last_error` says which command does it.
+    /// A login is required or has expired; `last_error` names the command to log in.
     NeedsLogin,
 }
 
 impl UpstreamState {
-    /// The state as it stands in JSON.
+    /// The state as written in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,77 +78,77 @@ impl UpstreamState {
     }
 }
 
-/// What went wrong with a server last.
+/// The most recent failure of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamFailure {
     pub at: Timestamp,
-    /// What happened and what to do about it.
+    /// What happened, and how to fix it.
     pub message: String,
-    /// The end of what the process wrote to its standard error.
+    /// The last lines that the process wrote to its standard error.
     pub stderr: Vec<String>,
 }
 
-/// A server as it is now.
+/// A server and its current state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Upstream {
-    /// Name of its file, without the ending.
+    /// Name of its file, without the extension.
     pub name: String,
-    /// Its part of the names of its tools.
+    /// The server's part of its tool names.
     pub slug: String,
     pub state: UpstreamState,
-    /// Null when its file is wrong.
+    /// Null if its file is invalid.
     #[schema(required)]
     pub transport: Option<UpstreamTransport>,
-    /// Revision and era that were agreed on; null before the first contact.
+    /// Negotiated protocol revision; null before the first contact.
     #[schema(required)]
     pub revision: Option<String>,
     #[schema(required)]
     pub era: Option<UpstreamEra>,
-    /// Name and version that the server gave itself.
+    /// Name and version reported by the server.
     #[schema(required)]
     pub server: Option<String>,
     /// Names under which its tools are listed now.
     pub tools: Vec<String>,
-    /// Process of a stdio server that runs.
+    /// Process id of a running stdio server.
     #[schema(required)]
     pub pid: Option<u32>,
     /// Since when it is in this state.
     pub since: Timestamp,
     /// Restarts and reconnects since the hub started.
     pub restarts: u64,
-    /// When the next attempt follows.
+    /// Time of the next attempt.
     #[schema(required)]
     pub retry_at: Option<Timestamp>,
-    /// Calls that run now.
+    /// Number of running calls.
     pub in_flight: usize,
     #[schema(required)]
     pub last_error: Option<UpstreamFailure>,
-    /// While it is starting: what it does instead of saying who it is; for admins.
+    /// What the server does while it is starting and has not yet identified itself; admins only.
     #[serde(default)]
     #[schema(required)]
     pub remark: Option<String>,
-    /// What is strange about its configuration but stops nothing.
+    /// Suspicious but harmless settings in its configuration.
     pub warnings: Vec<String>,
-    /// Tools that are not listed until somebody approves them; for admins.
+    /// Tools that are not listed until approved; admins only.
     #[serde(default)]
     #[schema(required)]
     pub quarantined: Vec<QuarantinedTool>,
-    /// Tools that are listed although something about them is strange; for admins.
+    /// Tools that are listed although they were flagged; admins only.
     #[serde(default)]
     #[schema(required)]
     pub flagged: Vec<FlaggedTool>,
-    /// Its file.
+    /// Path of its file.
     pub file: String,
 }
 
-/// What reading the files again has changed.
+/// Result of reloading the server files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReloadReport {
-    /// Servers, by name.
+    /// Server names.
     pub added: Vec<String>,
     pub removed: Vec<String>,
     pub changed: Vec<String>,
-    /// Those whose file is wrong, or that did not come up; the others go on.
+    /// Servers whose file is invalid or that did not start; other servers are not affected.
     pub failed: Vec<ReloadFailure>,
 }
 

@@ -1,4 +1,4 @@
-//! `/api/v1/upstreams`: what is sent and answered where servers are added, tried, imported and taken away.
+//! `/api/v1/upstreams`: requests and answers for adding, testing, importing and removing servers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,12 +6,12 @@ use utoipa::ToSchema;
 
 use super::{Upstream, UpstreamEra, UpstreamTransport};
 
-/// A server with what only a closer look tells.
+/// A server with its details.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamDetail {
     #[serde(flatten)]
     pub upstream: Upstream,
-    /// Its file as it is written: references not filled in, literal credentials masked. Null when it cannot be read.
+    /// The file as written: references not resolved, literal credentials masked. Null if it cannot be read.
     #[schema(required, value_type = Option<Object>)]
     pub document: Option<Value>,
 }
@@ -20,10 +20,10 @@ pub struct UpstreamDetail {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddUpstreamParams {
-    /// Name of its file, without the ending.
+    /// Name of its file, without the extension.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     pub name: String,
-    /// As it is to stand in its file.
+    /// Content of its file.
     #[schema(value_type = Object)]
     pub server: Map<String, Value>,
 }
@@ -32,37 +32,37 @@ pub struct AddUpstreamParams {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestUpstreamParams {
-    /// What would stand in its file; absent: the server that there is.
+    /// The file content to test; absent: the existing server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub server: Option<Map<String, Value>>,
 }
 
-/// What came of an attempt to reach a server.
+/// Result of a connection test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamTest {
-    /// Whether it answered and listed its tools.
+    /// Whether the server answered and listed its tools.
     pub success: bool,
     #[schema(required)]
     pub transport: Option<UpstreamTransport>,
-    /// Revision and era that were agreed on.
+    /// Negotiated protocol revision.
     #[schema(required)]
     pub revision: Option<String>,
     #[schema(required)]
     pub era: Option<UpstreamEra>,
-    /// Name and version that the server gave itself.
+    /// Name and version reported by the server.
     #[schema(required)]
     pub server: Option<String>,
     /// Names under which its tools would be listed.
     pub tools: Vec<String>,
-    /// Why it did not work, and what to do about it.
+    /// Why the test failed, and how to fix it.
     #[schema(required)]
     pub error: Option<String>,
-    /// The end of what its process wrote to its standard error.
+    /// The last lines that its process wrote to its standard error.
     pub stderr: Vec<String>,
-    /// What is strange about its configuration but stops nothing.
+    /// Suspicious but harmless settings in its configuration.
     pub warnings: Vec<String>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub elapsed_ms: u64,
 }
 
@@ -72,11 +72,11 @@ pub struct UpstreamLogs {
     pub lines: Vec<String>,
 }
 
-/// A server that is no longer there.
+/// A removed server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemovedUpstream {
     pub name: String,
-    /// Where its file is kept; moved back, the server is there again.
+    /// Path of the backup; moving it back restores the server.
     pub backup: String,
 }
 
@@ -84,54 +84,62 @@ pub struct RemovedUpstream {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportUpstreamsParams {
-    /// Name of the file, which helps to tell whose it is.
+    /// Name of the file, which helps to detect the program that it belongs to.
     #[schema(min_length = 1, max_length = 255)]
     pub file_name: String,
-    /// What stands in it, such as `{"mcpServers": …}`.
+    /// Content of the file, such as `{"mcpServers": …}`.
     pub content: String,
-    /// Only say what would be done.
+    /// Only report what would be done.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What an import has done, or would do.
+/// Result of an import, or of its dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamImport {
     pub dry_run: bool,
     pub added: Vec<ImportedUpstream>,
     pub skipped: Vec<SkippedUpstream>,
-    /// What is strange about the file but stops nothing.
+    /// Suspicious but harmless parts of the file.
     pub warnings: Vec<String>,
+    /// Entries that are not servers to import, such as that of the hub itself.
+    #[serde(default)]
+    #[schema(required)]
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImportedUpstream {
     pub name: String,
     pub file: String,
-    /// What stands in its file, with literal credentials masked.
+    /// Content of the file, with literal credentials masked.
     #[schema(value_type = Object)]
     pub document: Value,
 }
 
-/// A server of an imported file that is not taken.
+/// A server of an imported file that was skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SkippedUpstream {
     pub name: String,
-    /// Why, and what to do about it.
+    /// Why, and how to fix it.
     pub reason: String,
+    /// The command that the hub's machine would have to allow; there only if nothing else is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub command: Option<String>,
 }
 
-/// How many servers there are, and how they are doing.
+/// Number of servers by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamCounts {
     pub total: usize,
     pub ready: usize,
-    /// Being started, for the first time or again.
+    /// Starting or restarting.
     pub starting: usize,
-    /// They rest, and the next call starts them.
+    /// Stopped while unused; the next call starts them.
     pub idle: usize,
     pub disabled: usize,
-    /// Not there; another attempt follows.
+    /// Unreachable; another attempt follows.
     #[serde(default)]
     #[schema(required)]
     pub down: usize,
@@ -139,15 +147,15 @@ pub struct UpstreamCounts {
     #[serde(default)]
     #[schema(required)]
     pub failed: usize,
-    /// Their files are wrong.
+    /// Servers with an invalid file.
     #[serde(default)]
     #[schema(required)]
     pub invalid: usize,
-    /// Wanting a login.
+    /// Servers that require a login.
     #[serde(default)]
     #[schema(required)]
     pub needs_login: usize,
-    /// Tools of theirs that wait to be approved; told to admins only, others are told 0.
+    /// Tools awaiting approval; 0 for non-admins.
     #[serde(default)]
     #[schema(required)]
     pub quarantined: usize,

@@ -1,4 +1,4 @@
-//! `/api/v1/upstreams/{server}/login`: the hub is given access to a server by the person it belongs to.
+//! `/api/v1/upstreams/{server}/login`: OAuth authorization of the hub for a server, by the account's owner.
 
 use std::fmt;
 
@@ -11,25 +11,26 @@ use crate::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginLoginParams {
-    /// Where the browser is sent when the person has decided: a loopback address that whoever asks listens on.
+    /// Where the browser is redirected after the decision: a loopback address that the requesting program
+    /// listens on.
     #[schema(max_length = 200, example = "http://127.0.0.1:49152/callback")]
     pub redirect_uri: String,
 }
 
-/// A login that waits for a person.
+/// A login that awaits a person's decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamLogin {
-    /// Names this login when it is ended.
+    /// Identifies this login when it is completed.
     pub id: String,
-    /// What to open in a browser.
+    /// The URL to open in a browser.
     pub url: String,
-    /// The authorization server that the person is sent to.
+    /// The authorization server that shows the login.
     pub issuer: String,
-    /// The login is forgotten then.
+    /// When the login expires.
     pub expires_at: Timestamp,
 }
 
-/// Body of `POST /api/v1/upstreams/{server}/login/{id}`: what the browser brought back.
+/// Body of `POST /api/v1/upstreams/{server}/login/{id}`: the parameters of the redirect.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FinishLoginParams {
@@ -39,7 +40,7 @@ pub struct FinishLoginParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub state: Option<String>,
-    /// Who the authorization server says that it is.
+    /// The issuer identifier that the authorization server reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub iss: Option<String>,
@@ -51,7 +52,7 @@ pub struct FinishLoginParams {
     pub error_description: Option<String>,
 }
 
-/// Nothing that is as good as a password for a moment.
+/// Omits the code and the state, which are short-lived secrets.
 impl fmt::Debug for FinishLoginParams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FinishLoginParams")
@@ -61,15 +62,15 @@ impl fmt::Debug for FinishLoginParams {
     }
 }
 
-/// A server that the hub has no access to any more.
+/// A server that the hub can no longer access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamLogout {
     pub name: String,
-    /// Whether there was a login to forget.
+    /// Whether there was a login to delete.
     pub forgotten: bool,
-    /// Whether the authorization server was told, and took it back.
+    /// Whether the authorization server confirmed the revocation.
     pub revoked: bool,
-    /// Why it was not, and what to do about it.
+    /// Why it was not revoked, and how to do so.
     #[schema(required)]
     pub remark: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/upstreams/{server}/pending` and `/approve`: what servers say of their tools, and who has approved it.
+//! `/api/v1/upstreams/{server}/pending` and `/approve`: tool definitions of servers, and their approval.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,18 +6,18 @@ use utoipa::ToSchema;
 
 use crate::Timestamp;
 
-/// What a server says to models in general has this name among its tools. No tool can have it.
+/// Pseudo-tool name for the instructions that a server gives to models. No tool can have this name.
 pub const INSTRUCTIONS: &str = "(instructions)";
 
 /// Why a tool is not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuarantineReason {
-    /// Nobody has approved a tool of this name.
+    /// No tool of this name was approved.
     New,
-    /// It says something else than what was approved.
+    /// Its definition differs from the approved one.
     Changed,
-    /// It was there when the server was first seen, and something about it is strange.
+    /// Present when the server was first seen, but flagged as suspicious.
     Flagged,
 }
 
@@ -32,21 +32,21 @@ impl QuarantineReason {
     }
 }
 
-/// What is strange about what a server says of a tool.
+/// Why a tool definition is suspicious.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlagKind {
-    /// Characters that nobody sees and a model reads.
+    /// Characters that are invisible to people but read by models.
     HiddenText,
-    /// Words that tell a model what to do, instead of what the tool does.
+    /// Text that instructs the model instead of describing the tool.
     Instructions,
     /// A long run of base64 or hexadecimal digits.
     EncodedData,
-    /// A control sequence of terminals.
+    /// A terminal control sequence.
     TerminalEscape,
-    /// It says how a tool of another server is to be used.
+    /// Instructions for the use of another server's tool.
     Shadowing,
-    /// Its name looks like that of another tool.
+    /// A name that is confusable with that of another tool.
     LookAlike,
 }
 
@@ -64,70 +64,71 @@ impl FlagKind {
     }
 }
 
-/// One strange thing, and where it is.
+/// A suspicious finding and its location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct ToolFlag {
     pub kind: FlagKind,
     /// The field, such as `description` or `inputSchema.properties.path.description`.
     pub at: String,
-    /// What was found there, shortened, with hidden characters written as `<U+200B>`.
+    /// The text found, shortened, with hidden characters written as `<U+200B>`.
     pub found: String,
 }
 
-/// A tool that is not listed until somebody approves it.
+/// A tool that is not listed until approved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuarantinedTool {
-    /// The server's own name of it, or `(instructions)`.
+    /// The server's own name for it, or `(instructions)`.
     pub name: String,
     pub reason: QuarantineReason,
     pub flags: Vec<ToolFlag>,
 }
 
-/// A tool that is listed although something about it is strange.
+/// A tool that is listed although it was flagged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FlaggedTool {
-    /// The server's own name of it, or `(instructions)`.
+    /// The server's own name for it, or `(instructions)`.
     pub name: String,
     pub flags: Vec<ToolFlag>,
-    /// Who approved it, or the rule of its file that did: `tofu` or `auto`.
+    /// The person that approved it, or the rule of the server's file: `tofu` or `auto`.
     pub decided_by: String,
 }
 
 impl FlaggedTool {
-    /// Whether a person has looked at it.
+    /// Whether a person approved it.
     #[must_use]
     pub fn is_approved_by_someone(&self) -> bool {
         self.decided_by.contains(':')
     }
 }
 
-/// A tool that waits to be approved, with all that there is to know of it.
+/// A tool that awaits approval, with its details.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PendingTool {
-    /// The server's own name of it, or `(instructions)`.
+    /// The server's own name for it, or `(instructions)`.
     pub name: String,
     pub reason: QuarantineReason,
-    /// Of the definition; what is approved is what has this hash.
+    /// Hash of the definition; an approval applies to this hash only.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub hash: String,
     pub flags: Vec<ToolFlag>,
-    /// What the server says now.
+    /// The current definition.
     #[schema(value_type = Object)]
     pub definition: Value,
-    /// What was approved before.
+    /// The previously approved definition.
     #[schema(required)]
     pub approved: Option<ApprovedDefinition>,
-    /// What has changed, line by line, each with `+`, `-` or a space in front; hidden characters are written as `<U+200B>`.
+    /// Line-by-line diff, each line prefixed with `+`, `-` or a space; hidden characters are written as
+    /// `<U+200B>`.
     pub diff: Vec<String>,
 }
 
-/// A definition that somebody, or a rule, has approved.
+/// A definition approved by a person or a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ApprovedDefinition {
     pub hash: String,
     #[schema(value_type = Object)]
     pub definition: Value,
-    /// Who approved it, or the rule of its file that did: `tofu` or `auto`.
+    /// The person that approved it, or the rule of the server's file: `tofu` or `auto`.
     pub decided_by: String,
     pub decided_at: Timestamp,
 }
@@ -144,15 +145,15 @@ pub struct ApproveUpstreamParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolApproval {
-    /// As in what is pending.
+    /// As in the list of pending tools.
     #[schema(min_length = 1, max_length = 256)]
     pub name: String,
-    /// Of the definition that was looked at.
+    /// Hash of the definition that was reviewed.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub hash: String,
 }
 
-/// What was approved, and what still waits.
+/// The approved and the still pending tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpstreamApproval {
     pub name: String,

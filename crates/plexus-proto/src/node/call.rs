@@ -6,20 +6,21 @@ use serde_json::value::RawValue;
 
 use crate::{CallId, ErrorCode, SessionId};
 
-/// The hub wants a tool to be run.
+/// Asks the node to run a tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Call {
     pub call_id: CallId,
     pub tool: String,
-    /// An object.
+    /// A JSON object.
     pub arguments: Box<RawValue>,
     pub session_id: SessionId,
     pub caller: Caller,
-    /// Time that is left for it.
+    /// Remaining time in milliseconds.
     pub deadline_ms: u64,
-    /// The node keeps it on disk until its result was confirmed. Others are gone with whoever runs them.
+    /// Whether the node stores the call on disk until its result is confirmed. Other calls are lost if the
+    /// process that runs them ends.
     pub keep: bool,
-    /// That of the caller, for tools that pass it on.
+    /// The caller's idempotency key, for tools that forward it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// W3C trace context.
@@ -27,7 +28,7 @@ pub struct Call {
     pub traceparent: Option<String>,
 }
 
-/// Who calls, as the hub knows it.
+/// The caller, as known to the hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// Such as `agent:codex`.
@@ -36,7 +37,7 @@ pub struct Caller {
     pub profile: Option<String>,
 }
 
-/// A call is to be stopped, with all that it has started.
+/// Stops a call and everything it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancel {
     pub call_id: CallId,
@@ -50,32 +51,32 @@ pub enum CancelReason {
     Deadline,
 }
 
-/// Something that a call tells while it runs. May be left out where the link is slow.
+/// Progress of a running call. May be dropped on a slow link.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallEvent {
     pub call_id: CallId,
-    /// 1, 2, 3 … for each call; a gap was left out.
+    /// Counts from 1 for each call; a gap means that events were dropped.
     pub seq: u64,
     /// A kind of session event, such as `terminal_output`, or `progress`.
     pub kind: String,
-    /// An object.
+    /// A JSON object.
     pub payload: Box<RawValue>,
 }
 
-/// How a call ended. A kept one is sent again until it is confirmed.
+/// The outcome of a call. A stored outcome is resent until it is confirmed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallResult {
     pub call_id: CallId,
     pub outcome: CallOutcome,
 }
 
-/// Exactly one of these.
+/// Exactly one of these variants.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
-    /// By a tool of ours.
+    /// Result of a native tool.
     Output(Output),
-    /// By another MCP server.
+    /// Result of a third-party MCP server.
     Foreign(Foreign),
     Failed(Failure),
 }
@@ -87,7 +88,7 @@ pub struct Output {
     pub structured: Option<Value>,
 }
 
-/// The parts of another server's result, as they came.
+/// The parts of a third-party server's result, unmodified.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Foreign {
     /// An array of content blocks.
@@ -108,12 +109,12 @@ pub struct Failure {
     pub hint: Option<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// It is certain that the tool did nothing.
+    /// It is certain that the tool had no effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nothing_ran: bool,
 }
 
-/// Of a node: the call is accepted. Of the hub: the result is stored.
+/// From a node: the call is accepted. From the hub: the result is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {
     pub call_id: CallId,

@@ -1,4 +1,4 @@
-//! Frames about the link itself: who dials, what it can do, and how both part.
+//! Frames about the link itself: identification, capabilities, heartbeats and closing.
 
 use std::collections::BTreeMap;
 
@@ -8,55 +8,56 @@ use uuid::Uuid;
 
 use crate::{CallId, NodeId};
 
-/// First frame of a node. On a link that is up it tells of changed capabilities; its calls are not looked at then.
+/// First frame of a node. On an established link it announces changed capabilities; its calls are ignored
+/// then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Versions of the link that it speaks.
+    /// Protocol versions that the node supports.
     pub versions: Vec<u32>,
     pub node_id: NodeId,
-    /// Names the store that it keeps calls in: a node that was set up anew has another one.
+    /// Identifies the store in which the node keeps calls: a reinstalled node has a different one.
     pub store_id: Uuid,
-    /// Which dial of that store this is; none from a node that does not count them.
+    /// Sequence number of this connection attempt; `None` if the node does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dial: Option<Dial>,
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
     pub os: String,
     pub arch: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// What commands are held by there, in one word; none: it does not say.
+    /// Sandbox that confines commands on the node, in one word; `None` if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
     #[serde(default)]
     pub tools: Vec<NodeTool>,
     #[serde(default)]
     pub mcp_servers: Vec<HostedServer>,
-    /// Profiles of agents that it can run.
+    /// Agent profiles that the node can run.
     #[serde(default)]
     pub profiles: Vec<String>,
-    /// What its own configuration says of it; the hub's own labels win.
+    /// Labels from the node's own configuration; labels set on the hub take precedence.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Calls that it holds.
+    /// Calls that the node holds.
     #[serde(default)]
     pub calls: Vec<InFlight>,
-    /// It takes no new calls.
+    /// The node accepts no new calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
 }
 
-/// Counts the links that a node opened, so that a `hello` that was held up on its way is known to be the older one. A later
-/// dial is greater.
+/// Orders the links that a node opened, so that a delayed `hello` is recognized as outdated. A later dial
+/// compares greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Dial {
-    /// Starts of the node with this store.
+    /// Number of times the node has started with this store.
     pub start: u64,
-    /// Dials since then.
+    /// Number of dials since that start.
     pub n: u64,
 }
 
-/// A tool that a node has of itself.
+/// A native tool of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTool {
     pub name: String,
@@ -67,10 +68,10 @@ pub struct NodeTool {
 pub struct HostedServer {
     /// Slug.
     pub name: String,
-    /// In one word, as `plexus upstream list` says it.
+    /// In one word, as printed by `plexus upstream list`.
     pub state: String,
-    /// Definitions of its tools, as MCP has them: `name`, `description`, `inputSchema` …; the name is the one to call it by
-    /// on the node.
+    /// Tool definitions in MCP form (`name`, `description`, `inputSchema` …); `name` is the name for calls on
+    /// the node.
     #[serde(default)]
     pub tools: Vec<Map<String, Value>>,
 }
@@ -86,26 +87,26 @@ pub struct InFlight {
 #[serde(rename_all = "snake_case")]
 pub enum HeldState {
     Running,
-    /// Its result is on the node's disk.
+    /// The result is on the node's disk.
     Finished,
-    /// It was running when the node stopped.
+    /// The call was running when the node stopped.
     Interrupted,
 }
 
 /// The hub's answer to `hello`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Version that is spoken from here on.
+    /// Protocol version for the rest of the link.
     pub version: u32,
-    /// Counts the links of this node; an older one is cut off.
+    /// Increases with each link of this node; the hub closes links with an older epoch.
     pub epoch: u64,
-    /// What the hub calls the node.
+    /// The node's name on the hub.
     pub name: String,
     /// Milliseconds between two heartbeats.
     pub heartbeat_ms: u64,
-    /// Heartbeats in a row that may be missed.
+    /// Number of consecutive heartbeats that may be missed.
     pub missed: u32,
-    /// What to do with each call that the node listed.
+    /// How the node must proceed with each call that it listed.
     #[serde(default)]
     pub calls: Vec<CallOrder>,
     /// The hub sends no new calls.
@@ -122,23 +123,23 @@ pub struct CallOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Its result is wanted.
+    /// The hub still needs the result.
     Keep,
-    /// Nobody wants it: to be stopped if it runs, and forgotten.
+    /// The result is not needed: stop the call if it is running, and discard it.
     Cancel,
-    /// Its result is stored already.
+    /// The hub has already stored the result.
     Forget,
 }
 
-/// A sign of life, and the answer to it with the same number.
+/// A heartbeat; the answer carries the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     pub n: u64,
 }
 
-/// The last frame of who leaves on purpose.
+/// Last frame before a deliberate disconnect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bye {
-    /// For people.
+    /// Human-readable.
     pub reason: String,
 }

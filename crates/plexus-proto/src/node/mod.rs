@@ -1,8 +1,8 @@
-//! What a hub and a node say to each other: one JSON object for each frame, whatever carries it.
+//! The protocol between hub and node: one JSON object per frame, independent of the transport.
 //!
-//! The node dials and says `hello`; the hub answers `welcome`. From then on the hub sends `call` and `cancel`, the node
-//! `event` and `result`; each confirms with `ack` what it has stored. A frame of a type that is not known is passed over,
-//! so that either side may be newer than the other.
+//! The node dials and sends `hello`; the hub answers `welcome`. From then on the hub sends `call` and
+//! `cancel`, and the node sends `event` and `result`; each side confirms with `ack` what it has stored.
+//! Frames of an unknown type are ignored, so either side may be newer than the other.
 
 mod call;
 pub mod close;
@@ -23,10 +23,10 @@ pub use greeting::{
     Bye, CallOrder, Dial, Heartbeat, HeldState, Hello, HostedServer, InFlight, NodeTool, Order, Welcome,
 };
 
-/// Versions of the link that this build speaks, best first.
+/// Protocol versions that this build supports, best first.
 pub const VERSIONS: &[u32] = &[1];
 
-/// Longest frame, as text.
+/// Maximum length of a frame in bytes.
 pub const MAX_FRAME: usize = 4 << 20;
 
 /// One message of a link.
@@ -44,22 +44,19 @@ pub enum Frame {
     Bye(Bye),
 }
 
-/// What came over a link.
+/// A frame received over a link.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart where it comes in, and almost always a frame"
-)]
+#[expect(clippy::large_enum_variant, reason = "destructured on receipt, and almost always a frame")]
 pub enum Received {
     Frame(Frame),
-    /// Of a type that this build does not know.
+    /// A frame type unknown to this build.
     Unknown(String),
 }
 
-/// A text that is no frame.
+/// A text that is not a valid frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidFrame {
-    /// Its type, where it has one.
+    /// The frame type, if it could be read.
     pub kind: Option<String>,
     pub why: String,
 }
@@ -67,7 +64,7 @@ pub struct InvalidFrame {
 impl fmt::Display for InvalidFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Some(kind) => write!(f, "a frame of type {kind:?} that cannot be read: {}", self.why),
+            Some(kind) => write!(f, "cannot parse frame of type {kind:?}: {}", self.why),
             None => write!(f, "not a frame: {}", self.why),
         }
     }
@@ -75,14 +72,14 @@ impl fmt::Display for InvalidFrame {
 
 impl std::error::Error for InvalidFrame {}
 
-/// The type of a frame is looked at first, on its own: what it carries is then read once, and raw JSON stays raw.
+/// The frame type is parsed separately first, so that the payload is parsed only once and raw JSON stays raw.
 #[derive(Deserialize)]
 struct Typed<'f> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'f, str>,
 }
 
-/// A frame and its type, as it is written.
+/// A frame with its type, as serialized.
 #[derive(Serialize)]
 struct Tagged<'f, T> {
     #[serde(rename = "type")]
@@ -92,7 +89,7 @@ struct Tagged<'f, T> {
 }
 
 impl Frame {
-    /// Reads one frame.
+    /// Parses one frame.
     pub fn parse(text: &str) -> Result<Received, InvalidFrame> {
         let typed: Typed<'_> =
             serde_json::from_str(text).map_err(|e| InvalidFrame { kind: None, why: e.to_string() })?;
@@ -116,11 +113,11 @@ impl Frame {
         }))
     }
 
-    /// The frame as it is sent.
+    /// The serialized frame.
     #[must_use]
     pub fn text(&self) -> String {
         fn tagged<T: Serialize>(kind: &'static str, frame: &T) -> String {
-            // Only a map with keys that are no strings fails, and frames have none.
+            // Only maps with non-string keys fail to serialize, and frames have none.
             serde_json::to_string(&Tagged { kind, frame }).unwrap_or_default()
         }
         let kind = self.kind();
@@ -137,7 +134,7 @@ impl Frame {
         }
     }
 
-    /// Its type, as it stands in JSON.
+    /// The frame type, as in JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! Every frame against its golden file: what was sent once must be readable for ever, and looks the same when it is sent again.
+//! Every frame against its golden file: frames written by earlier releases must stay readable and serialize
+//! to the same bytes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,11 +20,11 @@ fn fixtures() -> Vec<(String, String)> {
 }
 
 #[test]
-fn each_golden_frame_is_read_and_written_as_it_was() {
+fn golden_frames_round_trip_unchanged() {
     let mut kinds = BTreeSet::new();
     for (name, text) in fixtures() {
         let Received::Frame(frame) = Frame::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}")) else {
-            panic!("{name}: its type is not known");
+            panic!("{name}: unknown frame type");
         };
         kinds.insert(frame.kind());
         assert_eq!(frame.text(), text.trim_end(), "{name}");
@@ -33,13 +34,13 @@ fn each_golden_frame_is_read_and_written_as_it_was() {
 }
 
 #[test]
-fn a_frame_of_tomorrow_is_known_to_be_unknown() {
+fn unknown_frame_type_is_reported_as_unknown() {
     let Ok(Received::Unknown(kind)) = Frame::parse(r#"{"type":"gossip","about":[1]}"#) else { panic!() };
     assert_eq!(kind, "gossip");
 }
 
 #[test]
-fn fields_of_tomorrow_are_passed_over() {
+fn unknown_fields_are_ignored() {
     let Ok(Received::Frame(Frame::Ping(ping))) = Frame::parse(r#"{"n":7,"mood":"good","type":"ping"}"#)
     else {
         panic!()
@@ -48,7 +49,7 @@ fn fields_of_tomorrow_are_passed_over() {
 }
 
 #[test]
-fn what_is_no_frame_is_told_with_its_type_and_why() {
+fn invalid_frame_error_names_the_type_and_the_cause() {
     let error = |text: &str| Frame::parse(text).unwrap_err().to_string();
     assert!(error("[]").starts_with("not a frame"), "{}", error("[]"));
     assert!(error("{}").contains("`type`"), "{}", error("{}"));

@@ -1,7 +1,7 @@
 use super::{MAX, MAX_SLUG, canonical, canonicalized, distinct, slug, split};
 
 #[test]
-fn names_fit_and_come_apart_again() {
+fn names_fit_the_limit_and_split_back() {
     for (server, tool) in [
         ("github", "create_issue"),
         ("my server", "_private"),
@@ -18,7 +18,7 @@ fn names_fit_and_come_apart_again() {
 }
 
 #[test]
-fn long_names_with_one_beginning_stay_two() {
+fn long_names_with_a_common_prefix_stay_distinct() {
     let [a, b] = ["a", "b"].map(|end| canonical("s", &format!("{}{end}", "x".repeat(60))));
     assert_ne!(a, b);
     let [a, b] = ["a", "b"].map(|end| slug(&format!("{}{end}", "server".repeat(6))));
@@ -26,7 +26,7 @@ fn long_names_with_one_beginning_stay_two() {
 }
 
 #[test]
-fn the_same_words_are_the_same_server() {
+fn slug_depends_only_on_words() {
     for (one, other) in [("my-server", "my.server"), ("my--server", " my server "), ("x", "-x-")] {
         assert_eq!(slug(one), slug(other));
         let long = |name: &str| slug(&format!("{name} with a name that is too long for a slug"));
@@ -38,7 +38,7 @@ fn the_same_words_are_the_same_server() {
 }
 
 #[test]
-fn names_stay_what_they_were_from_version_to_version() {
+fn canonical_names_are_stable_across_versions() {
     for (server, tool, name) in [
         ("github", "create_issue", "mcp__github__create_issue"),
         ("my server", "_private", "mcp__my_server___private"),
@@ -56,7 +56,7 @@ fn names_stay_what_they_were_from_version_to_version() {
 }
 
 #[test]
-fn rules_written_in_other_ways_mean_the_canonical_name() {
+fn rules_are_canonicalized_from_other_spellings() {
     let long = "a_tool_with_a_name_that_goes_on_and_on_and_on_and_on";
     let cut = canonical("s", long);
     let written_long = format!("mcp:s:{long}");
@@ -76,7 +76,7 @@ fn rules_written_in_other_ways_mean_the_canonical_name() {
         ("mcp:plexus:todo.list", "todo.list"),
         ("mcp__plexus__mcp__my-server__x", "mcp__my_server__x"),
         ("mcp__plexus__mcp__plexus__x", "mcp__plexus__x"),
-        // Stars.
+        // Patterns.
         ("*", "*"),
         ("mcp__*", "mcp__*"),
         ("mcp:github:*", "mcp__github__*"),
@@ -87,7 +87,7 @@ fn rules_written_in_other_ways_mean_the_canonical_name() {
         ("mcp__my-*__x", "mcp__my-*__x"),
         ("mcp:*:x", "mcp:*:x"),
         ("mcp__plexus__*", "mcp__plexus__*"),
-        // No names.
+        // Not valid names.
         ("mcp__", "mcp__"),
         ("mcp____x", "mcp____x"),
         ("mcp:github:", "mcp:github:"),
@@ -101,7 +101,7 @@ fn rules_written_in_other_ways_mean_the_canonical_name() {
         let again = canonicalized(meant).into_owned();
         assert!(
             again == meant || written.contains("plexus__mcp__plexus"),
-            "{written} becomes {again} in the end"
+            "{written} is canonicalized to {again} on the second pass"
         );
     }
 }

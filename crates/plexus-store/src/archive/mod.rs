@@ -1,15 +1,15 @@
-//! A portable copy of a hub: every row of one state of its database, and the files that belong to it.
+//! A portable copy of a hub: every row of a database snapshot, and the related files.
 //!
-//! An archive is a compressed tar file that can be looked into with ordinary tools, and the same for
-//! every database:
+//! An archive is a compressed tar file that ordinary tools can inspect, with the same format for every
+//! database:
 //!
 //! | entry | content |
 //! |---|---|
-//! | `header.json` | [`Header`]: which format and schema it is, which columns the tables have |
-//! | `tables/NAME/000001.jsonl` … | rows as JSON arrays, one per line, in the order of their key |
-//! | `files/PATH` | files of the data folder, also those that a person wrote: [servers and profiles](is_setting) |
-//! | `files/journal/N.log` | records that were acknowledged and are not in the tables yet |
-//! | `manifest.json` | [`Manifest`]: what must have been read by now; without it the archive is cut off |
+//! | `header.json` | [`Header`]: format and schema version, and the columns of the tables |
+//! | `tables/NAME/000001.jsonl` … | rows as JSON arrays, one per line, ordered by key |
+//! | `files/PATH` | files of the data folder, including user-written ones: [servers and profiles](is_setting) |
+//! | `files/journal/N.log` | acknowledged records that are not in the tables yet |
+//! | `manifest.json` | [`Manifest`]: expected content; an archive without it is truncated |
 
 mod read;
 mod settings;
@@ -27,23 +27,23 @@ pub use settings::{MAX_SETTING, MAX_SETTINGS, PROFILES, SERVERS, is_setting};
 pub use write::{Content, write};
 
 const FORMAT: u32 = 1;
-/// Folder of the journal in an archive, whatever it is called where the archive comes from.
+/// Folder of the journal in an archive, regardless of its name at the source.
 pub(crate) const JOURNAL: &str = "journal";
-/// Bytes of rows in one entry, roughly, and the most that is taken from one.
+/// Approximate size in bytes of the rows in one entry; [`MAX_CHUNK`] is the limit when reading.
 const CHUNK: usize = 4 << 20;
 const MAX_CHUNK: u64 = 64 << 20;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub format: u32,
-    /// Version of Plexus that wrote it.
+    /// Version of Plexus that wrote the archive.
     pub version: String,
-    /// Version of the schema.
+    /// Schema version.
     pub schema: i64,
     pub created_at: Timestamp,
-    /// Kind of database it was made from.
+    /// Kind of database it was created from.
     pub database: String,
-    /// Whether the keys of the hub are in it.
+    /// Whether the archive contains the keys of the hub.
     pub keys: bool,
     tables: Vec<TableColumns>,
 }
@@ -76,15 +76,15 @@ pub struct Summary {
     pub sha256: String,
 }
 
-/// What the audit of one hub came to when the archive was made.
+/// State of a hub's audit log when the archive was created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditState {
     pub head: AuditHead,
-    /// Whether it was whole and matched its signed head.
+    /// Whether the chain was intact and matched its signed head.
     pub ok: bool,
 }
 
-/// Told as rows and files go by: what is being copied, and how many of it so far.
+/// Progress callback: the item being copied, and the count so far.
 pub type Progress<'p> = &'p mut (dyn FnMut(&str, u64) + Send);
 
 fn wrong(message: impl Into<String>) -> StoreError {

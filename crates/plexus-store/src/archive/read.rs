@@ -1,4 +1,4 @@
-//! Restoring an archive into an empty database and data folder: all of it or nothing.
+//! Restores an archive into an empty database and data folder, all or nothing.
 
 use std::collections::HashMap;
 use std::fs::Permissions;
@@ -21,18 +21,19 @@ use crate::conn::{Sql, chunk_sizes, placeholders};
 use crate::store::exclusive;
 use crate::{Conn, StoreError, StoreOptions, Witness, dialect, journal};
 
-/// Where files wait until all of the archive has been read.
+/// Staging folder for files until the whole archive has been read.
 const STAGE: &str = "restore.tmp";
 const MAX_JSON: u64 = 4 << 20;
 
-/// What was restored.
+/// Content of a restored archive.
 #[derive(Debug)]
 pub struct Restored {
     pub header: Header,
     pub manifest: Manifest,
 }
 
-/// Restores an archive. The database must be empty and the data folder without keys, or with the same.
+/// Restores an archive. The database must be empty, and the data folder must contain no keys or the same
+/// ones.
 pub async fn restore(
     options: &StoreOptions,
     archive: impl Read,
@@ -40,9 +41,9 @@ pub async fn restore(
     progress: Progress<'_>,
 ) -> Result<Restored, StoreError> {
     let opened = exclusive(options, supervisor).await?;
-    let (mut line, _lock, journal) = (opened.line, opened.lock, opened.journal);
+    let (mut connection, _locks, journal) = (opened.connection, opened.locks, opened.journal);
     check_no_journal(&journal)?;
-    let conn = line.conn()?;
+    let conn = connection.conn()?;
     check_empty(conn).await?;
     let stage = options.data_dir.join(STAGE);
     conn.begin().await?;
@@ -61,17 +62,17 @@ pub async fn restore(
     if let Err(error) = cleaned
         && error.kind() != std::io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, "cannot remove what was staged");
+        tracing::warn!(%error, "cannot remove the staging folder");
     }
-    let conn = line.conn()?;
+    let conn = connection.conn()?;
     match outcome {
         Ok(restored) => {
-            conn.execute("committing what was restored", "COMMIT", vec![]).await?;
-            line.close().await?;
+            conn.execute("committing a restore", "COMMIT", vec![]).await?;
+            connection.close().await?;
             Ok(restored)
         }
         Err(error) => {
-            conn.execute("undoing what was restored", "ROLLBACK", vec![]).await?;
+            conn.execute("rolling back a restore", "ROLLBACK", vec![]).await?;
             Err(error)
         }
     }
@@ -86,13 +87,13 @@ async fn check_empty(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Records that a hub left must not get into another state of its database than the one they follow.
+/// Records left by a hub must only be replayed into the database state that they follow.
 fn check_no_journal(folder: &Path) -> Result<(), StoreError> {
     let shown = folder.display();
     match journal::is_empty(folder) {
         Ok(true) => Ok(()),
         Ok(false) => Err(wrong(format!(
-            "{shown} holds records of a hub that did not stop; start that hub once on its old database and stop it, or \
+            "{shown} contains records of a hub that did not stop cleanly; start and stop that hub once on its old database, or \
              move the folder away"
         ))),
         Err(error) => Err(io(&shown.to_string())(error)),
@@ -103,16 +104,16 @@ struct Restoring<'r> {
     conn: &'r mut Conn,
     stage: &'r Path,
     data_dir: &'r Path,
-    /// Where the journal goes.
+    /// Destination of the journal.
     journal: &'r Path,
-    /// What was read so far.
+    /// Tables read so far.
     tables: HashMap<&'static str, Reading>,
     files: Vec<Summary>,
-    /// How many of the files a person wrote.
+    /// Number of user-written files.
     settings: usize,
 }
 
-/// A table that is being read.
+/// Running totals of a table that is being read.
 struct Reading {
     count: u64,
     hash: digest::Context,
@@ -137,7 +138,7 @@ impl Restoring<'_> {
             if entry.header().entry_type() != tar::EntryType::Regular {
                 return Err(wrong(format!("{} is not a plain file", path.display())));
             }
-            let name = path.to_str().ok_or_else(|| wrong("a name in the archive is not text"))?;
+            let name = path.to_str().ok_or_else(|| wrong("a name in the archive is not valid text"))?;
             match (name, &header, &manifest) {
                 ("header.json", None, None) => header = Some(check_header(json(name, &mut entry)?)?),
                 ("manifest.json", Some(_), None) => manifest = Some(json(name, &mut entry)?),
@@ -149,17 +150,15 @@ impl Restoring<'_> {
                     self.file(&path, &mut entry)?;
                 }
                 _ => {
-                    return Err(wrong(format!(
-                        "{name} is not where it belongs; is this an archive of Plexus?"
-                    )));
+                    return Err(wrong(format!("{name} is unexpected here; is this a Plexus archive?")));
                 }
             }
         }
-        let header = header.ok_or_else(|| wrong("it is empty; is this an archive of Plexus?"))?;
-        let manifest = manifest.ok_or_else(|| wrong("it is cut off: its end is missing"))?;
+        let header = header.ok_or_else(|| wrong("it is empty; is this a Plexus archive?"))?;
+        let manifest = manifest.ok_or_else(|| wrong("it is truncated: the manifest is missing"))?;
         self.check(&manifest).await?;
-        self.conn.doubt_node_calls().await?;
-        self.take_files(&header)?;
+        self.conn.mark_node_calls_sent().await?;
+        self.move_files(&header)?;
         Ok(Restored { header, manifest })
     }
 
@@ -167,7 +166,7 @@ impl Restoring<'_> {
         let table = name.split('/').nth(1).unwrap_or_default();
         let table = TABLES.iter().find(|known| known.name == table);
         let table =
-            table.ok_or_else(|| wrong(format!("{name} is of a table that this version does not know")))?;
+            table.ok_or_else(|| wrong(format!("{name} belongs to a table unknown to this version")))?;
         let rows: Vec<Vec<Json>> = serde_json::Deserializer::from_slice(&lines)
             .into_iter()
             .collect::<Result<_, _>>()
@@ -201,11 +200,11 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Puts a file aside; it is moved to its place when all is well.
+    /// Stages a file; it is moved to its destination once everything was verified.
     fn file(&mut self, path: &Path, content: &mut impl Read) -> Result<(), StoreError> {
         let path = path.strip_prefix("files").unwrap_or(path);
         if !may_restore(path) {
-            return Err(wrong(format!("files/{} is no file of a data folder", path.display())));
+            return Err(wrong(format!("files/{} is not a file of a data folder", path.display())));
         }
         let most = if is_setting(path) {
             self.settings += 1;
@@ -214,7 +213,7 @@ impl Restoring<'_> {
             u64::MAX
         };
         if self.settings > MAX_SETTINGS {
-            return Err(wrong(format!("it has more than {MAX_SETTINGS} files of servers and profiles")));
+            return Err(wrong(format!("it contains more than {MAX_SETTINGS} server and profile files")));
         }
         let target = self.stage.join(path);
         let name = path.display().to_string();
@@ -244,7 +243,7 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Compares what was read with what should have been.
+    /// Verifies what was read against the manifest.
     async fn check(&mut self, manifest: &Manifest) -> Result<(), StoreError> {
         for expected in &manifest.tables {
             let read = self.tables.remove(expected.name.as_str()).unwrap_or_default();
@@ -252,43 +251,43 @@ impl Restoring<'_> {
             if read.count != expected.count || sha256 != expected.sha256 {
                 let name = &expected.name;
                 return Err(wrong(format!(
-                    "the rows of {name} are not those that were written; it is damaged"
+                    "the rows of {name} do not match the manifest; the archive is damaged"
                 )));
             }
         }
         if let Some(name) = self.tables.keys().next() {
-            return Err(wrong(format!("rows of {name} are not in its manifest; it is damaged")));
+            return Err(wrong(format!("the rows of {name} are not in the manifest; the archive is damaged")));
         }
         if self.files != manifest.files {
-            return Err(wrong("its files are not those that were written; it is damaged"));
+            return Err(wrong("its files do not match the manifest; the archive is damaged"));
         }
         let rows = self.conn.rows("listing hubs", "SELECT DISTINCT hub FROM audit", vec![]).await?;
         for row in rows {
             let hub = row.text(0)?;
             if !manifest.audit.iter().any(|state| state.head.hub == hub) {
-                return Err(wrong(format!("the audit of {hub} is not in its manifest")));
+                return Err(wrong(format!("the audit log of {hub} is not in the manifest")));
             }
         }
         for AuditState { head, ok } in &manifest.audit {
-            let report = self.conn.verify_audit(&head.hub, Ok(Some(head.clone())), &Anyone).await?;
-            // One that was broken is restored as it was; one that was whole must be whole.
+            let report = self.conn.verify_audit(&head.hub, Ok(Some(head.clone())), &TrustingWitness).await?;
+            // A broken chain is restored as it was; an intact one must still be intact.
             if (*ok && !report.ok) || report.head.as_ref() != Some(head) {
-                return Err(wrong(format!("the audit of {} is not the one that was archived", head.hub)));
+                return Err(wrong(format!("the audit log of {} does not match the archived one", head.hub)));
             }
         }
         Ok(())
     }
 
-    /// Moves the files to their places.
-    fn take_files(&self, header: &Header) -> Result<(), StoreError> {
+    /// Moves the staged files to their destinations.
+    fn move_files(&self, header: &Header) -> Result<(), StoreError> {
         let folder = self.data_dir.display();
         if !header.keys && !self.data_dir.join("signing-key").exists() {
             return Err(wrong(format!(
-                "it has no keys, for it was made by an export, and {folder} has none either; restore a backup, or copy \
+                "it is an export without keys, and {folder} has none either; restore a backup, or copy \
                  signing-key, retired-keys and audit.head there first"
             )));
         }
-        // All are looked at before the first is moved.
+        // Check all files before moving the first.
         let mut moves = Vec::new();
         for Summary { name, .. } in &self.files {
             let from = self.stage.join(name);
@@ -301,7 +300,7 @@ impl Restoring<'_> {
                 Ok(there) if there == fs_err::read(&from).map_err(&failed)? => {}
                 Ok(_) => {
                     return Err(wrong(format!(
-                        "{folder} already has another {name}; choose an empty folder"
+                        "{folder} already contains a different {name}; choose an empty folder"
                     )));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => moves.push((name, from, to)),
@@ -319,12 +318,12 @@ impl Restoring<'_> {
     }
 }
 
-/// Takes every notice of removed entries for genuine: whose keys are right is known only when those of
-/// the archive are in their place.
+/// Accepts every retention notice: the keys to verify them are only known once those of the archive are in
+/// place.
 #[derive(Debug)]
-struct Anyone;
+struct TrustingWitness;
 
-impl Witness for Anyone {
+impl Witness for TrustingWitness {
     fn sign(&self, _: &str) -> String {
         String::new()
     }
@@ -338,19 +337,19 @@ fn check_header(header: Header) -> Result<Header, StoreError> {
     let current = dialect::SCHEMA;
     if header.format != FORMAT || header.schema != current {
         return Err(wrong(format!(
-            "it is of format {} and schema {}, made by Plexus {}; this version restores format {FORMAT} and schema \
-             {current}. Restore it with that version, and upgrade then",
+            "it has format {} and schema {}, written by Plexus {}; this version restores format {FORMAT} and schema \
+             {current}. Restore it with that version and then upgrade",
             header.format, header.schema, header.version
         )));
     }
     let known = TABLES.iter().map(TableColumns::of);
     if !known.eq(header.tables.iter().cloned()) {
-        return Err(wrong("its tables have other columns than this version's"));
+        return Err(wrong("its tables do not have the columns of this version"));
     }
     Ok(header)
 }
 
-/// Only what a data folder has, and nothing outside of it.
+/// Allows only paths that belong to a data folder.
 fn may_restore(path: &Path) -> bool {
     match parts(path).as_deref() {
         Some(["signing-key" | "sealing-key" | "audit.head"] | ["retired-keys", _]) => true,

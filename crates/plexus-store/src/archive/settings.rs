@@ -1,17 +1,17 @@
-//! Which files that a person wrote go into an archive: those of MCP servers and of profiles.
+//! The user-written files in an archive: those of MCP servers and profiles.
 //!
-//! One rule for both ways. What a hub would not read is not carried from one machine to another: a file in one
-//! of these folders can make the hub start a program.
+//! The same rule applies to writing and restoring. Files that a hub would not read are not transferred
+//! between machines, since a file in one of these folders can make the hub start a program.
 
 use std::path::{Component, Path};
 
 use plexus_kit::config::UPSTREAMS_FOLDER;
 
-/// The folder of MCP servers in a data folder, unless the configuration names another.
+/// The default folder of MCP servers in a data folder.
 pub const SERVERS: &str = UPSTREAMS_FOLDER;
 /// The folder of profiles in a data folder.
 pub const PROFILES: &str = "profiles";
-/// Largest of these files, and how many there may be: no hub reads more.
+/// Limits for the size and number of these files; a hub reads no more.
 pub const MAX_SETTING: u64 = 256 * 1024;
 pub const MAX_SETTINGS: usize = 2_000;
 
@@ -30,14 +30,14 @@ pub fn is_setting(path: &Path) -> bool {
     }
 }
 
-/// The parts of a path that leads nowhere but down.
+/// The components of a relative path without `..`.
 pub(super) fn parts(path: &Path) -> Option<Vec<&str>> {
     path.components()
         .map(|part| if let Component::Normal(part) = part { part.to_str() } else { None })
         .collect()
 }
 
-/// Not what editors, version control and the hub itself put aside.
+/// Excludes files of editors, version control and the hub itself.
 fn is_visible(name: &str) -> bool {
     !name.starts_with(['.', '#'])
 }

@@ -1,4 +1,4 @@
-//! The tables of an archive, each after those it refers to.
+//! The tables of an archive, each after the tables it references.
 
 use crate::conn::{Row, Value};
 use crate::{Conn, StoreError};
@@ -46,7 +46,7 @@ impl Column {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) name: &'static str,
-    /// The first of them are the key, by which rows are ordered.
+    /// The first `key` columns are the key, which orders the rows.
     pub(super) columns: &'static [Column],
     key: usize,
 }

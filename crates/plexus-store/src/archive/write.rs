@@ -1,4 +1,4 @@
-//! Writing an archive from a snapshot.
+//! Writes an archive from a snapshot.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use crate::{Snapshot, StoreError};
 /// Rows read at a time.
 const PAGE: i64 = 500;
 
-/// What goes under `files/`.
+/// Content of an entry below `files/`.
 #[derive(Debug)]
 pub enum Content {
     Bytes(Vec<u8>),
     File(PathBuf),
 }
 
-/// Writes all rows of the snapshot, and the files by their paths in the data folder.
+/// Writes all rows of the snapshot, and the files with their paths in the data folder.
 pub async fn write<W: Write>(
     snapshot: &mut Snapshot,
     out: W,
@@ -104,7 +104,7 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// None: the file went away since it was listed, as files of sessions may.
+    /// `None` if the file was deleted since it was listed, which may happen to session files.
     fn file(&mut self, path: String, content: Content) -> Result<Option<Summary>, StoreError> {
         let name = format!("files/{path}");
         let mut hash = digest::Context::new(&digest::SHA256);
@@ -122,7 +122,7 @@ impl<W: Write> Archive<W> {
                     Err(error) => return Err(failed(error)),
                 };
                 let size = file.metadata().map_err(&failed)?.len();
-                // A file that grows meanwhile is taken as it was; one that shrinks is filled up.
+                // A growing file is cut to its initial size; a shrinking one is padded.
                 let whole = file.take(size).chain(io::repeat(0)).take(size);
                 self.entry(&name, size, Hashing { inner: whole, hash: &mut hash })?;
                 size
@@ -145,7 +145,7 @@ impl<W: Write> Archive<W> {
     }
 }
 
-/// Hashes what is read through it.
+/// Hashes the data read through it.
 struct Hashing<'h, R> {
     inner: R,
     hash: &'h mut digest::Context,

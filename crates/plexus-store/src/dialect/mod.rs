@@ -1,7 +1,25 @@
-//! What differs between databases: opening them, their schema, how a transaction begins, and what
-//! becomes of a connection that failed.
+//! Differences between the databases: opening, schema, transactions, and the handling of failed connections.
 //!
-//! The statements of the entities are the same for all of them.
+//! The statements of the entities are shared.
+
+/// The migrations of one database: files of the same names in `migrations/sqlite` and `migrations/postgres`, in
+/// order. Landed ones are never edited; a change is a new file, listed here.
+macro_rules! migrations {
+    ($database:literal) => {
+        $crate::dialect::migrations! { $database:
+            "0001_call_path",
+            "0002_operate",
+            "0003_upstream_pins",
+            "0004_upstream_credentials",
+            "0005_asking",
+            "0006_nodes",
+        }
+    };
+    ($database:literal: $($name:literal,)+) => {
+        &[$(($name, include_str!(concat!("../../migrations/", $database, "/", $name, ".sql")))),+]
+    };
+}
+pub(crate) use migrations;
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
@@ -17,16 +35,16 @@ use sqlx::{PgPool, Postgres, Sqlite, SqlitePool};
 
 use crate::{Conn, StoreError};
 
-/// A connection to one of the databases we speak to.
+/// A connection to one of the supported databases.
 pub(crate) enum Connection {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
 }
 
 impl Connection {
-    /// On SQLite it takes the write lock at once, so that a transaction never fails halfway for want
-    /// of it. On PostgreSQL it waits for the transactions of other hubs, in one round trip: they all count up the position
-    /// of events, so they run one after the other anyway, and two that meet halfway would each hold what the other needs.
+    /// On SQLite, acquires the write lock immediately, so that a transaction never fails midway because of
+    /// it. On PostgreSQL, waits for the transactions of other hubs in one round trip: all of them increment
+    /// the event position, so they are serialized anyway, and concurrent ones could deadlock.
     pub(crate) fn begin_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "BEGIN IMMEDIATE",
@@ -34,10 +52,10 @@ impl Connection {
         }
     }
 
-    /// How many rows are given to one statement.
+    /// How multiple rows are passed to one statement.
     ///
-    /// SQLite compiles a statement anew for every number of rows, which costs more than to store them: there are
-    /// statements for a few numbers, and the rows that are missing are empty.
+    /// SQLite compiles a statement for every number of rows, which costs more than storing them. Therefore
+    /// there are statements for a few numbers, padded with empty rows.
     pub(crate) fn rows_as(&self) -> RowsAs {
         match self {
             Self::Sqlite(_) => RowsAs::Padded,
@@ -45,11 +63,11 @@ impl Connection {
         }
     }
 
-    /// A part of an event's payload as text, or null where it is not there. What is asked for has names of ours.
+    /// SQL for a part of an event's payload as text, or null if it is missing. `path` must not contain input.
     pub(crate) fn payload_text(&self, path: &[&str]) -> String {
         match self {
             Self::Sqlite(_) => format!("CAST(payload ->> '$.{}' AS TEXT)", path.join(".")),
-            // It has no text with U+0000 in it.
+            // PostgreSQL text cannot contain U+0000.
             Self::Postgres(_) => format!(
                 "CASE WHEN payload LIKE '%\\\\u0000%' THEN NULL ELSE CAST(payload AS json) #>> '{{{}}}' END",
                 path.join(",")
@@ -57,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// A count in an event's payload, or null where it is none.
+    /// SQL for a count in an event's payload, or null if it is not a count.
     pub(crate) fn payload_count(&self, name: &str) -> String {
         let text = self.payload_text(&[name]);
         let is_count = match self {
@@ -67,7 +85,7 @@ impl Connection {
         format!("CASE WHEN {is_count} AND length({text}) BETWEEN 1 AND 15 THEN CAST({text} AS BIGINT) END")
     }
 
-    /// Begins a transaction that reads one state of the database.
+    /// Begins a read-only transaction on a snapshot of the database.
     pub(crate) fn snapshot_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "BEGIN",
@@ -75,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// A row if there is a table named `$1`.
+    /// Returns a row if there is a table named `$1`.
     pub(crate) fn has_table_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1",
@@ -85,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that the database takes.
+    /// Size of the database in bytes.
     pub(crate) fn size_sql(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
@@ -116,10 +134,10 @@ pub(crate) enum RowsAs {
     Placeholders,
 }
 
-/// Version of the schema that this program works with, in every database.
-pub(crate) const SCHEMA: i64 = 6;
+/// Schema version required by this program, for every database.
+pub(crate) const SCHEMA: i64 = sqlite::MIGRATIONS.len() as i64;
 
-/// Connections that only read.
+/// The pool of read-only connections.
 #[derive(Clone)]
 pub(crate) enum Readers {
     Sqlite(SqlitePool),
@@ -143,18 +161,18 @@ impl Readers {
     }
 }
 
-/// Which database a URL names.
+/// The database that a URL names.
 pub(crate) enum Location {
     Sqlite(PathBuf),
     Postgres(Box<postgres::Server>),
 }
 
 impl Location {
-    /// SQLite in the data folder unless a URL says otherwise.
+    /// SQLite in the data folder, unless a URL names another database.
     pub(crate) fn new(data_dir: &std::path::Path, url: Option<&Secret>) -> Result<Self, StoreError> {
         let Some(url) = url else { return Ok(Self::Sqlite(data_dir.join("plexus.db"))) };
         let url = url.expose_secret();
-        // Only the scheme: the rest may carry a password.
+        // Contains only the scheme: the rest may contain a password.
         let (scheme, rest) = url.split_once(':').unwrap_or(("a URL without a scheme", ""));
         let unsupported = || StoreError::UnsupportedUrl(scheme.to_owned());
         match scheme {
@@ -172,8 +190,8 @@ impl Location {
 }
 
 impl Location {
-    /// The folder of the journal: of a file beside it, else in the data folder. Whoever has the lock of
-    /// the one has the other too.
+    /// The folder of the journal: beside a SQLite file, otherwise in the data folder. The lock of the
+    /// database also protects it.
     pub(crate) fn journal(&self, data_dir: &std::path::Path) -> PathBuf {
         match self {
             Self::Sqlite(path) => path.with_extension("journal"),
@@ -182,7 +200,7 @@ impl Location {
     }
 }
 
-/// Without user and password.
+/// Omits user and password.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -192,26 +210,18 @@ impl fmt::Display for Location {
     }
 }
 
-/// Versions with their names and texts; never edited after they landed, a change is a new line.
-type Migrations = &'static [(i64, &'static str, &'static str)];
+/// File names without extension, and SQL. The version is the position, which the name repeats.
+type Migrations = &'static [(&'static str, &'static str)];
 
 fn migrator(migrations: Migrations) -> Migrator {
-    let migrations = migrations.iter().map(|(version, description, sql)| {
+    let migrations = migrations.iter().zip(1..).map(|((name, sql), version)| {
+        let description = name.split_once('_').map_or(*name, |(_, description)| description);
         let sql = sqlx::SqlStr::from_static(sql);
-        Migration::new(*version, Cow::Borrowed(*description), MigrationType::Simple, sql, false)
+        let description = Cow::Owned(description.replace('_', " "));
+        Migration::new(version, description, MigrationType::Simple, sql, false)
     });
     Migrator::with_migrations(migrations.collect())
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn both_databases_have_the_same_versions_up_to_the_one_that_is_needed() {
-        let versions = |list: super::Migrations| -> Vec<(i64, &str)> {
-            list.iter().map(|(version, name, _)| (*version, *name)).collect()
-        };
-        assert_eq!(versions(super::sqlite::MIGRATIONS), versions(super::postgres::MIGRATIONS));
-        let numbers: Vec<i64> = super::sqlite::MIGRATIONS.iter().map(|(version, ..)| *version).collect();
-        assert_eq!(numbers, (1..=super::SCHEMA).collect::<Vec<_>>());
-    }
-}
+mod tests;

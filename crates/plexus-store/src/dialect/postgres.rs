@@ -1,9 +1,8 @@
-//! PostgreSQL: one connection that writes, a pool that only reads, both found again after the
-//! server was away.
+//! PostgreSQL: one writing connection and a pool of read-only ones, both of which reconnect after an outage.
 //!
-//! The writer's connection holds an advisory lock in the name of its hub for as long as it lives. So
-//! no second hub of that name can write, and when the hub itself comes back on a new connection, the
-//! lock says that the server is done with the old one: what became of its last commit is decided.
+//! The writer's connection holds an advisory lock named after its hub for its lifetime. Thus no second hub of
+//! that name can write, and when the hub reconnects, acquiring the lock proves that the server has ended the
+//! old connection, so that the outcome of its last commit is final.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,31 +17,23 @@ use tokio::time::Instant;
 use super::{Connection, Migrations, migrator};
 use crate::{Conn, StoreError};
 
-/// Readers at the same time; one more waits.
+/// Maximum number of readers; further ones wait.
 const READERS: u32 = 8;
-/// How long a reader or the writer waits for a server that does not answer.
+/// How long a reader or the writer waits for an unresponsive server.
 const ACQUIRE: Duration = Duration::from_secs(3);
-/// How long the server may take to notice that whoever held the lock is gone.
+/// How long to wait for the server to notice that the previous lock holder is gone.
 const LOCK: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) const MIGRATIONS: Migrations = &[
-    (1, "call path", include_str!("../../migrations/postgres/0001_call_path.sql")),
-    (2, "operate", include_str!("../../migrations/postgres/0002_operate.sql")),
-    (3, "upstream pins", include_str!("../../migrations/postgres/0003_upstream_pins.sql")),
-    (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
-    (5, "asking", include_str!("../../migrations/postgres/0005_asking.sql")),
-    (6, "nodes", include_str!("../../migrations/postgres/0006_nodes.sql")),
-];
+pub(super) const MIGRATIONS: Migrations = super::migrations!("postgres");
 
-/// Where the database is and who we are there.
+/// Address and credentials of a server.
 #[derive(Clone)]
 pub(crate) struct Server {
     options: PgConnectOptions,
 }
 
-/// What a URL may say after its question mark. Anything else is most likely misspelt, and the driver
-/// would write it into the log.
+/// Known query parameters of a URL. Others are most likely misspelt, and the driver would log them.
 const PARAMETERS: &[&str] = &[
     "sslmode",
     "ssl-mode",
@@ -55,7 +46,7 @@ const PARAMETERS: &[&str] = &[
     "host",
 ];
 
-/// The server gives up a connection whose other end is gone within half a minute; with it goes the lock.
+/// Makes the server drop a dead connection within half a minute, and release its lock.
 const KEEP_ALIVE: [(&str, &str); 4] = [
     ("tcp_keepalives_idle", "10"),
     ("tcp_keepalives_interval", "5"),
@@ -73,7 +64,7 @@ impl Server {
         if let Some(name) = unknown {
             return Err(StoreError::UrlParameter { name: name.to_owned(), known: PARAMETERS.join(", ") });
         }
-        // Tells our connections from those of a hub with the same number on another machine.
+        // Distinguishes our connections from those of a hub with the same process id on another machine.
         let name = format!("plexus {} {}", std::process::id(), uuid::Uuid::new_v4().simple());
         let options = PgConnectOptions::from_str(url)
             .map_err(|source| StoreError::Url { source: Arc::new(source) })?
@@ -84,6 +75,12 @@ impl Server {
         Ok(Self { options })
     }
 
+    /// Host, port and name of the database.
+    pub(crate) fn place(&self) -> (String, u16, String) {
+        let database = self.options.get_database().unwrap_or_else(|| self.options.get_username());
+        (self.options.get_host().to_owned(), self.options.get_port(), database.to_owned())
+    }
+
     pub(crate) fn readers(&self) -> PgPool {
         PgPoolOptions::new()
             .max_connections(READERS)
@@ -92,7 +89,7 @@ impl Server {
             .connect_lazy_with(self.options.clone().options([("default_transaction_read_only", "on")]))
     }
 
-    /// A connection of one's own that only reads.
+    /// A dedicated read-only connection.
     pub(crate) async fn reader(&self) -> Result<Conn, StoreError> {
         let connection = self.connect().await?;
         connection.close().await.map_err(StoreError::query("closing a connection"))?;
@@ -101,10 +98,10 @@ impl Server {
         Ok(Conn(Connection::Postgres(connection)))
     }
 
-    /// Brings the schema up to date; what comes from then on writes in the name of `hub`.
+    /// Migrates the schema; the returned source creates connections that write for `hub`.
     pub(crate) async fn writer(&self, hub: &str) -> Result<Source, StoreError> {
         let mut connection = self.connect().await?;
-        // On the connection itself: of what acquires one the compiler cannot tell that any task may do it.
+        // On the connection itself: the compiler cannot prove that the future of an acquired one is `Send`.
         let migrated = migrator(MIGRATIONS).run_direct(None, &mut connection, false).await;
         migrated.map_err(|e| StoreError::Migrate(Arc::new(e)))?;
         connection.close().await.map_err(StoreError::query("closing a connection"))?;
@@ -118,7 +115,7 @@ impl Server {
         Ok(Source { pool, lock: lock_key(hub), shown: self.to_string() })
     }
 
-    /// A connection outside the pools, which keep to themselves why they could not make one.
+    /// A connection outside the pools, because pools hide the reason of a failure.
     async fn connect(&self) -> Result<PgConnection, StoreError> {
         let connected = tokio::time::timeout(ACQUIRE, self.options.connect()).await;
         connected
@@ -127,11 +124,11 @@ impl Server {
     }
 }
 
-/// Without user and password.
+/// Omits user and password.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let database = self.options.get_database().unwrap_or_else(|| self.options.get_username());
-        write!(f, "postgres://{}:{}/{database}", self.options.get_host(), self.options.get_port())
+        let (host, port, database) = self.place();
+        write!(f, "postgres://{host}:{port}/{database}")
     }
 }
 
@@ -141,9 +138,9 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Where the writer's connection comes from, again and again.
+/// Creates the writer's connection, repeatedly.
 pub(crate) struct Source {
-    /// Of one connection.
+    /// With a single connection.
     pool: PgPool,
     lock: i64,
     shown: String,
@@ -160,11 +157,11 @@ impl Source {
             if conn.try_lock(self.lock).await? {
                 return Ok(conn);
             }
-            // Our own former connection, if the server has not noticed that it broke.
+            // Our previous connection, if the server has not noticed that it broke.
             conn.end_own(self.lock).await?;
             if Instant::now() >= until {
                 let holder = conn.lock_holder(self.lock).await?;
-                // Closed, not kept: a place in the pool must not be taken by a connection without the lock.
+                // Closed, not returned: a connection without the lock must not occupy the pool.
                 conn.close().await?;
                 return Err(StoreError::InUse { path: self.shown.clone(), holder });
             }
@@ -173,7 +170,7 @@ impl Source {
     }
 }
 
-/// One number per hub of a database.
+/// The lock key of a hub within a database.
 fn lock_key(hub: &str) -> i64 {
     let hash = digest::digest(&digest::SHA256, format!("plexus hub {hub}").as_bytes());
     let mut bytes = [0; 8];
@@ -184,11 +181,11 @@ fn lock_key(hub: &str) -> i64 {
 impl Conn {
     async fn try_lock(&mut self, key: i64) -> Result<bool, StoreError> {
         let sql = "SELECT CASE WHEN pg_try_advisory_lock($1) THEN 1::BIGINT ELSE 0::BIGINT END";
-        let row = self.row("taking the lock of the hub", sql, vec![key.into()]).await?;
+        let row = self.row("acquiring the hub's lock", sql, vec![key.into()]).await?;
         Ok(row.map(|row| row.int(0)).transpose()? == Some(1))
     }
 
-    /// Ends another connection of this process that holds the lock.
+    /// Terminates another connection of this process that holds the lock.
     async fn end_own(&mut self, key: i64) -> Result<(), StoreError> {
         let sql = "SELECT CASE WHEN pg_terminate_backend(a.pid) THEN 1::BIGINT ELSE 0::BIGINT END \
                    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
@@ -198,14 +195,14 @@ impl Conn {
         Ok(())
     }
 
-    /// The process that holds the lock, as it named itself when it connected.
+    /// The process id that the lock holder reported when it connected.
     async fn lock_holder(&mut self, key: i64) -> Result<Option<String>, StoreError> {
         let sql = "SELECT CAST(a.application_name AS TEXT) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
                    WHERE l.locktype = 'advisory' AND l.granted \
                    AND (l.classid::BIGINT << 32) | l.objid::BIGINT = $1";
-        let row = self.row("asking who holds the lock of the hub", sql, vec![key.into()]).await?;
+        let row = self.row("reading the holder of the hub's lock", sql, vec![key.into()]).await?;
         let name = row.map(|row| row.text(0)).transpose()?;
-        // "plexus", its process, and a name of its own.
+        // "plexus", the process id, and a unique name.
         Ok(name.and_then(|name| name.strip_prefix("plexus ")?.split(' ').next().map(str::to_owned)))
     }
 }

@@ -1,4 +1,4 @@
-//! SQLite: a file in WAL mode, one connection that writes, a small pool that only reads.
+//! SQLite: a file in WAL mode, one writing connection, and a small pool of read-only ones.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -15,26 +15,23 @@ use sqlx::{ConnectOptions, Connection as _, SqlitePool};
 use super::{Connection, Migrations, migrator};
 use crate::{Conn, StoreError};
 
-/// Readers at the same time; one more waits.
+/// Maximum number of readers; further ones wait.
 const READERS: u32 = 4;
-/// How long a reader waits for a connection before it gives up.
+/// How long a reader waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(10);
 
-/// How often the size of the log is looked at, and from which size on it is folded into the file.
+/// Number of attempts to get a lock that is held, and the pause before each of them.
+const LOCK_TRIES: usize = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// Interval for checking the size of the write-ahead log, and the size above which it is checkpointed.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
-/// Bytes of a page in the files of [`small`].
+/// Page size in bytes of the files opened by [`small`].
 pub(crate) const SMALL_PAGE: u32 = 4096;
 
-pub(super) const MIGRATIONS: Migrations = &[
-    (1, "call path", include_str!("../../migrations/sqlite/0001_call_path.sql")),
-    (2, "operate", include_str!("../../migrations/sqlite/0002_operate.sql")),
-    (3, "upstream pins", include_str!("../../migrations/sqlite/0003_upstream_pins.sql")),
-    (4, "upstream credentials", include_str!("../../migrations/sqlite/0004_upstream_credentials.sql")),
-    (5, "asking", include_str!("../../migrations/sqlite/0005_asking.sql")),
-    (6, "nodes", include_str!("../../migrations/sqlite/0006_nodes.sql")),
-];
+pub(super) const MIGRATIONS: Migrations = super::migrations!("sqlite");
 
 /// An open database.
 pub(crate) struct Opened {
@@ -42,13 +39,22 @@ pub(crate) struct Opened {
     pub(crate) readers: SqlitePool,
 }
 
-/// One hub per file, and per data folder: two would each extend the audit chain from the same link.
-/// Held for as long as something may be written.
+/// Ensures a single hub per file and per data folder: two hubs would extend the audit chain from the same
+/// link. Held while anything may be written.
 pub(crate) fn lock(lock_path: &Path, database: &Path) -> Result<File, StoreError> {
     let shown = lock_path.display().to_string();
     let failed = |source| StoreError::File { path: shown.clone(), source: Arc::new(source) };
     let mut file = private_file::open(lock_path).map_err(failed)?;
-    match file.try_lock() {
+    let mut locked = file.try_lock();
+    // A command that looks whether a hub runs holds a shared lock for a moment.
+    for _ in 0..LOCK_TRIES {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {
             file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
             Ok(file)
@@ -70,7 +76,7 @@ pub(crate) async fn open(
     supervisor: &Supervisor,
 ) -> Result<Opened, StoreError> {
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
-    // Made by us, so that nobody else can read it, nor the log files that take their mode from it.
+    // Created here with private mode; the WAL files inherit it.
     let at = |source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) };
     drop(private_file::open(path).map_err(at)?);
     let base = SqliteConnectOptions::new()
@@ -87,8 +93,8 @@ pub(crate) async fn open(
             Durability::Process => SqliteSynchronous::Normal,
             Durability::Power => SqliteSynchronous::Full,
         })
-        // The log is folded into the file beside the writer, see `keep_log_short`. The writer does it
-        // itself, and stalls, only when that does not keep up: at 64 MB.
+        // `keep_log_short` checkpoints beside the writer. The writer checkpoints itself, and stalls, only if
+        // that does not keep up: at 64 MB.
         .pragma("wal_autocheckpoint", "16384")
         .pragma("journal_size_limit", "67108864");
     let writer = SqlitePoolOptions::new()
@@ -104,7 +110,7 @@ pub(crate) async fn open(
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
         .min_connections(0)
-        // A file does not go away between two reads.
+        // A file does not disappear between two reads.
         .test_before_acquire(false)
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(base.read_only(true));
@@ -112,8 +118,8 @@ pub(crate) async fn open(
     Ok(Opened { writer: Conn(Connection::Sqlite(connection)), readers })
 }
 
-/// The one connection to a small file of its own, which several processes share: on the disk when a statement returns, and
-/// with little memory. The schema is the caller's; what is deleted leaves nothing behind in the file.
+/// The only connection to a small separate file that several processes share. Statements are durable when
+/// they return, and memory use is small. The caller owns the schema; deleted data is erased from the file.
 pub(crate) async fn small(path: &Path) -> Result<Conn, StoreError> {
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
     let options = SqliteConnectOptions::new()
@@ -131,7 +137,7 @@ pub(crate) async fn small(path: &Path) -> Result<Conn, StoreError> {
         .pragma("secure_delete", "on")
         .pragma("temp_store", "memory")
         .pragma("wal_autocheckpoint", "256");
-    // Said again to a file that has it, it would be written again.
+    // Setting it again would rewrite an existing file.
     let options = match std::fs::metadata(path).map_or(0, |file| file.len()) {
         0 => options.auto_vacuum(SqliteAutoVacuum::Incremental),
         _ => options,
@@ -147,8 +153,8 @@ pub(crate) async fn small(path: &Path) -> Result<Conn, StoreError> {
     Ok(Conn(Connection::Sqlite(pool.acquire().await.map_err(failed)?)))
 }
 
-/// A connection of one's own that only reads; a hub may use the file meanwhile.
-/// Without a trace: where there is no log, none is made.
+/// A dedicated read-only connection, usable while a hub has the file open. With `traceless`, no WAL files are
+/// created if there are none.
 pub(crate) async fn reader(path: &Path, traceless: bool) -> Result<Conn, StoreError> {
     let failed = |source| StoreError::Open { what: path.display().to_string(), source: Arc::new(source) };
     let options = SqliteConnectOptions::new()
@@ -161,10 +167,10 @@ pub(crate) async fn reader(path: &Path, traceless: bool) -> Result<Conn, StoreEr
     Ok(Conn(Connection::Sqlite(pool.acquire().await.map_err(failed)?)))
 }
 
-/// Folds the log into the file now and then, without holding up those who read and write.
+/// Checkpoints the log regularly, without blocking readers and writers.
 fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Supervisor) {
     let log = log_of(path);
-    // Before the stage of the writer: at the end, the writer's connection must be the last.
+    // In an earlier stage than the writer: the writer's connection must be the last to close.
     supervisor.spawn_restarting(Stage::Work, "checkpoint", move || {
         let (log, options) = (log.clone(), options.clone());
         async move {
@@ -179,7 +185,7 @@ fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Super
                     connection.close().await
                 };
                 if let Err(error) = folded.await {
-                    tracing::warn!(%error, "cannot fold the log into the database");
+                    tracing::warn!(%error, "cannot checkpoint the write-ahead log");
                     return;
                 }
             }
@@ -187,7 +193,7 @@ fn keep_log_short(path: &Path, options: SqliteConnectOptions, supervisor: &Super
     });
 }
 
-/// What was written and is not in the file yet.
+/// The write-ahead log of a database file.
 pub(crate) fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

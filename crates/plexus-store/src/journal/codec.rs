@@ -1,7 +1,7 @@
-//! Records as the bytes of a journal: numbers little-endian, text and lists with their length before them.
+//! Binary encoding of journal records: little-endian numbers, length-prefixed text and lists.
 //!
-//! No JSON, since most of a record is JSON text already and would be escaped once more. A change of this
-//! form needs a new [magic](super::segment::MAGIC): a journal may be read by the version after the one
+//! Not JSON, since most of a record is JSON text already and would be escaped again. A change of this
+//! encoding requires a new [magic](super::segment::MAGIC): a journal may be read by the version after the one
 //! that wrote it.
 
 use plexus_kit::clock::from_millis;
@@ -11,7 +11,7 @@ use plexus_proto::{CallId, NewEvent, SessionId, TokenId};
 use crate::audit::NewAudit;
 use crate::writer::Records;
 
-/// Appends the records to `out`.
+/// Appends the encoded records to `out`.
 pub(super) fn encode(records: &Records, out: &mut Vec<u8>) {
     length(records.audit.len(), out);
     for entry in &records.audit {
@@ -42,7 +42,7 @@ pub(super) fn encode(records: &Records, out: &mut Vec<u8>) {
 }
 
 fn length(length: usize, out: &mut Vec<u8>) {
-    // What is longer does not fit into a frame, and is refused there.
+    // Longer values exceed the size of a frame and are rejected there.
     out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
 }
 
@@ -58,7 +58,7 @@ fn optional<T>(value: Option<T>, out: &mut Vec<u8>, put: impl FnOnce(T, &mut Vec
     }
 }
 
-/// The records that these bytes are; none when they are not exactly that.
+/// Decodes records; `None` unless all bytes form valid records.
 pub(super) fn decode(bytes: &[u8]) -> Option<Records> {
     let mut input = Input(bytes);
     let mut records = Records::default();
@@ -92,7 +92,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Records> {
     input.0.is_empty().then_some(records)
 }
 
-/// What is left to read.
+/// The remaining input.
 struct Input<'b>(&'b [u8]);
 
 impl Input<'_> {

@@ -1,8 +1,8 @@
-//! A journal in an archive: what was acknowledged and is not in the rows that the archive has.
+//! The journal in an archive: acknowledged records that are not in the archived rows.
 //!
-//! The segments are copied before the snapshot begins. So each record that was acknowledged before the
-//! copy is in it, or was stored before and is in the snapshot; where it is in both, the snapshot's
-//! position says so.
+//! The segments are copied before the snapshot begins. Thus each record acknowledged before the copy is in
+//! the copy, or was already stored and is in the snapshot; the position in the snapshot tells which records
+//! are in both.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use super::{folder, segment};
 use crate::dialect::Location;
 use crate::{Snapshot, StoreError, StoreOptions};
 
-/// The segments of a journal, as they were at one moment.
+/// A copy of the segments of a journal.
 #[derive(Debug)]
 pub struct JournalCopy {
     segments: Vec<Vec<u8>>,
 }
 
 impl JournalCopy {
-    /// Copies the journal of a hub that may be running. To be done before the snapshot is taken.
+    /// Copies the journal of a possibly running hub. Must be called before the snapshot is taken.
     pub fn take(options: &StoreOptions) -> Result<Self, StoreError> {
         let location = Location::new(&options.data_dir, options.database_url.as_ref())?;
         let place = location.journal(&options.data_dir);
@@ -29,7 +29,7 @@ impl JournalCopy {
         for path in folder::segments(&place).map_err(failed)? {
             match fs_err::read(path) {
                 Ok(bytes) => segments.push(bytes),
-                // All of it was stored since.
+                // All its records were stored in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -37,7 +37,7 @@ impl JournalCopy {
         Ok(Self { segments })
     }
 
-    /// The records that are not in the snapshot, as a segment with its name in the archive.
+    /// The records missing from the snapshot, as a segment with its name in the archive.
     pub async fn rest(
         &self,
         snapshot: &mut Snapshot,

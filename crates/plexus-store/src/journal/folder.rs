@@ -1,7 +1,7 @@
-//! The folder of a journal: what a hub that did not stop left in it, and what is done with its files.
+//! The folder of a journal: reads the segments of a hub that did not stop cleanly, and disposes of them.
 //!
-//! What cannot be replayed is never passed over in silence: it is said in the log, and the file is kept
-//! under another name, for a person to look at.
+//! Data that cannot be replayed is never skipped silently: it is logged, and the file is renamed and kept for
+//! inspection.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,33 @@ use std::sync::Arc;
 
 use plexus_kit::private_file;
 
-use super::Place;
+use super::JournalLocation;
 use super::segment::{self, Segment};
 use crate::StoreError;
 use crate::writer::Records;
 
-/// Ends the name of a segment that has damage in it, and of one of another database.
+/// Extensions of a damaged segment, and of one that belongs to another database.
 const DAMAGED: &str = "damaged";
 const FOREIGN: &str = "foreign";
 
-/// What the segments hold that is not in SQL.
+/// The records in the segments that are not in SQL.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct Leftover {
     pub(super) records: Vec<Records>,
     pub(super) segments: Vec<PathBuf>,
-    /// Those of the segments that have damage in them.
+    /// The damaged segments.
     pub(super) damaged: Vec<PathBuf>,
     last: Option<i64>,
 }
 
-impl Left {
-    /// Number of the last record, of which those up to `position` are in SQL.
+impl Leftover {
+    /// Number of the last record; those up to `position` are in SQL.
     pub(super) fn last(&self, position: i64) -> i64 {
         self.last.unwrap_or(position).max(position)
     }
 }
 
-impl Place {
+impl JournalLocation {
     pub(super) fn segment(&self, first: i64) -> io::Result<Segment> {
         private_file::create_dir(&self.folder)?;
         Segment::create(&self.folder, self.id, first)
@@ -47,15 +47,15 @@ impl Place {
 }
 
 /// Reads the records after number `position`, in order.
-pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
-    let mut left = Left::default();
+pub(super) fn read(place: &JournalLocation, position: i64) -> Result<Leftover, StoreError> {
+    let mut left = Leftover::default();
     for path in segments(&place.folder).map_err(|e| place.failed(e))? {
         let bytes = fs_err::read(&path).map_err(|e| place.failed(e))?;
         let shown = path.display();
         let Some(scan) = segment::scan(&bytes) else {
-            // The hub ended before it had written the header, and so any record.
+            // The hub stopped before it wrote the header, and so any record.
             if !bytes.is_empty() && !segment::MAGIC.starts_with(&bytes[..bytes.len().min(8)]) {
-                tracing::error!(path = %shown, "this is no segment of a journal; it is set aside");
+                tracing::error!(path = %shown, "not a journal segment; the file is set aside");
                 set_aside(&path, DAMAGED);
             } else {
                 left.segments.push(path);
@@ -63,7 +63,7 @@ pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
             continue;
         };
         if scan.journal != place.id {
-            tracing::error!(path = %shown, "this journal is of another database; it is set aside and not replayed");
+            tracing::error!(path = %shown, "the journal belongs to another database; it is set aside and not replayed");
             set_aside(&path, FOREIGN);
             continue;
         }
@@ -71,10 +71,10 @@ pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
             left.damaged.push(path.clone());
         }
         for damage in &scan.damaged {
-            tracing::error!(path = %shown, ?damage, "bytes of the journal are damaged; the file will be kept");
+            tracing::error!(path = %shown, ?damage, "the journal is damaged; the file will be kept");
         }
         if scan.torn > 0 {
-            tracing::warn!(path = %shown, bytes = scan.torn, "cut off a record that was never written to its end");
+            tracing::warn!(path = %shown, bytes = scan.torn, "dropped an incompletely written record");
         }
         for frame in scan.frames {
             let next = left.last(position) + 1;
@@ -96,7 +96,7 @@ pub(super) fn read(place: &Place, position: i64) -> Result<Left, StoreError> {
     Ok(left)
 }
 
-/// The segments in a folder, oldest first; none where there is no folder.
+/// The segments in a folder, oldest first; empty if the folder does not exist.
 pub(super) fn segments(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs_err::read_dir(folder) {
         Ok(entries) => entries,
@@ -109,12 +109,12 @@ pub(super) fn segments(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(segments)
 }
 
-/// Whether a hub left nothing here.
+/// Whether a hub left no segments here.
 pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(segments(folder)?.is_empty())
 }
 
-/// Removes a segment whose records are all in SQL, or keeps it under another name if it is damaged.
+/// Removes a segment whose records are all in SQL, or renames and keeps it if it is damaged.
 pub(super) fn dispose(path: &Path, damaged: bool) {
     if damaged {
         set_aside(path, DAMAGED);
@@ -129,7 +129,9 @@ fn set_aside(path: &Path, why: &str) {
     });
     let Some(name) = names.into_iter().find(|name| !name.exists()) else { return };
     match fs_err::rename(path, &name) {
-        Ok(()) => tracing::error!(path = %name.display(), "kept what could not be replayed"),
+        Ok(()) => {
+            tracing::error!(path = %name.display(), "kept a segment that could not be replayed completely")
+        }
         Err(error) => tracing::error!(%error, "cannot set a segment of the journal aside"),
     }
 }

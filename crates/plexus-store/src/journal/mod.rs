@@ -1,21 +1,21 @@
-//! The journal: where records are acknowledged before they are in the database.
+//! The journal: a write-ahead log that acknowledges records before they are in the database.
 //!
-//! Records that are part of no transaction (the two halves of a call's audit, its events) are appended to
-//! a file with one `write`, by the task that has them, under a lock that is held for a few microseconds
-//! and over no await. That is cheaper than to wake the writer, and the database's thread, and to be woken
-//! again, which is what a commit of one's own costs. The file outlives `kill -9` as the database's own log
-//! does; the writer moves its records into SQL soon after, many at a time. So:
+//! Records that are not part of a transaction (the two halves of a call's audit record, its events) are
+//! appended to a file with one `write` by the task that created them, under a lock that is held for a few
+//! microseconds and across no await. This is cheaper than waking the writer and the database thread and being
+//! woken again, as a separate commit would require. The file survives `kill -9` like the database's own log;
+//! the writer moves its records into SQL soon after, many at a time. Invariants:
 //!
-//! - What is in the journal is acknowledged; it reaches SQL once, in the order of the journal, before
-//!   anything that is submitted to the writer later. The number of the last record that did is stored in
-//!   the same transaction, so that a crash around the commit replays none twice.
-//! - Whatever was acknowledged and not yet moved is replayed before the store is open again.
-//! - Where the journal cannot take records, they are handed back and go the way of the transactions: their
-//!   caller waits for the commit. That is so while the database is away or fails, when the writer is
-//!   [`BACKLOG`] behind, while the disk refuses, for a session that is not known to exist (its caller must
-//!   be told), and always with `durability = "power"`, for nothing here waits for the disk.
-//!   So neither the file nor the memory grows without bound.
-//! - Numbers run on without a gap over segments and restarts.
+//! - Records in the journal are acknowledged; they reach SQL exactly once, in journal order, before anything
+//!   submitted to the writer later. The number of the last stored record is updated in the same transaction,
+//!   so that a crash around the commit replays none twice.
+//! - Acknowledged records that were not moved are replayed before the store opens again.
+//! - If the journal cannot accept records, it returns them and they are written like transactions: the caller
+//!   waits for the commit. This applies while the database is unavailable or fails, while the writer is
+//!   [`BACKLOG`] behind, on disk errors, for a session that is not known to exist (the caller must get an
+//!   error), and always with `durability = "power"`, since the journal does not wait for the disk. Therefore
+//!   neither the file nor memory use grows without bound.
+//! - Numbers are consecutive across segments and restarts.
 
 mod codec;
 mod copy;
@@ -45,52 +45,52 @@ pub(crate) use position::stored_statement;
 use segment::Segment;
 pub(crate) use segment::is_segment;
 
-/// Bytes of records that may wait for the writer; one more is handed back.
+/// Maximum size in bytes of records waiting for the writer; further ones are returned.
 const BACKLOG: usize = 16 << 20;
-/// A segment that is longer than this gets no more records: they go into a new one, and the old one is removed
-/// as soon as all it has is in SQL.
+/// A segment longer than this is closed: records go into a new one, and the old one is removed once all its
+/// records are in SQL.
 const SEGMENT: u64 = 8 << 20;
-/// How long records wait for company on their way into SQL when nobody asks for them: a transaction for a hundred calls
-/// costs little more than one for ten.
+/// How long records wait to be batched if nobody requests them: a transaction for a hundred calls costs
+/// little more than one for ten.
 const LINGER: Duration = Duration::from_millis(50);
-/// The same while somebody follows the events.
+/// The delay while someone follows the events.
 const FOLLOWED: Duration = Duration::from_millis(5);
-/// With so many bytes they have company enough.
+/// Size in bytes at which records are stored without further delay.
 const PLENTY: usize = 1 << 20;
-/// How long after a transaction that failed they are tried again.
+/// Delay before a failed transaction is retried.
 const RETRY: Duration = Duration::from_millis(500);
-/// Sessions remembered before the memory is begun anew.
+/// Maximum number of known sessions, after which the set is cleared.
 const KNOWN: usize = 100_000;
 
-/// Cheap to clone; all clones are one journal.
+/// Cheap to clone; all clones share one journal.
 #[derive(Clone)]
 pub(crate) struct Journal(Arc<Shared>);
 
 struct Shared {
-    place: Place,
+    place: JournalLocation,
     durability: Durability,
     state: Mutex<State>,
-    /// Number of the newest record, and of the newest that is in SQL.
+    /// Numbers of the newest record, and of the newest one in SQL.
     appended: AtomicI64,
     stored: AtomicI64,
-    /// A transaction failed and none has succeeded since.
+    /// Whether the last transaction failed.
     failing: AtomicBool,
     filled: Notify,
-    /// [`PLENTY`] is waiting.
+    /// Notified when [`PLENTY`] is waiting.
     plenty: Notify,
 }
 
-/// Where a journal is and whose.
+/// Folder and identity of a journal.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct JournalLocation {
     pub(crate) folder: PathBuf,
-    /// Stored in the database too: a journal of another one must not be replayed into it.
+    /// Also stored in the database: the journal of another one must not be replayed into it.
     pub(crate) id: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// What was left is not in SQL yet.
+    /// The records left by the previous hub are not in SQL yet.
     Replaying,
     Open,
     Closed,
@@ -98,32 +98,32 @@ enum Phase {
 
 struct State {
     phase: Phase,
-    /// Where records go. While the journal is open there is none only where the disk refused; the next
-    /// commit tries again.
+    /// The segment for new records. While the journal is open, it is `None` only after a disk error; the next
+    /// commit tries to create one.
     active: Option<Segment>,
-    /// Segments that get no more, with the number of their last record, oldest first.
+    /// Closed segments with the number of their last record, oldest first.
     full: Vec<(PathBuf, i64)>,
-    /// Segments that were read and have damage in them.
+    /// Segments that were found damaged when read.
     damaged: HashSet<PathBuf>,
     pending: Vec<Records>,
     pending_bytes: usize,
-    /// Sessions that were seen to exist.
+    /// Sessions known to exist.
     known: HashSet<SessionId>,
     frame: Vec<u8>,
-    /// The disk has refused a record or a segment, which is said once.
+    /// Whether a disk error was logged; it is logged once.
     refused: bool,
 }
 
 impl State {
-    /// Makes the segment for records from number `first` on.
-    fn begin(&mut self, place: &Place, first: i64) {
+    /// Creates the segment for records from number `first` on.
+    fn begin(&mut self, place: &JournalLocation, first: i64) {
         match place.segment(first) {
             Ok(segment) => self.active = Some(segment),
             Err(error) => refused(&mut self.refused, &error, &place.folder),
         }
     }
 
-    /// Nothing more goes into the active segment, whose last record is number `last`.
+    /// Closes the active segment, whose last record is number `last`.
     fn retire(&mut self, last: i64) {
         let active = self.active.take();
         self.full.extend(active.map(|segment| (segment.path().to_owned(), last)));
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// Says that the disk refuses, once.
+/// Logs a disk error, once.
 fn refused(said: &mut bool, error: &std::io::Error, path: &Path) {
     if !std::mem::replace(said, true) {
         let path = path.display();
@@ -150,7 +150,7 @@ fn refused(said: &mut bool, error: &std::io::Error, path: &Path) {
     }
 }
 
-/// Records on their way into SQL.
+/// Records being moved into SQL.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) records: Vec<Records>,
@@ -159,13 +159,20 @@ pub(crate) struct Batch {
 }
 
 impl Journal {
-    /// Reads what a former hub left after record `position`, which the writer has to store before the
-    /// journal [begins](Self::begin).
-    pub(crate) fn open(place: Place, position: i64, durability: Durability) -> Result<Self, StoreError> {
+    /// Reads the records that a previous hub left after record `position`; the writer must store them before
+    /// the journal [begins](Self::begin).
+    pub(crate) fn open(
+        place: JournalLocation,
+        position: i64,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
         let left = folder::read(&place, position)?;
         let last = left.last(position);
         if last > position {
-            tracing::info!(records = left.records.len(), "replaying the journal of a hub that did not stop");
+            tracing::info!(
+                records = left.records.len(),
+                "replaying the journal of a hub that did not stop cleanly cleanly"
+            );
         }
         let state = State {
             phase: Phase::Replaying,
@@ -190,7 +197,7 @@ impl Journal {
         })))
     }
 
-    /// Takes records from now on. What was left is in SQL.
+    /// Starts accepting records. The records left before must be in SQL.
     pub(crate) fn begin(&self) -> Result<(), StoreError> {
         let shared = &self.0;
         let mut state = self.state();
@@ -203,12 +210,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether records go here at all, but for the exceptions of the moment.
+    /// Whether the journal is used at all with the configured durability.
     pub(crate) fn is_used(&self) -> bool {
         self.0.durability == Durability::Process
     }
 
-    /// Acknowledges the records, or hands them back.
+    /// Acknowledges the records, or returns them.
     pub(crate) fn append(&self, records: Records) -> Result<(), Records> {
         let shared = &self.0;
         let mut guard = self.state();
@@ -248,24 +255,24 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether everything that was acknowledged is in SQL.
+    /// Whether everything acknowledged is in SQL.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.stored.load(Ordering::Acquire) == self.0.appended.load(Ordering::Acquire)
     }
 
-    /// Number of the last record that is known to be in SQL.
+    /// Number of the last record known to be in SQL.
     pub(crate) fn position(&self) -> i64 {
         self.0.stored.load(Ordering::Relaxed)
     }
 
-    /// Records that are not in SQL yet.
+    /// Number of records that are not in SQL yet.
     pub(crate) fn waiting(&self) -> usize {
         let (stored, appended) =
             (self.0.stored.load(Ordering::Relaxed), self.0.appended.load(Ordering::Relaxed));
         usize::try_from(appended - stored).unwrap_or(0)
     }
 
-    /// Ends when it is time to move records, if there are any, although nobody asks for them.
+    /// Completes when records should be moved although nobody requests them.
     pub(crate) async fn due(&self, followed: impl Fn() -> bool) {
         while self.is_settled() {
             self.0.filled.notified().await;
@@ -280,13 +287,14 @@ impl Journal {
         }
     }
 
-    /// Whether what is next to be stored has to be [read again](Self::read_again), since nobody knows what
-    /// became of it.
+    /// Whether the records to store next must be [read again](Self::read_again), since their outcome is
+    /// unknown.
     pub(crate) fn is_failing(&self) -> bool {
         self.0.failing.load(Ordering::Relaxed)
     }
 
-    /// What is to be stored next. It is no longer kept in memory: should it not be stored, the file has it.
+    /// Takes the records to store next. They are removed from memory: if storing fails, they are still in the
+    /// file.
     pub(crate) fn take(&self) -> Batch {
         let mut state = self.state();
         state.pending_bytes = 0;
@@ -294,10 +302,10 @@ impl Journal {
         Batch { records, through: self.0.appended.load(Ordering::Relaxed) }
     }
 
-    /// The same after a failure, with what SQL says of where the journal is.
+    /// As [`Self::take`] after a failure, given the position stored in SQL.
     pub(crate) fn read_again(&self, position: i64) -> Result<Batch, StoreError> {
         let mut state = self.state();
-        // Nothing can be added meanwhile: a failing journal takes nothing.
+        // Nothing can be added in the meantime: a failing journal accepts no records.
         state.pending.clear();
         state.pending_bytes = 0;
         let left = folder::read(&self.0.place, position)?;
@@ -305,47 +313,50 @@ impl Journal {
         Ok(Batch { records: left.records, through: self.0.appended.load(Ordering::Relaxed) })
     }
 
-    /// The records up to number `through` are in SQL.
+    /// Marks the records up to number `through` as stored in SQL.
     pub(crate) fn stored(&self, through: i64) {
         self.0.failing.store(false, Ordering::Relaxed);
         self.0.stored.store(through, Ordering::Release);
         let mut state = self.state();
-        // What was left goes when all of it is stored, see `begin`.
+        // Leftover segments are removed once all their records are stored, see `begin`.
         if state.phase == Phase::Replaying {
             return;
         }
         state.discard(through);
-        // The disk refused. Once nothing is left of what it took, no name can be in use that the new one gets.
+        // Recovers from a disk error. With no segments left, the name of the new one cannot be in use.
         if state.phase == Phase::Open && state.active.is_none() && state.full.is_empty() && self.is_used() {
             state.begin(&self.0.place, through + 1);
         }
     }
 
-    /// A transaction failed; nothing is taken until one succeeds.
+    /// A transaction failed; no records are accepted until one succeeds.
     pub(crate) fn failed(&self) {
         self.0.failing.store(true, Ordering::Relaxed);
-        // Should a session have gone since it was seen, the next look finds out.
+        // A session may have been deleted since it was seen; the next lookup finds out.
         self.state().known.clear();
     }
 
-    /// Takes nothing any more.
+    /// Stops accepting records.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.phase = Phase::Closed;
         state.retire(self.0.appended.load(Ordering::Relaxed));
     }
 
-    /// Leaves nothing behind that is in SQL.
+    /// Removes the segments whose records are in SQL.
     pub(crate) fn tidy(&self) {
         if !self.is_settled() {
             let records = self.waiting();
-            tracing::error!(records, "the journal keeps records for the next start: the database took none");
+            tracing::error!(
+                records,
+                "the journal keeps records for the next start: the database did not accept them"
+            );
             return;
         }
         self.state().discard(i64::MAX);
     }
 
-    /// Which of the sessions are not known to exist, each once.
+    /// The sessions not known to exist, without duplicates.
     pub(crate) fn unknown(&self, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
         let state = self.state();
         let mut unknown: Vec<_> = sessions.filter(|session| !state.known.contains(session)).collect();
@@ -354,7 +365,7 @@ impl Journal {
         unknown
     }
 
-    /// These sessions exist.
+    /// Records that these sessions exist.
     pub(crate) fn learn(&self, sessions: Vec<SessionId>) {
         let mut state = self.state();
         if state.known.len() > KNOWN {

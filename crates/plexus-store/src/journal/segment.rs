@@ -1,14 +1,13 @@
-//! One file of a journal: a header, then frames of one set of records each.
+//! A journal file: a header, followed by frames with one set of records each.
 //!
 //! | bytes | header | frame |
 //! |---|---|---|
-//! | 0..8 | [`MAGIC`] | length of the content (4), CRC-32 of what follows it (4) |
-//! | 8..16 | which journal it is of | number of the records, one more than the frame before |
-//! | 16.. | number of its first frame | content |
+//! | 0..8 | [`MAGIC`] | length of the content (4), CRC-32 of everything after it (4) |
+//! | 8..16 | id of the journal | number of the records, one more than the previous frame |
+//! | 16.. | number of the first frame | content |
 //!
-//! A frame that a crash cut short is the last one and was acknowledged to nobody: what is there of it is its
-//! beginning, as it was written. Anything else that does not fit is damage, also at the end: whole frames
-//! behind it are still found.
+//! A frame truncated by a crash is the last one and was not acknowledged: its existing part is a correct prefix.
+//! Anything else that is invalid is damage, even at the end; valid frames after it are still found.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,16 +19,16 @@ use plexus_kit::private_file;
 use super::codec;
 use crate::writer::Records;
 
-/// Changes with the form of headers, frames or their content.
+/// Changes with the format of headers, frames or their content.
 pub(super) const MAGIC: &[u8; 8] = b"PLXJRNL1";
 const HEADER: usize = 24;
 const FRAME: usize = 16;
-/// Largest content of a frame; a length beyond it is damage.
+/// Maximum size of a frame's content; a larger length is damage.
 pub(super) const MAX_CONTENT: usize = 4 << 20;
-/// How the names of segments end.
+/// Extension of segment files.
 const EXTENSION: &str = "log";
 
-/// A segment that is written to.
+/// A segment open for writing.
 #[derive(Debug)]
 pub(super) struct Segment {
     file: File,
@@ -38,21 +37,21 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes the file for frames from number `first` on; when that fails, none of it stays.
+    /// Creates the file for frames from number `first` on; removes it again on failure.
     pub(super) fn create(folder: &Path, journal: i64, first: i64) -> io::Result<Self> {
         let path = folder.join(name(first));
         let mut file = private_file::open(&path)?;
         match file.set_len(0).and_then(|()| file.write_all(&header(journal, first))) {
             Ok(()) => Ok(Self { file, path, bytes: HEADER as u64 }),
             Err(error) => {
-                // If not even that can be done, the next start finds a segment without records.
+                // If this fails too, the next start finds a segment without records.
                 let _ = fs_err::remove_file(&path);
                 Err(error)
             }
         }
     }
 
-    /// A segment on a disk that refuses everything.
+    /// A segment that rejects all writes.
     #[cfg(test)]
     pub(super) fn refusing(path: &Path) -> Self {
         let file = File::open(path).unwrap();
@@ -60,7 +59,7 @@ impl Segment {
         Self { file, path: path.to_owned(), bytes }
     }
 
-    /// Writes a whole frame with one system call; when that fails, none of it stays.
+    /// Writes a frame with one system call; truncates the file again on failure.
     pub(super) fn write(&mut self, frame: &[u8]) -> Result<(), Unwritten> {
         match self.file.write_all(frame) {
             Ok(()) => {
@@ -86,11 +85,11 @@ impl Segment {
     }
 }
 
-/// A frame could not be written.
+/// An error while writing a frame.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     pub(super) error: io::Error,
-    /// The segment ends with the frame before, so that the next one can be tried.
+    /// Whether the segment still ends with the previous frame, so that writing can be retried.
     pub(super) usable: bool,
 }
 
@@ -98,7 +97,7 @@ pub(super) fn name(first: i64) -> String {
     format!("{first:020}.{EXTENSION}")
 }
 
-/// Whether a file is a segment by its name; what was set aside has another one.
+/// Whether a file is a segment, by its extension; files that were set aside have another one.
 pub(crate) fn is_segment(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
 }
@@ -111,7 +110,7 @@ pub(super) fn header(journal: i64, first: i64) -> [u8; HEADER] {
     header
 }
 
-/// Puts the frame of these records into `out`, replacing what is there. False: they are too large for one.
+/// Encodes a frame into `out`, replacing its content. Returns false if the records are too large for a frame.
 pub(super) fn frame(n: i64, records: &Records, out: &mut Vec<u8>) -> bool {
     out.clear();
     out.extend([0; 8]);
@@ -125,15 +124,15 @@ pub(super) fn frame(n: i64, records: &Records, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// What a segment holds.
+/// Content of a segment.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// Which journal it is of.
+    /// Id of the journal.
     pub(super) journal: i64,
     pub(super) frames: Vec<Frame>,
-    /// Bytes of a frame that was cut short at the end.
+    /// Size in bytes of a truncated frame at the end.
     pub(super) torn: usize,
-    /// Bytes that were a frame, or several, and are none any more.
+    /// Byte ranges of damaged frames.
     pub(super) damaged: Vec<Range<usize>>,
 }
 
@@ -141,11 +140,11 @@ pub(super) struct Scan {
 pub(super) struct Frame {
     pub(super) n: i64,
     pub(super) records: Records,
-    /// Where it is in the segment.
+    /// Byte range in the segment.
     pub(super) place: Range<usize>,
 }
 
-/// Reads a segment; none when it is not one.
+/// Reads a segment; `None` if it is not one.
 pub(super) fn scan(bytes: &[u8]) -> Option<Scan> {
     let (head, _) = bytes.split_at_checked(HEADER)?;
     let (magic, rest) = head.split_first_chunk::<8>()?;
@@ -177,8 +176,8 @@ pub(super) fn scan(bytes: &[u8]) -> Option<Scan> {
     Some(scan)
 }
 
-/// Whether a frame that was cut short may begin like this. Of one that is all there, or whose length alone is
-/// wrong, some of it was changed.
+/// Whether this is a valid prefix of a truncated frame. A frame that is complete, or whose length alone is
+/// wrong, was modified.
 fn is_beginning(rest: &[u8]) -> bool {
     let Some((head, content)) = rest.split_first_chunk::<FRAME>() else { return true };
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -186,7 +185,7 @@ fn is_beginning(rest: &[u8]) -> bool {
     length > content.len() && length <= MAX_CONTENT && !fits
 }
 
-/// The whole frame at a place, if there is one with at least this number.
+/// Parses the frame at an offset, if it is valid and has at least this number.
 fn read(bytes: &[u8], at: usize, least: i64) -> Option<Frame> {
     let (head, rest) = bytes.get(at..)?.split_first_chunk::<FRAME>()?;
     let (length, sum) = head[..8].split_at(4);

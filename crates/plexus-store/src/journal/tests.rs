@@ -1,11 +1,11 @@
-//! What a segment gives back, whole, cut short or damaged.
+//! Reading of intact, truncated and damaged segments.
 
 use plexus_kit::Durability;
 use plexus_kit::clock::from_millis;
 use plexus_proto::api::AuditPhase;
 use plexus_proto::{CallId, EventKind, NewEvent, SessionId, TokenId};
 
-use super::{Journal, Place, codec, folder, segment};
+use super::{Journal, JournalLocation, codec, folder, segment};
 use crate::audit::NewAudit;
 use crate::writer::Records;
 
@@ -37,7 +37,7 @@ fn told(records: &Records) -> String {
     format!("{records:?}")
 }
 
-/// A segment with this many frames, and where each begins.
+/// A segment with this many frames, and the offset of each.
 fn filled(frames: usize) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut frame, mut begins) = (segment::header(7, 1).to_vec(), Vec::new(), Vec::new());
     for number in 1..=frames {
@@ -54,7 +54,7 @@ fn numbers(scan: &segment::Scan) -> Vec<i64> {
 }
 
 #[test]
-fn records_come_back_as_they_were() {
+fn records_round_trip() {
     for number in 0..40 {
         let (written, mut bytes) = (records(number), Vec::new());
         codec::encode(&written, &mut bytes);
@@ -68,7 +68,7 @@ fn records_come_back_as_they_were() {
 }
 
 #[test]
-fn a_segment_that_is_cut_anywhere_gives_every_whole_frame_and_is_not_damaged() {
+fn truncated_segment_yields_all_complete_frames() {
     let (bytes, begins) = filled(8);
     for cut in segment::header(7, 1).len()..=bytes.len() {
         let scan = segment::scan(&bytes[..cut]).unwrap();
@@ -80,7 +80,7 @@ fn a_segment_that_is_cut_anywhere_gives_every_whole_frame_and_is_not_damaged() {
 }
 
 #[test]
-fn a_changed_byte_costs_its_own_frame_and_is_told() {
+fn changed_byte_damages_only_its_frame() {
     let (bytes, begins) = filled(8);
     for place in begins[0]..begins[8] {
         let mut changed = bytes.clone();
@@ -95,21 +95,21 @@ fn a_changed_byte_costs_its_own_frame_and_is_told() {
 }
 
 #[test]
-fn nothing_that_is_no_segment_is_taken_for_one() {
+fn invalid_files_are_not_segments() {
     assert!(segment::scan(b"").is_none());
     assert!(segment::scan(&[0; 100]).is_none());
     assert!(segment::scan(&segment::header(7, 1)[..23]).is_none());
 }
 
-/// What is left in a folder whose last segment is as given.
-fn left(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Left {
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+/// The records read from a folder whose last segment is as given.
+fn left(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Leftover {
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     std::fs::write(dir.path().join(segment::name(1)), bytes).unwrap();
     folder::read(&place, position).unwrap()
 }
 
 #[test]
-fn what_is_stored_already_is_not_given_again() {
+fn stored_records_are_not_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let (bytes, _) = filled(8);
     for position in 0..=8 {
@@ -118,7 +118,7 @@ fn what_is_stored_already_is_not_given_again() {
         assert_eq!(left.records.iter().map(told).collect::<Vec<_>>(), expected);
         assert_eq!(left.last(position), 8);
     }
-    // A database that is ahead of what is left of its journal goes on from where it is.
+    // A database that is ahead of its journal continues from its own position.
     assert_eq!(left(&dir, &bytes, 20).last(20), 20);
 }
 
@@ -129,11 +129,11 @@ fn bytes_of(numbers: std::ops::RangeInclusive<i64>, bytes: &[u8]) -> Vec<String>
 }
 
 #[test]
-fn a_journal_of_another_database_is_set_aside() {
+fn journal_of_another_database_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let (bytes, _) = filled(2);
     std::fs::write(dir.path().join(segment::name(1)), &bytes).unwrap();
-    let other = Place { folder: dir.path().to_owned(), id: 8 };
+    let other = JournalLocation { folder: dir.path().to_owned(), id: 8 };
     let left = folder::read(&other, 0).unwrap();
     assert!(left.records.is_empty() && left.segments.is_empty());
     let kept = dir.path().join(segment::name(1)).with_extension("foreign");
@@ -141,12 +141,12 @@ fn a_journal_of_another_database_is_set_aside() {
 }
 
 #[test]
-fn a_damaged_segment_is_kept_under_another_name_when_the_rest_of_it_is_stored() {
+fn damaged_segment_is_renamed_after_replay() {
     let dir = tempfile::tempdir().unwrap();
     let (mut bytes, begins) = filled(5);
     bytes[begins[2] + 20] ^= 1;
     assert_eq!(left(&dir, &bytes, 0).records.len(), 4);
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     assert_eq!((journal.take().records.len(), journal.waiting()), (4, 5));
     journal.stored(5);
@@ -156,9 +156,9 @@ fn a_damaged_segment_is_kept_under_another_name_when_the_rest_of_it_is_stored() 
     assert!(!name(1, "log").exists() && name(6, "log").exists());
 }
 
-/// A journal that takes records, and the file of its first segment.
+/// A journal that accepts records, and the file of its first segment.
 fn begun(dir: &tempfile::TempDir) -> (Journal, std::path::PathBuf) {
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     journal.begin().unwrap();
     (journal, dir.path().join(segment::name(1)))
@@ -171,7 +171,7 @@ fn record(bytes: usize) -> Records {
 }
 
 #[test]
-fn a_segment_that_was_damaged_while_the_hub_ran_is_kept_too() {
+fn segment_damaged_at_runtime_is_kept() {
     for close_first in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let (journal, path) = begun(&dir);
@@ -200,7 +200,7 @@ fn a_segment_that_was_damaged_while_the_hub_ran_is_kept_too() {
 }
 
 #[test]
-fn after_a_write_that_could_not_be_undone_the_next_commit_begins_a_new_segment() {
+fn unusable_segment_is_replaced_by_the_next_commit() {
     for written in [0, 3] {
         let dir = tempfile::tempdir().unwrap();
         let (journal, path) = begun(&dir);
@@ -209,7 +209,7 @@ fn after_a_write_that_could_not_be_undone_the_next_commit_begins_a_new_segment()
         }
         journal.state().active = Some(segment::Segment::refusing(&path));
         journal.append(record(100)).unwrap_err();
-        // What it took before is still in the file, until it is stored.
+        // Its earlier records remain in the file until they are stored.
         journal.append(record(100)).unwrap_err();
         assert_eq!(segment::scan(&std::fs::read(&path).unwrap()).unwrap().frames.len(), written);
         journal.stored(journal.take().through);
@@ -220,30 +220,30 @@ fn after_a_write_that_could_not_be_undone_the_next_commit_begins_a_new_segment()
         journal.close();
         journal.stored(journal.take().through);
         journal.tidy();
-        assert!(folder::segments(dir.path()).unwrap().is_empty(), "a closed journal begins nothing");
+        assert!(folder::segments(dir.path()).unwrap().is_empty(), "a closed journal creates no segment");
     }
 }
 
 #[test]
-fn where_no_new_segment_can_be_made_records_are_handed_back_until_it_can() {
+fn records_are_returned_while_no_segment_can_be_created() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, path) = begun(&dir);
-    // Opened, it takes nothing: what was begun must not stay.
+    // The file can be opened but rejects writes: the new segment must be removed.
     let next = dir.path().join(segment::name(9));
     std::os::unix::fs::symlink("/dev/full", &next).unwrap();
     for _ in 0..8 {
         journal.append(record(1 << 20)).unwrap();
     }
-    assert!(next.symlink_metadata().is_err(), "the half-made file is gone");
+    assert!(next.symlink_metadata().is_err(), "the incomplete file is removed");
     journal.append(record(100)).unwrap_err();
     assert!(journal.state().refused && path.exists());
-    // The same when the next commit tries.
+    // The same when the next commit tries again.
     std::fs::create_dir(&next).unwrap();
     journal.stored(journal.take().through);
     journal.append(record(100)).unwrap_err();
-    assert!(!path.exists(), "all of it is stored");
+    assert!(!path.exists(), "all its records are stored");
     std::fs::remove_dir(&next).unwrap();
-    // A commit that has nothing of the journal's is enough.
+    // A commit without journaled records is sufficient.
     journal.stored(journal.take().through);
     journal.append(record(100)).unwrap();
     assert!(!journal.state().refused);
@@ -251,9 +251,9 @@ fn where_no_new_segment_can_be_made_records_are_handed_back_until_it_can() {
 }
 
 #[test]
-fn records_go_to_new_segments_and_segments_go_when_they_are_stored() {
+fn segments_rotate_and_are_removed_once_stored() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place.clone(), 0, Durability::Process).unwrap();
     journal.begin().unwrap();
     let mut taken = 0;
@@ -264,7 +264,7 @@ fn records_go_to_new_segments_and_segments_go_when_they_are_stored() {
     assert!(folder::segments(dir.path()).unwrap().len() >= 2);
     let batch = journal.take();
     assert_eq!((batch.records.len(), batch.through), (taken, taken as i64));
-    // In memory there is room again; whatever becomes of the batch, the files have it.
+    // Memory is free again; the files keep the batch until it is stored.
     journal.append(record(1 << 20)).unwrap();
     journal.failed();
     journal.append(record(1 << 20)).unwrap_err();
@@ -276,15 +276,15 @@ fn records_go_to_new_segments_and_segments_go_when_they_are_stored() {
     assert!(!journal.is_settled());
     journal.close();
     journal.append(record(1 << 20)).unwrap_err();
-    // The next hub finds the one that was not stored.
+    // The next hub finds the record that was not stored.
     let left = folder::read(&place, again.through).unwrap();
     assert_eq!(left.records.len(), 1);
 }
 
 #[test]
-fn an_event_of_a_session_that_is_not_known_and_nothing_at_all_are_handed_back() {
+fn unknown_sessions_and_empty_records_are_returned() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     journal.begin().unwrap();
     let unknown = records(1);
@@ -298,9 +298,9 @@ fn an_event_of_a_session_that_is_not_known_and_nothing_at_all_are_handed_back() 
 }
 
 #[test]
-fn nothing_is_taken_where_every_record_must_reach_the_disk() {
+fn power_durability_bypasses_the_journal() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place { folder: dir.path().to_owned(), id: 7 };
+    let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Power).unwrap();
     journal.begin().unwrap();
     let record = Records { events: vec![], ..records(1) };

@@ -1,4 +1,4 @@
-//! What can go wrong with an outbox, and what to do about it.
+//! Errors of an outbox, with their remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ pub enum OutboxError {
     /// The source names the path.
     #[error("cannot {doing} of the outbox: {}", advice(source))]
     File { doing: &'static str, source: io::Error },
-    #[error("there is no room on the disk for the outbox {}; make room and try again", path.display())]
+    #[error("no disk space left for the outbox {}; free some space and try again", path.display())]
     DiskFull { path: PathBuf },
-    #[error("the outbox {} can only be read; it needs a folder that can be written to", path.display())]
+    #[error("the outbox {} is read-only; it needs a writable folder", path.display())]
     ReadOnly { path: PathBuf },
-    #[error("the outbox {} is held by another process for too long; try again", path.display())]
+    #[error("the outbox {} is locked by another process; try again", path.display())]
     Busy { path: PathBuf },
     #[error(
         "the outbox {} was written by a newer version of Plexus (format {version}); run that version or a newer one",
@@ -23,43 +23,43 @@ pub enum OutboxError {
     )]
     Newer { path: PathBuf, version: i64 },
     #[error(
-        "the outbox is full: {} writes wait and {} dead letters are kept, {} bytes together; the limits are {} rows and \
-         {} bytes. Wait until the hub is back, or look at `plexus outbox list --dead`",
+        "the outbox is full: {} waiting writes and {} dead letters with {} bytes in total; the limits are {} rows and \
+         {} bytes. Wait until the hub is reachable, or review `plexus outbox list --dead`",
         counts.pending, counts.dead, counts.bytes, limits.rows, limits.bytes
     )]
     Full { counts: Counts, limits: Limits },
-    #[error("a write of {bytes} bytes does not fit into an outbox of {limit}")]
+    #[error("a write of {bytes} bytes exceeds the outbox limit of {limit} bytes")]
     TooLarge { bytes: u64, limit: u64 },
-    #[error("the idempotency key {key} is taken by another write that waits in the outbox")]
+    #[error("the idempotency key {key} is already used by another write in the outbox")]
     KeyTaken { key: String },
-    #[error("a write for the outbox cannot be used: {0}")]
+    #[error("the write is not valid: {0}")]
     Invalid(&'static str),
-    /// Damage that was there again right after the file had been put in order.
-    #[error("the outbox {} is damaged and cannot be put in order; move it away and start again", path.display())]
+    /// Damage that reappeared right after the file was repaired.
+    #[error("the outbox {} is damaged and cannot be repaired; move it away and try again", path.display())]
     Damaged { path: PathBuf },
     #[error("the outbox {} failed: {}", path.display(), chain(source))]
     Database { path: PathBuf, source: StoreError },
 }
 
-/// An error of the database says only together with its cause what happened.
+/// The message of a database error with its causes, which are needed to understand it.
 fn chain(error: &StoreError) -> String {
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        told = format!("{told}: {error}");
+        message = format!("{message}: {error}");
         cause = error.source();
     }
-    told
+    message
 }
 
-/// The usual reasons have a usual way out.
+/// Adds the remedy for common causes.
 fn advice(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("{source}; make room on the disk and try again")
+            format!("{source}; free some disk space and try again")
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            format!("{source}; the outbox needs a folder that can be written to, see --data-dir")
+            format!("{source}; the outbox needs a writable folder, see --data-dir")
         }
         _ => source.to_string(),
     }
@@ -82,9 +82,9 @@ impl OutboxError {
     }
 }
 
-/// What a failed statement says about the file.
+/// Classification of a failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum FailureKind {
     Damaged,
     Full,
     ReadOnly,
@@ -92,46 +92,46 @@ pub(super) enum Trouble {
     Other,
 }
 
-/// Primary result codes of SQLite.
-pub(super) fn trouble(error: &StoreError) -> Trouble {
+/// Classifies an error by SQLite's primary result code.
+pub(super) fn failure_kind(error: &StoreError) -> FailureKind {
     let source = match error {
         StoreError::Query { source, .. } | StoreError::Open { source, .. } => source,
-        StoreError::Damaged { .. } => return Trouble::Damaged,
-        _ => return Trouble::Other,
+        StoreError::Damaged { .. } => return FailureKind::Damaged,
+        _ => return FailureKind::Other,
     };
     match source.as_ref() {
         sqlx::Error::Database(error) => {
             let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
             match code & 0xff {
-                5 | 6 => Trouble::Busy,
-                8 => Trouble::ReadOnly,
-                // Also a schema that cannot be read, which is said with the code of any wrong statement.
-                11 | 26 => Trouble::Damaged,
+                5 | 6 => FailureKind::Busy,
+                8 => FailureKind::ReadOnly,
+                // Includes an unreadable schema, which has the code of any invalid statement.
+                11 | 26 => FailureKind::Damaged,
                 1 if error.message().contains("malformed") || error.message().contains("no such") => {
-                    Trouble::Damaged
+                    FailureKind::Damaged
                 }
-                13 => Trouble::Full,
-                // Reading less than was asked for: a file that is shorter than what it says of itself.
-                10 if code == 522 => Trouble::Damaged,
-                // No room for the memory that the processes share.
-                10 if code == 4874 => Trouble::Full,
-                _ => Trouble::Other,
+                13 => FailureKind::Full,
+                // A short read: the file is shorter than its header says.
+                10 if code == 522 => FailureKind::Damaged,
+                // No space for the shared memory file.
+                10 if code == 4874 => FailureKind::Full,
+                _ => FailureKind::Other,
             }
         }
-        // A column that holds what was never put there.
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Trouble::Damaged,
-        _ => Trouble::Other,
+        // A column contains a type that is never stored there.
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => FailureKind::Damaged,
+        _ => FailureKind::Other,
     }
 }
 
-/// The error for people.
-pub(super) fn told(path: &Path, source: StoreError) -> OutboxError {
+/// The user-facing error.
+pub(super) fn outbox_error(path: &Path, source: StoreError) -> OutboxError {
     let path = path.to_owned();
-    match trouble(&source) {
-        Trouble::Damaged => OutboxError::Damaged { path },
-        Trouble::Full => OutboxError::DiskFull { path },
-        Trouble::ReadOnly => OutboxError::ReadOnly { path },
-        Trouble::Busy => OutboxError::Busy { path },
-        Trouble::Other => OutboxError::Database { path, source },
+    match failure_kind(&source) {
+        FailureKind::Damaged => OutboxError::Damaged { path },
+        FailureKind::Full => OutboxError::DiskFull { path },
+        FailureKind::ReadOnly => OutboxError::ReadOnly { path },
+        FailureKind::Busy => OutboxError::Busy { path },
+        FailureKind::Other => OutboxError::Database { path, source },
     }
 }

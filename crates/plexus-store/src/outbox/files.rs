@@ -1,4 +1,4 @@
-//! The steps on files that an outbox depends on, as a seam: a test lets each of them fail.
+//! The file operations that an outbox depends on, as an interface for fault injection in tests.
 
 use std::fmt;
 use std::io;
@@ -7,22 +7,22 @@ use std::path::Path;
 use fs_err as fs;
 use plexus_kit::private_file;
 
-/// What an outbox does to files beside SQLite's own work.
+/// File operations of an outbox, other than SQLite's own.
 pub trait Files: fmt::Debug + Send + Sync {
-    /// Makes the folder with mode 0700.
+    /// Creates the folder with mode 0700.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
-    /// Opens the file for reading and writing, and makes it with mode 0600 where it is missing.
+    /// Opens the file for reading and writing; creates it with mode 0600 if it is missing.
     fn open(&self, path: &Path) -> io::Result<std::fs::File>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes the file; one that is not there is no error.
+    /// Removes the file; a missing file is not an error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Writes a small file as a whole, to the disk.
+    /// Writes and syncs a small file as a whole.
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()>;
-    /// Has names that came and went outlive a power cut.
+    /// Syncs the folder, so that changed names survive a power loss.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The files of this machine.
+/// The local file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LocalFiles;
 

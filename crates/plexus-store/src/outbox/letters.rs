@@ -1,6 +1,7 @@
-//! What people and programs see of an outbox, and what becomes of dead letters.
+//! Listing of an outbox, and handling of dead letters.
 //!
-//! A dead letter is never a line in a log only: it stays, and those who have to know are told until they were.
+//! A dead letter is never only logged: it stays in the file, and its recipients are notified until they
+//! confirm.
 
 use super::queue::{LEASED, lease_values};
 use super::row::Row;
@@ -8,7 +9,7 @@ use super::write::{TOLD_AGENT, TOLD_HUB, Which, Write};
 use super::{LONGEST_LEASE, Outbox, OutboxError, millis};
 use crate::conn::{Sql, Value};
 
-/// Who is told of a dead letter.
+/// Recipient of dead-letter notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     Hub,
@@ -24,19 +25,19 @@ impl Told {
     }
 }
 
-/// How dropping a write went.
+/// Result of dropping a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
     Done,
-    /// It waits to be delivered, and only dead letters were to be dropped.
+    /// Waits for delivery, but only dead letters were to be dropped.
     Waits,
-    /// It is being sent at this moment.
+    /// Currently being sent.
     UnderWay,
     NotThere,
 }
 
 impl Outbox {
-    /// Writes after the one of this id, oldest first, at most `limit`.
+    /// Writes after the one with this id, oldest first, at most `limit`.
     pub async fn list(&self, which: Which, after: i64, limit: u32) -> Result<Vec<Write>, OutboxError> {
         let condition = match which {
             Which::Pending => "AND died_at IS NULL",
@@ -48,7 +49,7 @@ impl Outbox {
         Ok(writes.into_iter().map(|(write, _)| write).collect())
     }
 
-    /// A write with the JSON of what it would write.
+    /// A write with the JSON of its call.
     pub async fn show(&self, id: i64) -> Result<Option<(Write, String)>, OutboxError> {
         Ok(self.writes("WHERE id = $1".to_owned(), vec![id.into()]).await?.into_iter().next())
     }
@@ -66,10 +67,11 @@ impl Outbox {
         .await
     }
 
-    /// Puts a dead letter at the end of the queue of its session, with the key and the time that it has. Returns its new id; none
-    /// where there is no such dead letter.
+    /// Moves a dead letter to the end of its session's queue, keeping its key and timestamp. Returns its new
+    /// id; `None` if there is no such dead letter.
     ///
-    /// One that was dead for longer than a hub remembers keys may be done twice, if it was done before.
+    /// If it was already executed and has been dead for longer than a hub remembers keys, it may be executed
+    /// twice.
     pub async fn retry(&self, id: i64) -> Result<Option<i64>, OutboxError> {
         let now = self.now();
         let new = self
@@ -89,7 +91,7 @@ impl Outbox {
         Ok(new)
     }
 
-    /// Forgets a dead letter; with `waiting` also a write that waits, which then is never delivered.
+    /// Deletes a dead letter; with `waiting` also a waiting write, which then is never delivered.
     pub async fn drop(&self, id: i64, waiting: bool) -> Result<Dropped, OutboxError> {
         let now = self.now();
         self.run(move |conn| {
@@ -114,8 +116,8 @@ impl Outbox {
         .await
     }
 
-    /// Dead letters that the hub, or the agent, was not told of yet, oldest first; of one session, where that is given. Whoever
-    /// has told marks them: a crash in between tells twice and never not at all.
+    /// Dead letters that the recipient was not notified of yet, oldest first, optionally of one session. The
+    /// caller marks them after notifying: a crash in between notifies twice but never drops a notification.
     pub async fn untold(
         &self,
         whom: Told,
@@ -128,7 +130,7 @@ impl Outbox {
         Ok(writes.into_iter().map(|(write, _)| write).collect())
     }
 
-    /// Notes that the hub, or the agent, knows of these dead letters.
+    /// Marks these dead letters as known to the recipient.
     pub async fn mark_told(&self, whom: Told, letters: &[Write]) -> Result<(), OutboxError> {
         if letters.is_empty() {
             return Ok(());
@@ -140,7 +142,7 @@ impl Outbox {
         let values: Vec<Value> = std::iter::once(whom.bit().into()).chain(ids).collect();
         self.run(move |conn| {
             let (sql, values) = (Sql::Built(sql.clone()), values.clone());
-            Box::pin(async move { conn.execute("noting who was told", sql, values).await })
+            Box::pin(async move { conn.execute("recording notifications", sql, values).await })
         })
         .await?;
         Ok(())

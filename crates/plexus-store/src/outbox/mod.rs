@@ -1,35 +1,41 @@
-//! The outbox of a proxy: writes that the hub could not take, until it has.
+//! The outbox of a proxy: a durable queue of writes that the hub has not accepted yet.
 //!
-//! One file for each identity of a proxy, which several processes share. What always holds:
+//! One file per proxy identity, shared by several processes. Invariants:
 //!
-//! - **Accepted is on disk.** [`Outbox::enqueue`] returns after the row has been synced. What it refused is not there.
-//! - **A key is one row.** The same key again gives the row that is there; with other content it is an error.
-//! - **Order within a session.** Only the oldest row of a session that is not settled can be claimed, so no two of a session are
-//!   ever under way. A dead letter is out of the queue: what is behind it moves on.
-//! - **A claim is one statement**, so of two processes one gets the row. It lasts for a lease and has an epoch: who comes
-//!   back after its lease was taken over can neither settle nor postpone nor bury what is another's now.
-//! - **A row ends once**: settled rows are deleted, the others become dead letters, which stay until a person retries or drops
-//!   them. A dead letter knows whether the hub and the agent were told of it.
-//! - **Nothing old is sent by itself.** A hub remembers keys for seven days. A row that waited longer than [`Limits::age`] becomes a
-//!   dead letter, because the hub could take it for a new one.
-//! - **Bounded** by rows and bytes, dead letters included. Full means refused; nothing is thrown away to make room.
-//! - **A clock that jumps parks nothing.** No pause and no lease is longer than [`LONGEST_PAUSE`] and [`LONGEST_LEASE`]; what ends later
-//!   than that from now was written under another time, and counts as over.
-//! - **Every statement stands alone**: a caller who stops waiting leaves no transaction behind.
-//! - **Damage is not the end.** Each row has a sum. A file that SQLite or a sum finds damaged is moved aside and what is readable
-//!   goes on in a new one, also while the outbox is in use; see `opening` and `pages`. A log that was cut off at its end is not
-//!   damage: it looks like a write that was never finished.
+//! - **Accepted means on disk.** [`Outbox::enqueue`] returns after the row has been synced. Rejected writes
+//!   are not stored.
+//! - **One row per key.** Enqueueing the same key again returns the existing row; with different content it
+//!   is an error.
+//! - **Order within a session.** Only the oldest unsettled row of a session can be claimed, so at most one
+//!   per session is in flight. A dead letter leaves the queue, and the rows behind it move up.
+//! - **A claim is a single statement**, so only one of several processes gets the row. It is valid for a
+//!   lease and has an epoch: a process whose lease was taken over can no longer settle, postpone or bury the
+//!   row.
+//! - **A row ends once**: settled rows are deleted, and others become dead letters, which stay until a person
+//!   retries or drops them. A dead letter records whether the hub and the agent were notified.
+//! - **No automatic delivery of old writes.** A hub remembers keys for seven days. A row that waited longer
+//!   than [`Limits::age`] becomes a dead letter, because the hub could mistake it for a new write.
+//! - **Bounded** in rows and bytes, including dead letters. When full, new writes are rejected; nothing is
+//!   discarded.
+//! - **Clock jumps do not block rows.** Pauses and leases are limited to [`LONGEST_PAUSE`] and
+//!   [`LONGEST_LEASE`]; one that ends later than that from now was written under a different clock, and
+//!   counts as over.
+//! - **Every statement is independent**: a cancelled caller leaves no transaction behind.
+//! - **Damage is recoverable.** Each row has a checksum. A file that SQLite or a checksum reports as damaged
+//!   is moved aside, and the readable rows are copied to a new one, even while the outbox is in use; see
+//!   `opening` and `pages`. A truncated log is not damage: it is the same as an unfinished write.
 //!
-//! There is one connection, with a small cache. SQLite in WAL mode, with `synchronous = FULL` for what is accepted and for dead
-//! letters. Claims and what is settled are not synced: after a power cut a write may be sent once more, which the hub knows by its
-//! key, and so a queue drains at the speed of the hub and not of the disk. The file is 0600 in a folder of 0700.
+//! There is one connection, with a small cache, to SQLite in WAL mode, with `synchronous = FULL` for accepted
+//! writes and dead letters. Claims and settlements are not synced: after a power loss a write may be sent
+//! again, which the hub detects by its key, so a queue drains at the speed of the hub and not of the disk.
+//! The file has mode 0600, its folder 0700.
 
 mod error;
 mod files;
 mod letters;
+mod location;
 mod opening;
 mod pages;
-mod place;
 mod queue;
 mod row;
 mod schema;
@@ -54,61 +60,63 @@ pub use queue::{Claimed, NewWrite, Queued};
 pub use verdict::{Answer, Verdict, judge, retry_after};
 pub use write::{Which, Write, WriteState};
 
-use self::error::{Trouble, told, trouble};
-use self::place::Place;
+use self::error::{FailureKind, failure_kind, outbox_error};
+use self::location::OutboxLocation;
 use crate::{Conn, StoreError};
 
-/// The longest that a row is postponed, whatever a server asks for.
+/// Maximum time for which a row is postponed, even if a server asks for more.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
-/// The longest lease.
+/// Maximum duration of a lease.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(5 * 60);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// Of pauses that nobody asked for.
+/// Maximum backoff delay without a server's request.
 const LONGEST_OWN_PAUSE: Duration = Duration::from_secs(60);
 
-/// How much may wait.
+/// Limits of an outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows, dead letters included.
+    /// Number of rows, including dead letters.
     pub rows: u64,
-    /// Bytes of what was accepted, dead letters included.
+    /// Size in bytes of accepted writes, including dead letters.
     pub bytes: u64,
-    /// What waited longer becomes a dead letter.
+    /// Age at which a waiting write becomes a dead letter.
     pub age: Duration,
 }
 
 impl Default for Limits {
-    /// An hour less than the seven days for which a hub remembers keys: what is sent last still finds its key there.
+    /// The age is an hour less than the seven days for which a hub remembers keys, so that the last attempt
+    /// still finds its key.
     fn default() -> Self {
         Self { rows: 20_000, bytes: 64 << 20, age: Duration::from_secs((7 * 24 - 1) * 60 * 60) }
     }
 }
 
-/// What is in an outbox.
+/// Content of an outbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub pending: u64,
     pub dead: u64,
     /// Of both.
     pub bytes: u64,
-    /// When the oldest that waits was queued.
+    /// When the oldest waiting write was queued.
     pub oldest: Option<Timestamp>,
 }
 
-/// A damaged file that was put in order.
+/// The repair of a damaged file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
-    /// Where the damaged file is now.
+    /// New location of the damaged file.
     pub moved_to: PathBuf,
-    /// Waiting writes and dead letters that were recovered. None: another process did, and was stopped before it could tell.
+    /// Number of recovered writes and dead letters. `None` if another process recovered them and was stopped
+    /// before reporting.
     pub rows: Option<u64>,
 }
 
-/// How opening went.
+/// Result of opening an outbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// The file was damaged.
+    /// Set if the file was damaged.
     pub recovered: Option<Recovery>,
 }
 
@@ -117,7 +125,7 @@ pub struct Opened {
 pub struct Outbox(Arc<Inner>);
 
 struct Inner {
-    place: Place,
+    place: OutboxLocation,
     clock: Clock,
     limits: Limits,
     file: Mutex<Option<Current>>,
@@ -125,19 +133,20 @@ struct Inner {
     recovered: std::sync::Mutex<Option<Recovery>>,
 }
 
-/// The connection, and which file it is to.
+/// The connection, and the identity of its file.
 struct Current {
     conn: Conn,
     identity: Option<(u64, u64)>,
     synced: Synced,
 }
 
-/// When what was written is on the disk.
+/// When writes reach the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Synced {
-    /// Before it is answered.
+    /// Before the operation returns.
     AtOnce,
-    /// With the next that is: for what a power cut may undo, because it is then done once more.
+    /// With the next synced write: for changes that may be lost on power loss, because they are then
+    /// repeated.
     Later,
 }
 
@@ -148,19 +157,19 @@ impl fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    /// Opens the file, which is made where it is missing, and checks it.
+    /// Opens and checks the file; creates it if it is missing.
     pub async fn open(path: &Path, clock: Clock, limits: Limits) -> Result<(Self, Opened), OutboxError> {
         Self::open_with(path, clock, limits, Arc::new(LocalFiles)).await
     }
 
-    /// The same with files of the caller's.
+    /// As [`Self::open`], with the given file operations.
     pub async fn open_with(
         path: &Path,
         clock: Clock,
         limits: Limits,
         files: Arc<dyn Files>,
     ) -> Result<(Self, Opened), OutboxError> {
-        let place = Place::new(path, files)?;
+        let place = OutboxLocation::new(path, files)?;
         let (conn, recovered) = opening::open(&place, &clock).await?;
         let current = Current { conn, identity: place.identity(), synced: Synced::AtOnce };
         let inner = Inner {
@@ -184,21 +193,21 @@ impl Outbox {
         self.0.limits
     }
 
-    /// Closes the file, after which an operation opens it again. The last to close it folds the log into it.
+    /// Closes the file; the next operation opens it again. The last process to close it checkpoints the log.
     pub async fn close(&self) -> Result<(), OutboxError> {
         let current = self.0.file.lock().await.take();
         let Some(current) = current else { return Ok(()) };
-        current.conn.close().await.map_err(|error| told(self.path(), error))
+        current.conn.close().await.map_err(|error| outbox_error(self.path(), error))
     }
 
-    /// What was recovered since the last time this was asked, beside what opening told.
+    /// The last recovery since the previous call, other than the one reported by `open`.
     #[must_use]
     pub fn take_recovery(&self) -> Option<Recovery> {
         self.0.recovered.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns when a row was queued or retried through this value or a clone of it since the last call. Another process does
-    /// not wake anybody: who sleeps here also looks now and then.
+    /// Returns when a row was queued or retried through this value or a clone since the last call. Other
+    /// processes do not wake it, so callers must also poll.
     pub async fn woken(&self) {
         self.0.queued.notified().await;
     }
@@ -211,7 +220,7 @@ impl Outbox {
         self.0.clock.now().as_millisecond()
     }
 
-    /// Runs `work` on the connection; what it writes is on the disk when this returns.
+    /// Runs `work` on the connection; its writes are on disk when this returns.
     async fn run<T, W>(&self, work: W) -> Result<T, OutboxError>
     where
         W: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>>,
@@ -219,7 +228,7 @@ impl Outbox {
         self.run_synced(Synced::AtOnce, work).await
     }
 
-    /// The same for what may be on the disk later; once more where the file had to be put in order first.
+    /// As [`Self::run`] with the given durability; retries once after repairing the file.
     async fn run_synced<T, W>(&self, synced: Synced, work: W) -> Result<T, OutboxError>
     where
         W: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>>,
@@ -228,7 +237,7 @@ impl Outbox {
         let mut file = file.lock().await;
         let mut again = true;
         loop {
-            // Together with others who work on the file: while this is held, nobody moves it.
+            // The shared lock prevents the file from being moved.
             let shared = place.shared().await?;
             let Some(current) = file.as_mut().filter(|current| current.identity == place.identity()) else {
                 drop(shared);
@@ -251,17 +260,17 @@ impl Outbox {
                 Err(error) => error,
             };
             drop(shared);
-            match trouble(&error) {
-                // Opened anew it is checked, and put in order.
-                Trouble::Damaged if again => {
+            match failure_kind(&error) {
+                // Reopening checks and repairs the file.
+                FailureKind::Damaged if again => {
                     again = false;
                     current.identity = None;
                 }
-                Trouble::Other => {
+                FailureKind::Other => {
                     current.identity = None;
-                    return Err(told(&place.path, error));
+                    return Err(outbox_error(&place.path, error));
                 }
-                _ => return Err(told(&place.path, error)),
+                _ => return Err(outbox_error(&place.path, error)),
             }
         }
     }
@@ -282,7 +291,7 @@ impl Current {
     }
 }
 
-/// How long to wait after the attempt of this number failed, the first being 1.
+/// Delay after the given number of failed attempts, starting at 1.
 #[must_use]
 pub fn pause(attempts: u32, jitter: &Jitter) -> Duration {
     jitter.shorten(backoff::doubled(FIRST_PAUSE, attempts.saturating_sub(1), LONGEST_OWN_PAUSE))

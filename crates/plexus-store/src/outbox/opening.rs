@@ -1,17 +1,18 @@
-//! The file is opened, made where it is missing, and checked; a damaged one is moved aside and what is readable of it recovered.
+//! Opens, creates and checks the file; moves a damaged one aside and recovers its readable rows.
 //!
-//! A recovery has a mark from its first step to its last, which names where the damaged file goes. Whoever finds the mark goes on
-//! where another stopped: the file is moved, its log is moved, a new file is filled under another name, and takes the place of
-//! the first. A file in its place next to one that was moved aside is therefore complete.
+//! A mark file exists from the first to the last step of a recovery, and names the new location of the
+//! damaged file. A process that finds the mark continues where another stopped: move the file, move its log,
+//! fill a new file under a temporary name, and rename it to the original name. Therefore a file with the
+//! original name beside one that was moved is complete.
 
 use std::path::Path;
 
 use plexus_kit::Clock;
 use plexus_kit::private_file;
 
-use super::error::{Trouble, told, trouble};
+use super::error::{FailureKind, failure_kind, outbox_error};
+use super::location::OutboxLocation;
 use super::pages::{Found, Pages};
-use super::place::Place;
 use super::row::Row;
 use super::schema::{self, Version};
 use super::{OutboxError, Recovery};
@@ -19,24 +20,27 @@ use crate::conn::Sql;
 use crate::dialect::sqlite::{self, log_of};
 use crate::{Conn, StoreError};
 
-/// Behind the name of the file while it is put in order.
+/// Suffix of the mark file during a recovery.
 const MARK: &str = ".recovering";
 const NEW: &str = ".new";
-/// Rows that are stored at once in a new file.
+/// Rows stored per transaction in a new file.
 const AT_ONCE: usize = 64;
-/// No row gets so far by itself.
+/// Ids and counters of undamaged rows stay below this.
 const LARGEST: i64 = 1 << 52;
 
-/// What is behind the name.
+/// State of the file.
 enum State {
     Ready(Conn),
-    /// Nothing yet.
+    /// Does not exist yet.
     Empty,
     Damaged,
 }
 
-/// The connection to a file that is in order, and what had to be done for it.
-pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<Recovery>), OutboxError> {
+/// Opens the file, and repairs or creates it if necessary.
+pub(super) async fn open(
+    place: &OutboxLocation,
+    clock: &Clock,
+) -> Result<(Conn, Option<Recovery>), OutboxError> {
     {
         let _shared = place.shared().await?;
         if let State::Ready(conn) = look(place).await? {
@@ -44,7 +48,7 @@ pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<R
         }
     }
     let _alone = place.alone().await?;
-    // Another may have done it meanwhile.
+    // Another process may have done it in the meantime.
     match look(place).await? {
         State::Ready(conn) => Ok((conn, None)),
         State::Empty => Ok((create(place).await?, None)),
@@ -58,22 +62,22 @@ pub(super) async fn open(place: &Place, clock: &Clock) -> Result<(Conn, Option<R
     }
 }
 
-async fn look(place: &Place) -> Result<State, OutboxError> {
+async fn look(place: &OutboxLocation) -> Result<State, OutboxError> {
     let size = std::fs::metadata(&place.path).map_or(0, |file| file.len());
     let log = std::fs::metadata(log_of(&place.path)).map_or(0, |file| file.len());
     match (place.beside(MARK).exists(), size, log) {
         (true, ..) => return Ok(State::Damaged),
         (_, 0, 0) => return Ok(State::Empty),
-        // A file has a header from the time on that it was made.
+        // A header exists from the creation of the file on.
         (_, 0, _) => return Ok(State::Damaged),
         _ => {}
     }
-    // With its mode, also where it was made by somebody else.
+    // Enforces the mode, even if another program created the file.
     drop(place.files.open(&place.path).map_err(OutboxError::file("open the file"))?);
     let mut conn = match sqlite::small(&place.path).await {
         Ok(conn) => conn,
-        Err(error) if trouble(&error) == Trouble::Damaged => return Ok(State::Damaged),
-        Err(error) => return Err(told(&place.path, error)),
+        Err(error) if failure_kind(&error) == FailureKind::Damaged => return Ok(State::Damaged),
+        Err(error) => return Err(outbox_error(&place.path, error)),
     };
     let looked = async {
         let version = schema::version(&mut conn).await?;
@@ -90,14 +94,14 @@ async fn look(place: &Place) -> Result<State, OutboxError> {
     match found {
         Ok(Version::Newer(version)) => Err(OutboxError::Newer { path: place.path.clone(), version }),
         Ok(_) => Ok(State::Empty),
-        Err(error) if trouble(&error) == Trouble::Damaged => Ok(State::Damaged),
-        Err(error) => Err(told(&place.path, error)),
+        Err(error) if failure_kind(&error) == FailureKind::Damaged => Ok(State::Damaged),
+        Err(error) => Err(outbox_error(&place.path, error)),
     }
 }
 
-async fn create(place: &Place) -> Result<Conn, OutboxError> {
+async fn create(place: &OutboxLocation) -> Result<Conn, OutboxError> {
     drop(place.files.open(&place.path).map_err(OutboxError::file("make the file"))?);
-    let failed = |error| told(&place.path, error);
+    let failed = |error| outbox_error(&place.path, error);
     let mut conn = sqlite::small(&place.path).await.map_err(failed)?;
     let made = schema::create(&mut conn).await.map_err(failed).and_then(|()| place.sync());
     if let Err(error) = made {
@@ -107,8 +111,8 @@ async fn create(place: &Place) -> Result<Conn, OutboxError> {
     Ok(conn)
 }
 
-/// Does the steps of a recovery that are left. The lock is held alone.
-async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> {
+/// Performs the remaining steps of a recovery. Requires the exclusive lock.
+async fn recover(place: &OutboxLocation, clock: &Clock) -> Result<Recovery, OutboxError> {
     let (files, mark) = (&place.files, place.beside(MARK));
     let moving = || OutboxError::file("move a damaged file");
     let begun = private_file::read(&mark).map_err(OutboxError::file("read the mark"))?;
@@ -123,7 +127,7 @@ async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> 
     };
     let aside = place.beside(&suffix);
     if !aside.exists() {
-        // A file that is gone leaves an empty one in its place, so that the next step is known to follow.
+        // Replaces a missing file by an empty one, so that the next step can be identified.
         drop(files.open(&place.path).map_err(OutboxError::file("open the file"))?);
         files.rename(&place.path, &aside).map_err(moving())?;
     }
@@ -152,18 +156,18 @@ async fn recover(place: &Place, clock: &Clock) -> Result<Recovery, OutboxError> 
         file = %place.path.display(),
         aside = %recovery.moved_to.display(),
         rows = recovery.rows,
-        "the outbox was damaged: it was moved aside, and what is readable of it goes on"
+        "the outbox was damaged: it was moved aside, and its readable rows were recovered"
     );
     Ok(recovery)
 }
 
-/// A name that was read from a file leads nowhere else.
+/// Ensures that a name read from a file cannot point elsewhere.
 fn is_suffix(name: &str) -> bool {
     let rest = name.strip_prefix(".corrupt-");
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
 }
 
-fn free_suffix(place: &Place, clock: &Clock) -> String {
+fn free_suffix(place: &OutboxLocation, clock: &Clock) -> String {
     let time: String = clock
         .now()
         .to_string()
@@ -177,12 +181,12 @@ fn free_suffix(place: &Place, clock: &Clock) -> String {
     free.next().unwrap_or_default()
 }
 
-/// Stores what is readable of the file that was moved aside in a new one, and closes that.
-async fn fill(place: &Place, aside: &Path, new: &Path) -> Result<u64, OutboxError> {
+/// Stores the readable rows of the damaged file in a new one, and closes it.
+async fn fill(place: &OutboxLocation, aside: &Path, new: &Path) -> Result<u64, OutboxError> {
     let reading = || OutboxError::file("read the damaged file");
     let pages = Pages::open(aside).map_err(reading())?;
     let found = pages.rows().map_err(reading())?;
-    let failed = |error| told(&place.path, error);
+    let failed = |error| outbox_error(&place.path, error);
     let mut conn = sqlite::small(new).await.map_err(failed)?;
     let filled = async {
         schema::create(&mut conn).await.map_err(failed)?;
@@ -205,7 +209,7 @@ async fn store(conn: &mut Conn, pages: &Pages, found: &[Found], last: &mut i64) 
     let mut stored = 0;
     for found in found {
         let Ok(Some(mut row)) = pages.row(found) else { continue };
-        // Numbers are not part of the sum. Two rows of one number are none of SQLite's making; both were accepted.
+        // Ids are not covered by the checksum. SQLite never creates duplicate ids; both rows were accepted.
         row.id = if (1..=LARGEST).contains(&row.id) { row.id.max(*last + 1) } else { *last + 1 };
         row.epoch = row.epoch.clamp(0, LARGEST);
         row.attempts = row.attempts.clamp(0, LARGEST);

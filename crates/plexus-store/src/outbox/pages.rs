@@ -1,10 +1,11 @@
-//! Rows out of a file that SQLite cannot read any more.
+//! Extracts rows from a file that SQLite can no longer read.
 //!
-//! The pages of the file and of its log are looked through one by one, without the structures that lead to them: a page of a table
-//! lists its rows, and a row is believed when its sum fits. So each row is as safe as its own page, whatever else is lost. What
-//! was deleted is not found again: a page that is given up is overwritten, and a row that has moved is in the list of one page.
+//! Scans the pages of the file and its log one by one, without the structures that refer to them: a table
+//! page lists its rows, and a row is accepted if its checksum matches. Thus each row is as safe as its own
+//! page, regardless of other losses. Deleted rows do not reappear: freed pages are overwritten, and a moved
+//! row is listed on one page only.
 //!
-//! Everything here comes from a damaged file: no number in it is trusted, every loop ends.
+//! All input comes from a damaged file: no number is trusted, and every loop terminates.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,24 +18,24 @@ use super::schema::COLUMNS;
 use crate::dialect::sqlite::{SMALL_PAGE, log_of};
 
 const PAGE: usize = SMALL_PAGE as usize;
-/// A leaf of a table.
+/// Type of a table's leaf page.
 const LEAF: u8 = 0x0d;
 const LOG_HEADER: u64 = 32;
 const FRAME_HEADER: usize = 24;
-/// Longer rows are not made.
+/// Longer rows are never created.
 const LONGEST_ROW: u64 = 256 << 20;
 
-/// Where the newest content of each page is.
+/// Maps each page to its newest content.
 #[derive(Debug)]
 pub(super) struct Pages {
     file: File,
     log: Option<File>,
-    /// Offsets in the log of pages that were committed there.
+    /// Offsets of committed pages in the log.
     in_log: HashMap<u32, u64>,
     count: u32,
 }
 
-/// A row that was found, and what is needed to tell the newer of two.
+/// A row found in a page, with a rank to choose the newest row of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) id: i64,
@@ -53,14 +54,14 @@ impl Pages {
             Err(error) => return Err(error),
         };
         let in_log = log.as_ref().map(committed).transpose()?.unwrap_or_default();
-        // The end of a file that was cut off counts as a page too.
+        // A partial page at the end of a truncated file counts too.
         let in_file = file.metadata()?.len().div_ceil(PAGE as u64);
         let last = in_log.keys().copied().max().unwrap_or_default();
         let count = u32::try_from(in_file).unwrap_or(u32::MAX).max(last);
         Ok(Self { file, log, in_log, count })
     }
 
-    /// Page `number`, counted from one; what is missing of it is zero.
+    /// Page `number`, counted from one; missing parts are zero.
     fn page(&self, number: u32) -> io::Result<Vec<u8>> {
         let (file, at) = match (self.in_log.get(&number), &self.log) {
             (Some(at), Some(log)) => (log, *at),
@@ -73,14 +74,14 @@ impl Pages {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A bad spot of the disk: the other pages are still wanted.
+                // An unreadable sector: the other pages are still needed.
                 Err(_) => break,
             }
         }
         Ok(page)
     }
 
-    /// All rows whose sum fits, each key once, in the order of their ids.
+    /// All rows with a valid checksum, one per key, ordered by id.
     pub(super) fn rows(&self) -> io::Result<Vec<Found>> {
         let mut newest: HashMap<String, Found> = HashMap::new();
         for number in 1..=self.count {
@@ -100,7 +101,7 @@ impl Pages {
         Ok(rows)
     }
 
-    /// The row that was found.
+    /// Reads a found row.
     pub(super) fn row(&self, found: &Found) -> io::Result<Option<Row>> {
         Ok(self.row_of(&self.page(found.page)?, found.cell))
     }
@@ -115,7 +116,7 @@ impl Pages {
         record(id.cast_signed(), &payload)
     }
 
-    /// The whole of a row, of which a long one is continued on pages of its own.
+    /// The complete payload of a row; long rows continue on overflow pages.
     fn payload(&self, length: u64, here: &[u8]) -> Option<Vec<u8>> {
         if length > LONGEST_ROW {
             return None;
@@ -144,7 +145,7 @@ impl Pages {
     }
 }
 
-/// How many rows a page of a table has; none of any other page.
+/// The number of rows on a table page; 0 for other pages.
 fn cells(page: &[u8]) -> usize {
     match page {
         [LEAF, _, _, high, low, ..] => usize::from(u16::from_be_bytes([*high, *low])).min(PAGE / 2),
@@ -152,7 +153,7 @@ fn cells(page: &[u8]) -> usize {
     }
 }
 
-/// A number of one to nine bytes.
+/// Reads a variable-length integer of one to nine bytes.
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for at in 0..9 {
@@ -178,7 +179,7 @@ enum Column<'a> {
     Text(&'a str),
 }
 
-/// The columns of `writes`, if it is one of its rows and its sum fits.
+/// Parses a row of `writes` and verifies its checksum.
 fn record(id: i64, payload: &[u8]) -> Option<Row> {
     let mut rest = payload;
     let header = usize::try_from(varint(&mut rest)?).ok()?;
@@ -252,7 +253,7 @@ fn column<'a>(kind: u64, body: &mut &'a [u8]) -> Option<Column<'a>> {
         5 => 6,
         6 => 8,
         13.. if kind % 2 == 1 => (kind - 13) / 2,
-        // Numbers with a fraction and bytes: no column has them.
+        // Floats and blobs, which no column contains.
         _ => return None,
     };
     let (value, rest) = body.split_at_checked(usize::try_from(length).ok()?)?;
@@ -269,7 +270,8 @@ fn column<'a>(kind: u64, body: &mut &'a [u8]) -> Option<Column<'a>> {
     })
 }
 
-/// The pages in a log up to its last commit. A frame counts while the running sum over all before it fits.
+/// The committed pages in a log. A frame is valid while the cumulative checksum of all frames up to it
+/// matches.
 fn committed(log: &File) -> io::Result<HashMap<u32, u64>> {
     let (mut pages, mut pending) = (HashMap::new(), HashMap::new());
     let mut header = [0; LOG_HEADER as usize];
@@ -307,7 +309,7 @@ fn committed(log: &File) -> io::Result<HashMap<u32, u64>> {
     Ok(pages)
 }
 
-/// The checksum of a log goes on over pairs of words.
+/// Continues the cumulative checksum of a log over pairs of words.
 fn running((mut first, mut second): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
     let word = |bytes: &[u8]| -> u32 {
         let word = bytes.try_into().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The queue: rows come in, are claimed in order, and are settled, postponed or buried.
+//! The queue: rows are added, claimed in order, and settled, postponed or buried.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::{Counts, LONGEST_LEASE, LONGEST_PAUSE, Outbox, OutboxError, Synced, m
 use crate::conn::{Sql, Value};
 use crate::{Conn, StoreError};
 
-/// A write that the hub did not take.
+/// A write that the hub did not accept yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewWrite {
-    /// The idempotency key, made before the first attempt.
+    /// The idempotency key, created before the first attempt.
     pub key: String,
-    /// The conversation: what is of one is delivered in order.
+    /// The conversation; writes of one conversation are delivered in order.
     pub session: String,
     /// JSON: the `clientInfo` of the agent.
     pub client: String,
@@ -24,19 +24,19 @@ pub struct NewWrite {
     pub params: String,
 }
 
-/// A write that is in the outbox now.
+/// A stored write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
     pub id: i64,
-    /// Stamped when it was first accepted, and never again.
+    /// Set when the write was first accepted, and never changed.
     pub occurred_at: Timestamp,
-    /// It was there before.
+    /// Whether it already existed.
     pub earlier: bool,
-    /// It was there before, and is a dead letter.
+    /// Whether it already existed and is a dead letter.
     pub dead: bool,
 }
 
-/// A row that is to be sent, and the right to say what became of it.
+/// A row to send, with the right to report its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimed {
     pub id: i64,
@@ -47,15 +47,15 @@ pub struct Claimed {
     pub params: String,
     pub occurred_at: Timestamp,
     pub queued_at: Timestamp,
-    /// This one included.
+    /// Including this one.
     pub attempts: u32,
     epoch: i64,
 }
 
-/// `$1` is now, `$2` the longest lease; below, `$3` the longest pause.
+/// `$1` is the current time, `$2` the longest lease; in [`DUE`], `$3` is the longest pause.
 pub(super) const LEASED: &str = "(owner IS NOT NULL AND lease_until > $1 AND lease_until <= $1 + $2)";
 const DUE: &str = "(not_before <= $1 OR not_before > $1 + $3)";
-/// The oldest row of each session that waits, found by one step in the index for each session.
+/// The oldest waiting row of each session, found with one index step per session.
 const HEADS: &str = "WITH RECURSIVE heads (session, head) AS (\
     SELECT * FROM (SELECT session, id FROM writes WHERE died_at IS NULL ORDER BY session, id LIMIT 1) \
     UNION ALL \
@@ -74,14 +74,14 @@ fn times(now: i64) -> Vec<Value> {
 }
 
 impl Outbox {
-    /// Stores a write; it is on the disk when this returns. Refused when the outbox is full.
+    /// Stores a write; it is on disk when this returns. Fails if the outbox is full.
     pub async fn enqueue(&self, write: NewWrite) -> Result<Queued, OutboxError> {
         let NewWrite { key, session, client, tool, params } = write;
         if key.is_empty() || session.is_empty() {
             return Err(OutboxError::Invalid("key and session must not be empty"));
         }
         if [&key, &session, &client, &tool, &params].iter().any(|text| text.contains('\0')) {
-            return Err(OutboxError::Invalid("there is a character U+0000 in it"));
+            return Err(OutboxError::Invalid("it contains the character U+0000"));
         }
         let now = self.now();
         let mut row = Row {
@@ -122,7 +122,7 @@ impl Outbox {
                     if let Some(earlier) = by_key(conn, key).await? {
                         return Ok(Stored::Earlier(Box::new(earlier)));
                     }
-                    // What is too old makes no room, but is said to be dead.
+                    // Expired rows do not free space, but become dead letters.
                     expire(conn, now, age).await?;
                     counts(conn).await.map(Stored::Full)
                 })
@@ -146,8 +146,8 @@ impl Outbox {
         }
     }
 
-    /// Takes the oldest row that is due, of a session of which no other is under way, for as long as `lease`. Whoever may hold it
-    /// is `owner`, for people. What has become too old is buried first.
+    /// Claims the oldest due row of a session without another row in flight, for the duration of `lease`.
+    /// `owner` identifies the process, for display. First buries expired rows.
     pub async fn claim(&self, owner: &str, lease: Duration) -> Result<Option<Claimed>, OutboxError> {
         let (now, age) = (self.now(), millis(self.limits().age));
         let owner = owner.replace('\0', "");
@@ -171,19 +171,21 @@ impl Outbox {
         .await
     }
 
-    /// Holds a claim for as long as `lease` from now. False: another has taken over, or the row is gone.
+    /// Extends a claim to `lease` from now. Returns false if another process has taken over, or the row does
+    /// not exist.
     pub async fn renew_lease(&self, claimed: &Claimed, lease: Duration) -> Result<bool, OutboxError> {
         let until = self.now().saturating_add(millis(lease.min(LONGEST_LEASE)));
         self.change(claimed, Synced::Later, "UPDATE writes SET lease_until = $4", vec![until.into()]).await
     }
 
-    /// The hub has it: the row is gone. False: another has taken over, and says what becomes of it.
+    /// Deletes a row that the hub has accepted. Returns false if another process has taken over and decides
+    /// about it.
     pub async fn settle(&self, claimed: &Claimed) -> Result<bool, OutboxError> {
         self.change(claimed, Synced::Later, "DELETE FROM writes", vec![]).await
     }
 
-    /// Gives a claim back, to be claimed again at `not_before`, which is at most [`LONGEST_PAUSE`] from now. False: another has
-    /// taken over.
+    /// Releases a claim until `not_before`, which is limited to [`LONGEST_PAUSE`] from now. Returns false if
+    /// another process has taken over.
     pub async fn postpone(
         &self,
         claimed: &Claimed,
@@ -196,14 +198,14 @@ impl Outbox {
         self.change(claimed, Synced::Later, sql, vec![not_before.into(), why.into()]).await
     }
 
-    /// Makes a dead letter of it, with the reason. False: another has taken over.
+    /// Turns the row into a dead letter with this reason. Returns false if another process has taken over.
     pub async fn bury(&self, claimed: &Claimed, reason: &str) -> Result<bool, OutboxError> {
         let now = self.now();
         let sql = "UPDATE writes SET owner = NULL, lease_until = 0, not_before = 0, died_at = $4, note = $5, told = 0";
         self.change(claimed, Synced::AtOnce, sql, vec![now.into(), reason.into()]).await
     }
 
-    /// Runs a statement on the row of a claim that is still the newest; `$1` to `$3` say which that is.
+    /// Runs a statement on a row if the claim is still the newest; `$1` to `$3` identify it.
     async fn change(
         &self,
         claimed: &Claimed,
@@ -226,18 +228,18 @@ impl Outbox {
         Ok(changed == 1)
     }
 
-    /// Has everything that was postponed be due now: for when the hub is known to be back.
+    /// Makes all postponed rows due now; called when the hub is reachable again.
     pub async fn hurry(&self) -> Result<(), OutboxError> {
         self.run(|conn| {
             let sql = "UPDATE writes SET not_before = 0 WHERE died_at IS NULL AND not_before > 0";
-            Box::pin(async move { conn.execute("hurrying the outbox", sql, vec![]).await })
+            Box::pin(async move { conn.execute("making postponed writes due", sql, vec![]).await })
         })
         .await?;
         self.wake();
         Ok(())
     }
 
-    /// Whether something of this session waits: then what comes after it has to wait too.
+    /// Whether writes of this session are waiting, in which case later ones must wait too.
     pub async fn has_pending(&self, session: &str) -> Result<bool, OutboxError> {
         let session = session.to_owned();
         self.run(move |conn| {
@@ -254,7 +256,7 @@ impl Outbox {
         self.run(|conn| Box::pin(counts(conn))).await
     }
 
-    /// When the next row can be claimed, a time that is over meaning now; none where nothing waits.
+    /// When the next row can be claimed; a time in the past means now, and `None` that nothing waits.
     pub async fn next_due(&self) -> Result<Option<Timestamp>, OutboxError> {
         let now = self.now();
         self.run(move |conn| {
@@ -263,7 +265,7 @@ impl Outbox {
                     "{HEADS} SELECT min(CASE WHEN {LEASED} THEN lease_until WHEN {DUE} THEN $1 ELSE not_before END) \
                      FROM heads JOIN writes ON id = head"
                 );
-                let row = conn.row("looking for what is due", Sql::Built(sql), times(now)).await?;
+                let row = conn.row("looking up the next due write", Sql::Built(sql), times(now)).await?;
                 let due = row.map(|row| row.opt_int(0)).transpose()?.flatten();
                 Ok(due.map(from_millis))
             })
@@ -272,7 +274,7 @@ impl Outbox {
     }
 }
 
-/// What became of a write that was to be stored.
+/// Result of storing a write.
 enum Stored {
     New(i64),
     Earlier(Box<Row>),
@@ -296,7 +298,7 @@ impl Claimed {
     }
 }
 
-/// The id of the new row; none where there is one of that key, or no room.
+/// The id of the new row; `None` if the key exists already or there is no space.
 async fn insert(conn: &mut Conn, row: Row, [rows, bytes]: [i64; 2]) -> Result<Option<i64>, StoreError> {
     let sum = row.sum();
     let values = vec![
@@ -319,11 +321,11 @@ async fn insert(conn: &mut Conn, row: Row, [rows, bytes]: [i64; 2]) -> Result<Op
 }
 
 async fn by_key(conn: &mut Conn, key: String) -> Result<Option<Row>, StoreError> {
-    let row = conn.row("looking for a key", Row::select("WHERE key = $1"), vec![key.into()]).await?;
+    let row = conn.row("looking up a key", Row::select("WHERE key = $1"), vec![key.into()]).await?;
     row.map(|row| Row::checked(&row)).transpose()
 }
 
-/// Makes dead letters of what waited too long and nobody has claimed.
+/// Turns unclaimed rows that waited too long into dead letters.
 async fn expire(conn: &mut Conn, now: i64, age: i64) -> Result<(), StoreError> {
     let sql = format!(
         "UPDATE writes SET owner = NULL, lease_until = 0, not_before = 0, died_at = $1, told = 0, note = $4 \
@@ -331,13 +333,13 @@ async fn expire(conn: &mut Conn, now: i64, age: i64) -> Result<(), StoreError> {
     );
     let mut values = lease_values(now);
     values.extend([now.saturating_sub(age).into(), EXPIRED.into()]);
-    conn.execute("burying what is too old", Sql::Built(sql), values).await?;
+    conn.execute("burying expired writes", Sql::Built(sql), values).await?;
     Ok(())
 }
 
-/// Why a write that waited too long is a dead letter.
-const EXPIRED: &str = "expired: it waited for so long that the hub may have forgotten its key, and would do it twice if it \
-                       was done before; retry it if it was not";
+/// Reason of a dead letter that waited too long.
+const EXPIRED: &str = "expired: it waited for so long that the hub may have forgotten its key and could execute it twice if it \
+                       was already executed; retry it only if it was not";
 
 async fn counts(conn: &mut Conn) -> Result<Counts, StoreError> {
     let sql =

@@ -1,4 +1,4 @@
-//! A row of the file, and the sum by which it is believed.
+//! A row of the file, and its checksum.
 
 use crc32fast::Hasher;
 
@@ -6,7 +6,7 @@ use super::schema::COLUMNS;
 use crate::StoreError;
 use crate::conn::{self, Sql, Value};
 
-/// All there is to a write, as it is stored.
+/// A write with all its columns, as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) id: i64,
@@ -36,12 +36,12 @@ impl Row {
     pub(super) const COLUMNS: &str = "id, key, session, tool, client, bytes, sum, occurred_at, queued_at, not_before, \
                                       attempts, owner, lease_until, epoch, note, died_at, told, params";
 
-    /// Rows that `rest` lets through.
+    /// Rows selected by `rest`.
     pub(super) fn select(rest: &str) -> Sql {
         Sql::Built(format!("SELECT {} FROM writes {rest}", Self::COLUMNS))
     }
 
-    /// Of what was accepted and never changes. Lengths go first, so that nothing can move from one field to the next.
+    /// Checksum of the fields that never change. Lengths come first, so that data cannot move between fields.
     pub(super) fn sum(&self) -> i64 {
         let mut hasher = Hasher::new();
         let texts = [&self.key, &self.session, &self.tool, &self.client, &self.params];
@@ -55,13 +55,13 @@ impl Row {
         i64::from(hasher.finalize())
     }
 
-    /// What it counts against the limit.
+    /// The size that counts towards the limit.
     pub(super) fn weight(&self) -> i64 {
         let texts = [&self.key, &self.session, &self.tool, &self.client, &self.params];
         i64::try_from(texts.iter().map(|text| text.len()).sum::<usize>()).unwrap_or(i64::MAX)
     }
 
-    /// Whether the same was asked for. Who asked and when may differ.
+    /// Whether both request the same call. Client and time may differ.
     pub(super) fn is_same_write(&self, other: &Self) -> bool {
         (&self.session, &self.tool, &self.params) == (&other.session, &other.tool, &other.params)
     }
@@ -89,12 +89,12 @@ impl Row {
         Ok((read, row.int(6)?))
     }
 
-    /// A row whose content is what was accepted.
+    /// Reads a row and verifies its checksum.
     pub(super) fn checked(row: &conn::Row) -> Result<Self, StoreError> {
         let (row, sum) = Self::read(row)?;
         match row.sum() == sum && row.weight() == row.bytes {
             true => Ok(row),
-            false => Err(damaged(format!("row {} is not what was stored", row.id))),
+            false => Err(damaged(format!("the checksum of row {} does not match", row.id))),
         }
     }
 

@@ -1,20 +1,20 @@
-//! The schema of the file, and whether a file is in order.
+//! The schema of the file, and its integrity check.
 //!
-//! It has a version of its own (`user_version`) and an `application_id`; the hub's migrations have no part in it. Counts are kept
-//! by triggers, so that a limit costs one row to compare with, whatever waits.
+//! It has its own version (`user_version`) and `application_id`, independent of the hub's migrations.
+//! Triggers maintain the counts, so that checking a limit reads one row, regardless of the queue's length.
 
 use super::row::{Row, damaged};
 use crate::conn::{Sql, Statement};
 use crate::{Conn, StoreError};
 
 const VERSION: i64 = 1;
-/// The version is stored as a multiple of this: one that was changed by damage is none, instead of a newer one.
+/// The version is stored as a multiple of this, so that a damaged version is invalid instead of newer.
 const STEP: i64 = 1_000_003;
 /// "PlxO".
 const APPLICATION: i64 = 0x506c_784f;
 
-/// Columns of `writes` in their order, which recovery reads by. The long one is the last: whatever needs only the others does
-/// not read it.
+/// Number of columns of `writes`, in the order expected by recovery. The long column is last, so that reading
+/// only the others skips it.
 pub(super) const COLUMNS: usize = 18;
 
 const SCHEMA: [&str; 9] = [
@@ -59,10 +59,10 @@ const SCHEMA: [&str; 9] = [
      dead = dead + (new.died_at IS NOT NULL) - (old.died_at IS NOT NULL); END",
 ];
 
-/// Rows that are read at once when all are looked at.
+/// Rows read at a time during a check.
 const AT_ONCE: i64 = 16;
 
-/// Makes the tables. From then on there is a header in the file itself, so a file without one is damaged.
+/// Creates the tables. Afterwards the file itself has a header, so a file without one is damaged.
 pub(super) async fn create(conn: &mut Conn) -> Result<(), StoreError> {
     let mut script = vec![Statement::fixed("BEGIN IMMEDIATE")];
     script.extend(SCHEMA.map(Statement::fixed));
@@ -70,25 +70,25 @@ pub(super) async fn create(conn: &mut Conn) -> Result<(), StoreError> {
         script.push(Statement { sql: Sql::Built(format!("PRAGMA {name} = {value}")), values: vec![] });
     }
     script.push(Statement::fixed("COMMIT"));
-    conn.script("making an outbox", script).await?;
+    conn.script("creating an outbox", script).await?;
     fold(conn).await
 }
 
-/// Moves everything from the log into the file.
+/// Checkpoints the log into the file.
 pub(super) async fn fold(conn: &mut Conn) -> Result<(), StoreError> {
-    conn.rows("folding the log of an outbox", "PRAGMA wal_checkpoint(TRUNCATE)", vec![]).await?;
+    conn.rows("checkpointing an outbox", "PRAGMA wal_checkpoint(TRUNCATE)", vec![]).await?;
     Ok(())
 }
 
 async fn number(conn: &mut Conn, sql: &'static str) -> Result<i64, StoreError> {
-    let row = conn.row("looking at an outbox", sql, vec![]).await?;
+    let row = conn.row("inspecting an outbox", sql, vec![]).await?;
     row.ok_or_else(|| damaged("a pragma without an answer"))?.int(0)
 }
 
-/// What the file says of itself.
+/// Version of the file, according to its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// Nothing was made in it yet.
+    /// The file is still empty.
     None,
     Ours,
     Newer(i64),
@@ -106,7 +106,7 @@ pub(super) async fn version(conn: &mut Conn) -> Result<Version, StoreError> {
     }
 }
 
-/// Fails with damage where SQLite or the sum of a row says so. Gives unused room back and sets the counts right.
+/// Fails if SQLite or the checksum of a row reports damage. Also frees unused space and corrects the counts.
 pub(super) async fn check(conn: &mut Conn) -> Result<(), StoreError> {
     let found = conn.row("checking an outbox", "PRAGMA integrity_check(1)", vec![]).await?;
     let found = found.ok_or_else(|| damaged("a check without an answer"))?.text(0)?;
@@ -137,7 +137,7 @@ pub(super) async fn check(conn: &mut Conn) -> Result<(), StoreError> {
     )
     .await?;
     if number(conn, "PRAGMA freelist_count").await? > 256 {
-        conn.rows("giving room back", "PRAGMA incremental_vacuum", vec![]).await?;
+        conn.rows("freeing unused space", "PRAGMA incremental_vacuum", vec![]).await?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! What becomes of a write by the answer that it got.
+//! Decides about a write by the answer it got.
 //!
-//! Two mistakes are possible, and neither is made: to give up what another attempt could deliver, and to try for ever what can
-//! never be delivered, with everything behind it waiting. Something that does not come from the hub at all, such as the page of
-//! a hotel's network, says nothing about the write.
+//! Avoids two mistakes: giving up a write that another attempt could deliver, and retrying forever one that
+//! can never be delivered, which blocks everything behind it. An answer that does not come from the hub, such
+//! as a captive portal page, says nothing about the write.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::LONGEST_PAUSE;
 
-/// Of what others said, in a reason.
+/// Maximum length of a third-party message in a reason.
 const LONGEST_REASON: usize = 500;
 
-/// The code of JSON-RPC for a fault of the server, which may have passed the next time.
+/// The JSON-RPC code for an internal error, which may be transient.
 const INTERNAL: i64 = -32603;
 
-/// What came back for a write.
+/// The answer to a write.
 #[derive(Debug, Clone, Copy)]
 pub enum Answer<'a> {
-    /// Nothing that can be read: not reached, too late, broken off, or not JSON-RPC.
+    /// No usable answer: unreachable, timeout, broken connection, or not JSON-RPC.
     None,
-    /// A status other than 200, with its `Retry-After` and what was said with it, if anything was.
+    /// A status other than 200, with its `Retry-After` and message, if any.
     Status { status: u16, retry_after: Option<&'a str>, message: &'a str },
     /// The error of a JSON-RPC answer.
     Error { code: i64, message: &'a str, data: Option<&'a Value> },
@@ -32,17 +32,17 @@ pub enum Answer<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Delivered, now or before, or nobody wants it.
+    /// Delivered now or earlier, or no longer needed.
     Settled,
-    /// Another attempt, after this time where the hub has asked for it, else after [`pause`](super::pause).
+    /// Retry, after this time if the hub requested one, otherwise after [`pause`](super::pause).
     Retry(Option<Duration>),
-    /// Another attempt with a new credential.
+    /// Retry with a new credential.
     RenewThenRetry,
     /// A dead letter, with the reason.
     Bury(String),
 }
 
-/// Judges an answer. `renewed`: the credential was renewed for this write already.
+/// Judges an answer. `renewed` tells whether the credential was already renewed for this write.
 #[must_use]
 pub fn judge(answer: Answer<'_>, renewed: bool, now: Timestamp) -> Verdict {
     match answer {
@@ -51,14 +51,14 @@ pub fn judge(answer: Answer<'_>, renewed: bool, now: Timestamp) -> Verdict {
             status_verdict(status, after, message, renewed, now)
         }
         Answer::Error { code, message, data } => {
-            let said = Said::of(data);
+            let details = ErrorDetails::of(data);
             match () {
-                () if said.is_feature_off() => Verdict::Settled,
-                () if said.code == Some("unauthenticated") && !renewed => Verdict::RenewThenRetry,
-                () if said.code == Some("unauthenticated") => Verdict::Retry(None),
-                () if said.code == Some("forbidden") && !renewed => Verdict::RenewThenRetry,
-                () if said.retryable.unwrap_or(code == INTERNAL) => Verdict::Retry(None),
-                () => Verdict::Bury(reason(&format!("the hub refused it (error {code})"), message)),
+                () if details.is_feature_off() => Verdict::Settled,
+                () if details.code == Some("unauthenticated") && !renewed => Verdict::RenewThenRetry,
+                () if details.code == Some("unauthenticated") => Verdict::Retry(None),
+                () if details.code == Some("forbidden") && !renewed => Verdict::RenewThenRetry,
+                () if details.retryable.unwrap_or(code == INTERNAL) => Verdict::Retry(None),
+                () => Verdict::Bury(reason(&format!("the hub rejected it (error {code})"), message)),
             }
         }
         Answer::Result(result) => result_verdict(result),
@@ -68,11 +68,11 @@ pub fn judge(answer: Answer<'_>, renewed: bool, now: Timestamp) -> Verdict {
 fn status_verdict(status: u16, after: Option<&str>, message: &str, renewed: bool, now: Timestamp) -> Verdict {
     match status {
         401 | 403 if !renewed => Verdict::RenewThenRetry,
-        // Says nothing about the write: the credential is put right, or a person does it.
+        // Says nothing about the write: the credential must be fixed, automatically or by a person.
         401 => Verdict::Retry(after.and_then(|after| retry_after(after, now))),
         408 | 425 | 429 | 500..=599 => Verdict::Retry(after.and_then(|after| retry_after(after, now))),
-        400..=499 => Verdict::Bury(reason(&format!("the hub refused it (HTTP {status})"), message)),
-        // Not what a hub answers: somebody is in between.
+        400..=499 => Verdict::Bury(reason(&format!("the hub rejected it (HTTP {status})"), message)),
+        // A hub does not send this status: the answer comes from an intermediary.
         _ => Verdict::Retry(None),
     }
 }
@@ -81,36 +81,37 @@ fn result_verdict(result: &Value) -> Verdict {
     let Some(object) = result.as_object() else { return Verdict::Retry(None) };
     if object.get("resultType").and_then(Value::as_str) == Some("input_required") {
         return Verdict::Bury(
-            "the tool asks a question, which nobody is there to answer when a write is replayed".to_owned(),
+            "the tool asked a question, which nobody can answer when a write is replayed".to_owned(),
         );
     }
     if object.get("isError").and_then(Value::as_bool) != Some(true) {
         return Verdict::Settled;
     }
-    let said = Said::of(object.get("_meta"));
-    if said.is_feature_off() {
+    let details = ErrorDetails::of(object.get("_meta"));
+    if details.is_feature_off() {
         return Verdict::Settled;
     }
-    if said.retryable == Some(true) {
+    if details.retryable == Some(true) {
         return Verdict::Retry(None);
     }
     let texts = object.get("content").and_then(Value::as_array).into_iter().flatten();
     let text: Vec<&str> = texts.filter_map(|block| block.get("text").and_then(Value::as_str)).collect();
-    let what = match said.code {
+    let what = match details.code {
         Some(code) => format!("the tool failed ({code})"),
         None => "the tool failed".to_owned(),
     };
     Verdict::Bury(reason(&what, &text.join("\n")))
 }
 
-/// What the hub says of an error for programs: `{"plexus/error": {"code", "retryable"}}`, or both as members beside each other.
+/// Machine-readable details of an error: `{"plexus/error": {"code", "retryable"}}`, or both as separate
+/// members.
 #[derive(Debug, Default)]
-struct Said<'a> {
+struct ErrorDetails<'a> {
     code: Option<&'a str>,
     retryable: Option<bool>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ErrorDetails<'a> {
     fn of(holder: Option<&'a Value>) -> Self {
         let Some(holder) = holder else { return Self::default() };
         match &holder["plexus/error"] {
@@ -122,7 +123,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The hub does not do such things here: there is nothing that the write could still do.
+    /// The feature is disabled on the hub, so the write can have no effect.
     fn is_feature_off(&self) -> bool {
         self.code == Some("feature_off")
     }
@@ -135,12 +136,12 @@ fn reason(what: &str, said: &str) -> String {
     if said.is_empty() { what.to_owned() } else { format!("{what}: {said}{more}") }
 }
 
-/// A `Retry-After` in seconds or as a date, no longer than [`LONGEST_PAUSE`]; none where it cannot be read.
+/// Parses a `Retry-After` in seconds or as a date, limited to [`LONGEST_PAUSE`]; `None` if it is invalid.
 #[must_use]
 pub fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Too many digits for a number are a long time too.
+        // A number that overflows is a long time, too.
         return Some(text.parse().map_or(LONGEST_PAUSE, Duration::from_secs).min(LONGEST_PAUSE));
     }
     let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();

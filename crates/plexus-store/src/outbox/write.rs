@@ -1,38 +1,38 @@
-//! A write as others see it.
+//! A write as shown to other code.
 
 use plexus_kit::clock::from_millis;
 use plexus_proto::Timestamp;
 
 use super::row::Row;
 
-/// A write in the outbox, without what it would write.
+/// A write in the outbox, without its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Tells it from the others in this file, and orders it among them.
+    /// Identifies the write in this file; also its position in the queue.
     pub id: i64,
     /// The idempotency key.
     pub key: String,
     pub session: String,
     pub tool: String,
-    /// JSON: who the client said it is.
+    /// JSON: the client information reported by the client.
     pub client: String,
     pub bytes: u64,
     pub occurred_at: Timestamp,
-    /// When it was put into the queue; later than `occurred_at` for one that was retried.
+    /// When it was queued; later than `occurred_at` for one that was retried.
     pub queued_at: Timestamp,
-    /// How often it was claimed.
+    /// Number of times it was claimed.
     pub attempts: u32,
     pub state: WriteState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteState {
-    /// `why` is what the last attempt failed with.
+    /// `why` is the error of the last attempt.
     Waiting {
         not_before: Option<Timestamp>,
         why: Option<String>,
     },
-    /// Claimed by somebody.
+    /// Claimed by a process.
     Sending {
         owner: String,
         until: Timestamp,
@@ -45,7 +45,7 @@ pub enum WriteState {
     },
 }
 
-/// Which writes are listed.
+/// Filter for listing writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     Pending,

@@ -1,4 +1,4 @@
-//! When the disk is waited for.
+//! Tests for durability settings.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use plexus_kit::{Durability, Supervisor};
 use super::{Store, StoreOptions};
 use crate::{Conn, StoreError};
 
-/// 1: NORMAL, 2: FULL.
+/// Returns 1 for NORMAL, 2 for FULL.
 fn synchronous(conn: &mut Conn) -> BoxFuture<'_, Result<i64, StoreError>> {
     Box::pin(async {
-        let row = conn.row("asking", "PRAGMA synchronous", vec![]).await?;
+        let row = conn.row("reading the setting", "PRAGMA synchronous", vec![]).await?;
         row.map_or(Ok(-1), |row| row.int(0))
     })
 }
 
 #[tokio::test]
-async fn what_is_written_through_waits_for_the_disk_and_nothing_else_does() {
+async fn only_write_through_waits_for_the_disk() {
     for (durability, others) in [(Durability::Process, 1), (Durability::Power, 2)] {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions {

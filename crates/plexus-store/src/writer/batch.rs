@@ -1,4 +1,4 @@
-//! One transaction of the writer: what the journal has, units of work, then the records of all of them.
+//! One transaction of the writer: journaled records, units of work, and then the records of all of them.
 
 use std::collections::HashSet;
 use std::mem;
@@ -11,41 +11,41 @@ use plexus_proto::api::AuditHead;
 use plexus_proto::{NewEvent, SessionId};
 use tokio::sync::watch;
 
-use super::line::Undone;
-use super::{Line, Record, Records, Reply, Request, Ticket, Work};
+use super::connection::RollbackOutcome;
+use super::{Record, Records, Reply, Request, Ticket, Work, WriterConnection};
 use crate::audit_chain::{self, ChainedEntry};
 use crate::conn::Statement;
 use crate::journal::{self, Journal};
 use crate::{StoreError, audit, events};
 
 pub(super) struct Batch {
-    line: Line,
+    connection: WriterConnection,
     journal: Journal,
     hub: String,
-    /// Newest link that is committed; the next one follows it.
+    /// Newest committed link; the next one follows it.
     head: Option<AuditHead>,
     published: watch::Sender<Option<AuditHead>>,
     healthy: Arc<AtomicBool>,
-    /// Moved after each commit that holds events.
+    /// Notified after each commit that contains events.
     events: watch::Sender<()>,
-    /// The head that the transaction leaves which is being committed.
+    /// The chain head of the transaction that is being committed.
     committing: Option<AuditHead>,
-    unheard: Option<Unheard>,
+    uncertain: Option<UncertainCommit>,
 }
 
-/// A commit of which nobody heard how it ended; the head of the chain on the next connection tells.
-struct Unheard {
+/// A commit with unknown outcome; the chain head on the next connection tells whether it succeeded.
+struct UncertainCommit {
     head: AuditHead,
     tickets: Vec<Ticket>,
 }
 
-/// The last step of a transaction. When the connection breaks in it, nobody knows what became of it.
+/// The last step of a transaction. If the connection breaks in it, the outcome is unknown.
 const COMMITTING: &str = "committing";
 
-/// Ends the savepoint of a unit of work; on PostgreSQL also the proof that none of its statements failed.
+/// Ends the savepoint of a unit of work; on PostgreSQL also proves that none of its statements failed.
 const RELEASE: &str = "RELEASE unit";
 
-/// What one request will be told once the outcome of the transaction is known.
+/// The answer of one request, sent once the outcome of the transaction is known.
 struct Answer {
     reply: Reply,
     failure: Option<StoreError>,
@@ -55,7 +55,7 @@ struct Answer {
 #[derive(Default)]
 struct Gathered {
     records: Records,
-    /// For each event, which request it came from; none for one from the journal.
+    /// For each event, the index of its request; `None` for events from the journal.
     owners: Vec<Option<usize>>,
 }
 
@@ -67,17 +67,17 @@ impl Gathered {
     }
 }
 
-/// What a transaction came to that was committed.
+/// Result of a committed transaction.
 struct Committed {
     head: Option<AuditHead>,
     events: bool,
-    /// Up to where the journal is stored.
+    /// Journal position up to which records are stored.
     journaled: i64,
 }
 
 impl Batch {
     pub(super) fn new(
-        line: Line,
+        connection: WriterConnection,
         journal: Journal,
         hub: String,
         head: Option<AuditHead>,
@@ -85,22 +85,22 @@ impl Batch {
         healthy: Arc<AtomicBool>,
         events: watch::Sender<()>,
     ) -> Self {
-        Self { line, journal, hub, head, published, healthy, events, committing: None, unheard: None }
+        Self { connection, journal, hub, head, published, healthy, events, committing: None, uncertain: None }
     }
 
-    /// Whether somebody waits for what comes into the logs.
+    /// Whether anyone follows new events.
     pub(super) fn is_followed(&self) -> bool {
         self.events.receiver_count() > 0
     }
 
     pub(super) async fn close(self) {
-        if let Err(error) = self.line.close().await {
+        if let Err(error) = self.connection.close().await {
             tracing::warn!(%error, "the database was not closed cleanly");
         }
     }
 
-    /// Stores what the journal has, carries out the requests and answers them, and says whether they were
-    /// committed. A failure is told to every request.
+    /// Stores the journaled records, executes and answers the requests, and returns whether they were
+    /// committed. A failure is reported to every request.
     pub(super) async fn commit(&mut self, requests: &mut Vec<Request>) -> Result<(), StoreError> {
         let mut answers = Vec::with_capacity(requests.len());
         let mut units = Vec::with_capacity(requests.len());
@@ -110,14 +110,14 @@ impl Batch {
             units.push((work, record));
         }
         self.committing = None;
-        let outcome = match self.line.patience() {
+        let outcome = match self.connection.time_limit() {
             None => self.transaction(units, &mut answers, through).await,
-            Some(patience) => {
+            Some(time_limit) => {
                 let bounded =
-                    tokio::time::timeout(patience, self.transaction(units, &mut answers, through)).await;
+                    tokio::time::timeout(time_limit, self.transaction(units, &mut answers, through)).await;
                 match bounded {
                     Ok(outcome) => outcome,
-                    Err(_) => Err(self.line.out_of_patience().await),
+                    Err(_) => Err(self.connection.time_limit_exceeded().await),
                 }
             }
         };
@@ -143,7 +143,7 @@ impl Batch {
                     continue;
                 }
             };
-            // A caller that is gone was told nothing, and needs nothing.
+            // The caller may be gone, which is fine.
             let _ = reply.send(match (&outcome, answer.failure) {
                 (Err(error), _) => Err(error.clone()),
                 (Ok(()), Some(error)) => Err(error),
@@ -151,7 +151,7 @@ impl Batch {
             });
         }
         if let (Err(StoreError::Uncertain { .. }), Some(head)) = (&outcome, self.committing.take()) {
-            self.unheard = Some(Unheard { head, tickets });
+            self.uncertain = Some(UncertainCommit { head, tickets });
         }
         outcome
     }
@@ -163,36 +163,37 @@ impl Batch {
         }
     }
 
-    /// Cleans up after a failed transaction; the error as its callers are to be told.
+    /// Cleans up after a failed transaction; returns the error for its callers.
     async fn undo(&mut self, error: StoreError) -> StoreError {
         self.journal.failed();
         tracing::error!(%error, source = ?std::error::Error::source(&error), "a transaction failed");
-        match (self.line.roll_back().await, error) {
-            (Undone::Unknown, StoreError::Query { doing: COMMITTING, source }) => {
+        match (self.connection.roll_back().await, error) {
+            (RollbackOutcome::Unknown, StoreError::Query { doing: COMMITTING, source }) => {
                 StoreError::Uncertain { source }
             }
             (_, error) => error,
         }
     }
 
-    /// Begins the transaction. A connection that turns out to be dead is replaced: nothing was sent
-    /// on it yet that would have to be sent again.
+    /// Begins the transaction. Replaces a dead connection: nothing was sent on it yet that would have to be
+    /// repeated.
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.restore().await?;
-        if self.line.begin().await.is_ok() {
+        if self.connection.begin().await.is_ok() {
             return Ok(());
         }
-        self.line.give_up().await;
+        self.connection.drop_connection().await;
         self.restore().await?;
-        self.line.begin().await
+        self.connection.begin().await
     }
 
     async fn restore(&mut self) -> Result<(), StoreError> {
-        if let Some(head) = self.line.restore(&self.hub).await? {
-            if let Some(unheard) = self.unheard.take().filter(|unheard| head.as_ref() == Some(&unheard.head))
+        if let Some(head) = self.connection.restore(&self.hub).await? {
+            if let Some(uncertain) =
+                self.uncertain.take().filter(|uncertain| head.as_ref() == Some(&uncertain.head))
             {
-                tracing::info!("the commit that was under way when the connection was lost has taken place");
-                unheard.tickets.iter().for_each(|ticket| ticket.0.store(false, Ordering::Release));
+                tracing::info!("the commit that was in progress when the connection was lost has succeeded");
+                uncertain.tickets.iter().for_each(|ticket| ticket.0.store(false, Ordering::Release));
             }
             self.publish(head);
         }
@@ -205,15 +206,15 @@ impl Batch {
         answers: &mut [Answer],
         through: bool,
     ) -> Result<Committed, StoreError> {
-        // What is sent with the next statement that has to be waited for: there, a statement costs less
-        // than the way to it.
+        // Statements sent together with the next statement that must be awaited, because a statement costs
+        // less than a round trip.
         let mut script = Vec::new();
-        self.line.sync(through).await?;
-        if self.line.begins_early() {
+        self.connection.sync(through).await?;
+        if self.connection.begins_early() {
             self.begin().await?;
             script.extend(through.then(|| Statement::fixed("SET LOCAL synchronous_commit = on")));
         } else {
-            script.push(Statement::fixed(self.line.conn()?.0.begin_sql()));
+            script.push(Statement::fixed(self.connection.conn()?.0.begin_sql()));
         }
         let journaled = self.journaled().await?;
         let mut done = Committed { head: self.head.clone(), events: false, journaled: journaled.through };
@@ -221,7 +222,7 @@ impl Batch {
         for records in journaled.records {
             gathered.add(records, None);
         }
-        // Units of work find in the logs what was acknowledged before them.
+        // Units of work must see the records acknowledged before them.
         if units.iter().any(|(work, _)| work.is_some()) {
             script.extend(self.append(mem::take(&mut gathered), &mut done, answers).await?);
         }
@@ -240,22 +241,22 @@ impl Batch {
             script.push(journal::stored_statement(&self.hub, done.journaled));
         }
         script.push(Statement::fixed("COMMIT"));
-        // Without an entry in the chain nothing would tell afterwards.
+        // Without a chain entry, the outcome of the commit could not be determined later.
         self.committing = done.head.clone().filter(|head| self.head.as_ref() != Some(head));
-        self.line.conn()?.script(COMMITTING, script).await?;
+        self.connection.conn()?.script(COMMITTING, script).await?;
         Ok(done)
     }
 
-    /// What the journal has. After a failure only the database knows what of it is stored.
+    /// The journaled records. After a failure, only the database knows which of them are stored.
     async fn journaled(&mut self) -> Result<journal::Batch, StoreError> {
         if !self.journal.is_failing() {
             return Ok(self.journal.take());
         }
-        let position = self.line.conn()?.journal_position(&self.hub).await?;
+        let position = self.connection.conn()?.journal_position(&self.hub).await?;
         self.journal.read_again(position)
     }
 
-    /// The statements that append to the logs and to the chain.
+    /// The statements that append events and audit entries.
     async fn append(
         &mut self,
         gathered: Gathered,
@@ -267,18 +268,18 @@ impl Batch {
         done.events |= !events.is_empty();
         let chained = audit_chain::extend(&self.hub, done.head.as_ref(), records.audit);
         done.head = chained.last().map(ChainedEntry::head).or_else(|| done.head.take());
-        let rows = self.line.conn()?.0.rows_as();
+        let rows = self.connection.conn()?.0.rows_as();
         let mut statements = events::append_statements(events, rows);
         statements.extend(audit::append_statements(chained, rows));
         Ok(statements)
     }
 
-    /// Runs one unit after the statements before it; one that fails or panics leaves nothing behind and
-    /// does not disturb the others.
+    /// Runs one unit after the preceding statements; a unit that fails or panics is rolled back without
+    /// affecting the others.
     async fn work(&mut self, work: Work, mut before: Vec<Statement>) -> Result<(), StoreError> {
         before.push(Statement::fixed("SAVEPOINT unit"));
-        self.line.conn()?.script("setting a savepoint", before).await?;
-        let completed = match AssertUnwindSafe(work(self.line.conn()?)).catch_unwind().await {
+        self.connection.conn()?.script("setting a savepoint", before).await?;
+        let completed = match AssertUnwindSafe(work(self.connection.conn()?)).catch_unwind().await {
             Ok(done) => done.is_ok(),
             Err(_) => {
                 tracing::error!("a unit of work panicked and was undone");
@@ -286,13 +287,13 @@ impl Batch {
             }
         };
         if !completed {
-            self.line.conn()?.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
+            self.connection.conn()?.execute("undoing a unit", "ROLLBACK TO unit", vec![]).await?;
         }
         Ok(())
     }
 
-    /// The events that can be appended: those that are new, of sessions that exist. A request with
-    /// an event of another session is told so.
+    /// The events that can be appended: new ones, of existing sessions. A request with an event of another
+    /// session gets an error.
     async fn admit_events(
         &mut self,
         events: Vec<(SessionId, NewEvent)>,
@@ -302,12 +303,12 @@ impl Batch {
         let unknown = self.journal.unknown(events.iter().map(|(session, _)| *session));
         let mut missing = HashSet::new();
         if !unknown.is_empty() {
-            let existing = self.line.conn()?.existing_sessions(&unknown).await?;
+            let existing = self.connection.conn()?.existing_sessions(&unknown).await?;
             missing.extend(unknown.into_iter().filter(|session| !existing.contains(session)));
             self.journal.learn(existing);
         }
         let fresh = match events.iter().any(|(_, event)| event.external_id.is_some()) {
-            true => self.line.conn()?.without_known_external_ids(&events).await?,
+            true => self.connection.conn()?.without_known_external_ids(&events).await?,
             false => vec![true; events.len()],
         };
         let mut admitted = Vec::with_capacity(events.len());
@@ -315,7 +316,7 @@ impl Batch {
             if missing.contains(&session) {
                 match owners[index].and_then(|owner| answers.get_mut(owner)) {
                     Some(answer) => answer.failure = Some(StoreError::NoSuchSession(session)),
-                    None => tracing::error!(%session, "the journal has an event of a session that is gone"),
+                    None => tracing::error!(%session, "the journal contains an event of a deleted session"),
                 }
             } else if fresh[index] {
                 admitted.push((session, event));

@@ -1,18 +1,18 @@
-//! The group-commit writer: the one task that writes.
+//! The group-commit writer: the only task that writes.
 //!
-//! Requests are taken in order; all that wait are carried out in one transaction and answered after
-//! its commit, and what the [journal](crate::journal) has is stored with them, first. So:
-//! - a request is committed only together with or after every request submitted before it and every
-//!   record that was in the journal by then, and its work sees those records;
-//! - records that are in the journal are stored soon, also when nobody submits anything;
-//! - where there is no journal, records that nobody waits for ([`Writer::append_soon`]) hold until
-//!   someone waits or [`LINGER`] has passed, which puts the two records of a short call into one commit;
-//! - when a commit fails, everyone in it is told, and the audit chain stays where it was.
+//! Requests are processed in order; all waiting ones are executed in one transaction and answered after its
+//! commit. The transaction first stores the records in the [journal](crate::journal). Therefore:
+//! - a request is committed together with or after every earlier request and every record that was in the
+//!   journal by then, and its work sees those records;
+//! - records in the journal are stored soon, even if no requests arrive;
+//! - without a journal, records that nobody awaits ([`Writer::append_soon`]) are delayed until a request is
+//!   awaited or [`LINGER`] has passed, which puts the two records of a short call into one commit;
+//! - if a commit fails, every request in it gets the error, and the audit chain is unchanged.
 //!
-//! The queue is bounded; a full one makes callers wait.
+//! The queue is bounded; callers wait while it is full.
 
 mod batch;
-mod line;
+mod connection;
 
 use std::fmt;
 use std::fs::File;
@@ -34,13 +34,13 @@ use crate::metrics::StoreMetrics;
 use crate::{Conn, StoreError};
 
 use batch::Batch;
-pub(crate) use line::Line;
+pub(crate) use connection::WriterConnection;
 
-/// Requests that may wait; one more makes its caller wait.
+/// Capacity of the queue; further callers wait.
 const QUEUE: usize = 4096;
-/// Requests in one transaction.
+/// Maximum number of requests in one transaction.
 const BATCH: usize = 256;
-/// How long records without a waiter may linger for company.
+/// How long records that nobody awaits are delayed to be batched.
 const LINGER: Duration = Duration::from_millis(2);
 
 /// Rows to append to the logs.
@@ -59,35 +59,35 @@ impl Records {
 type Work = Box<dyn for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<(), Undo>> + Send>;
 type Record = Box<dyn FnOnce() -> Records + Send>;
 
-/// A unit of work failed and what it wrote must be undone. The failure itself is kept by the unit.
+/// A unit of work failed and must be rolled back. The error itself stays with the unit.
 struct Undo;
 
 /// One request to the writer.
 struct Request {
     /// Runs first, under a savepoint.
     work: Option<Work>,
-    /// Runs after it.
+    /// Runs after `work`.
     record: Record,
     reply: Reply,
-    /// What is committed with it must outlive a power cut.
+    /// Whether the commit must survive a power loss.
     through: bool,
 }
 
-/// How the outcome is told.
+/// How the outcome is reported.
 enum Reply {
-    /// Somebody waits for it.
+    /// The caller awaits it.
     Answer(oneshot::Sender<Result<(), StoreError>>),
-    /// Nobody waits, but a later request may want to know.
+    /// Nobody awaits it, but a later request may check it.
     Ticket(Ticket),
 }
 
-/// What became of records that nobody waited for. It is known to every request that is carried out
-/// after them, because requests are carried out in order.
+/// The outcome of records that nobody awaited. It is known to every later request, because requests are
+/// processed in order.
 #[derive(Debug, Clone, Default)]
 pub struct Ticket(Arc<AtomicBool>);
 
 impl Ticket {
-    /// The transaction they were part of failed.
+    /// Whether the transaction of the records failed.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -105,24 +105,24 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Stores what the journal was left with, then takes requests.
+    /// Stores the records left in the journal, then accepts requests.
     pub(crate) async fn start(
-        mut line: Line,
+        mut connection: WriterConnection,
         journal: Journal,
         hub: &str,
         readers: Readers,
-        lock: File,
+        locks: Vec<File>,
         metrics: StoreMetrics,
         supervisor: &Supervisor,
     ) -> Result<Self, StoreError> {
-        let head = line.conn()?.audit_head(hub).await?;
+        let head = connection.conn()?.audit_head(hub).await?;
         let (queue, requests) = mpsc::channel(QUEUE);
         let (published, heads) = watch::channel(head.clone());
         let stop = supervisor.stopping(Stage::Storage);
         let healthy = Arc::new(AtomicBool::new(true));
         let events = watch::Sender::new(());
         let mut batch = Batch::new(
-            line,
+            connection,
             journal.clone(),
             hub.to_owned(),
             head,
@@ -138,11 +138,11 @@ impl Writer {
         supervisor.spawn(Stage::Storage, "store writer", async move {
             run(&mut batch, &kept, requests, &metrics, stop).await;
             kept.tidy();
-            // The last to leave tidies up: with no other connection open, SQLite folds its log into
-            // the file. Only then may another hub have it.
+            // The writer closes last: with no other connection open, SQLite checkpoints its log. Only then
+            // may another hub open the file.
             readers.close().await;
             batch.close().await;
-            drop(lock);
+            drop(locks);
         });
         Ok(Self { queue, journal, healthy, heads, events })
     }
@@ -163,7 +163,7 @@ impl Writer {
         self.events.send_replace(());
     }
 
-    /// `through`: it is on the disk when this returns, whatever the durability of everything else.
+    /// With `through`, the changes are durable when this returns, regardless of the configured durability.
     pub(crate) async fn transact<T, E, W, R>(
         &self,
         work: W,
@@ -176,7 +176,7 @@ impl Writer {
         W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
         R: FnOnce(&Result<T, E>) -> Records + Send + 'static,
     {
-        // The outcome stays here while the writer, which does not know its type, passes () around.
+        // The outcome stays here; the writer, which does not know its type, only handles `()`.
         let slot = Arc::new(Mutex::new(None));
         let (filled, read) = (slot.clone(), slot.clone());
         let work: Work = Box::new(move |conn| {
@@ -192,7 +192,7 @@ impl Writer {
         });
         self.submit(Some(work), record, through).await?;
         let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Empty only when the work panicked.
+        // Empty only if the work panicked.
         outcome.ok_or(StoreError::Panicked)
     }
 
@@ -203,15 +203,14 @@ impl Writer {
         if !self.journal.is_used() {
             return self.submit(None, Box::new(record), false).await;
         }
-        // With a journal nobody goes on before it is known what became of what they appended, so there
-        // is no turn to wait for.
+        // With a journal, callers know the outcome before they continue, so there is no order to wait for.
         match self.journal.append(record()) {
             Ok(()) => Ok(()),
             Err(records) => self.submit(None, Box::new(move || records), false).await,
         }
     }
 
-    /// Returns when everything that is in the journal now is committed.
+    /// Waits until everything in the journal now is committed.
     pub(crate) async fn settle(&self) -> Result<(), StoreError> {
         if self.journal.is_settled() {
             return Ok(());
@@ -230,7 +229,7 @@ impl Writer {
         Ok(ticket)
     }
 
-    /// Requests in the queue.
+    /// Number of requests in the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.max_capacity() - self.queue.capacity()
     }
@@ -269,7 +268,7 @@ async fn run(
                     waiting.push(first);
                     gather(&mut waiting, &mut requests).await;
                 }
-                // All was done that was accepted, but for what only the journal has.
+                // All accepted requests are done, except for records that are only in the journal.
                 None if journal.is_settled() => return,
                 None => {
                     let _ = commit(batch, journal, &mut waiting, metrics).await;
@@ -277,19 +276,19 @@ async fn run(
                 }
             },
             () = journal.due(|| batch.is_followed()) => {}
-            // Asked to stop: take no more, finish what was accepted.
+            // Shutdown: accept no more requests, and finish the accepted ones.
             () = stop.cancelled(), if !requests.is_closed() => {
                 requests.close();
                 journal.close();
                 continue;
             }
         }
-        // Everyone in it was told, and the batch has logged it.
+        // Every request got the error, and the batch has logged it.
         let _ = commit(batch, journal, &mut waiting, metrics).await;
     }
 }
 
-/// One transaction, and what it cost.
+/// Runs one transaction and records its metrics.
 async fn commit(
     batch: &mut Batch,
     journal: &Journal,
@@ -302,7 +301,7 @@ async fn commit(
     committed
 }
 
-/// Adds what is already waiting; while nobody waits for an answer, lingers for more.
+/// Adds requests that are already queued; delays for more while none is awaited.
 async fn gather(waiting: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
     let until = Instant::now() + LINGER;
     while waiting.len() < BATCH {

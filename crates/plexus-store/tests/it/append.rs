@@ -1,4 +1,4 @@
-//! Rules of appending on behalf of a client.
+//! Rules for appending on behalf of a client.
 
 use plexus_proto::{NewEvent, SessionId};
 use plexus_store::{AppendError, Appended, Records, Store, StoreError};
@@ -21,7 +21,7 @@ async fn append(
         .unwrap()
 }
 
-pub(crate) async fn events_come_back_as_they_are_stored<B: Backend>(db: Database<B>) {
+pub(crate) async fn appended_events_are_returned_as_stored<B: Backend>(db: Database<B>) {
     let session = db.session("agent:a", "named:a").await;
     db.store.append(events(session, [event("agent:a", 0)])).await.unwrap();
     let appended = append(&db.store, session, Some(1), (1..=40).map(|n| event("agent:a", n)).collect());
@@ -36,7 +36,7 @@ pub(crate) async fn events_come_back_as_they_are_stored<B: Backend>(db: Database
     assert!(positions.is_sorted() && positions.len() == 41, "{positions:?}");
 }
 
-pub(crate) async fn a_session_that_has_gone_on_is_left_as_it_is<B: Backend>(db: Database<B>) {
+pub(crate) async fn append_with_outdated_seq_changes_nothing<B: Backend>(db: Database<B>) {
     let session = db.session("agent:a", "named:a").await;
     append(&db.store, session, Some(0), vec![event("agent:a", 1)]).await.unwrap();
     let before = db.events(session).await;
@@ -48,13 +48,13 @@ pub(crate) async fn a_session_that_has_gone_on_is_left_as_it_is<B: Backend>(db: 
     assert_eq!(append(&db.store, session, None, vec![event("agent:a", 2)]).await.unwrap().last_seq, 2);
 }
 
-pub(crate) async fn of_many_who_expect_the_same_number_one_appends<B: Backend>(db: Database<B>) {
+pub(crate) async fn one_of_concurrent_conditional_appends_succeeds<B: Backend>(db: Database<B>) {
     let session = db.session("agent:a", "named:a").await;
     let mut callers = JoinSet::new();
     for caller in 0..32 {
         let store = db.store.clone();
         callers.spawn(async move {
-            // Records of calls come in between, in the same transactions.
+            // Records of calls are interleaved, in the same transactions.
             if caller % 4 == 0 {
                 store.append(events(session, [event("agent:call", caller)])).await.unwrap();
             }
@@ -66,15 +66,15 @@ pub(crate) async fn of_many_who_expect_the_same_number_one_appends<B: Backend>(d
     assert!(won.len() <= 1, "{won:?}");
     let stored = db.events(session).await;
     assert_eq!(seqs(&stored), (1..=i64::try_from(8 + won.len()).unwrap()).collect::<Vec<_>>());
-    // Whoever was told "done" has the number it expected to be given.
+    // A client whose append succeeded got the number that it expected.
     assert!(won.iter().all(|appended| appended.events[0] == stored[0] && stored[0].seq == 1), "{won:?}");
 }
 
-pub(crate) async fn an_external_id_seen_before_gives_the_stored_event<B: Backend>(db: Database<B>) {
+pub(crate) async fn known_external_id_returns_the_stored_event<B: Backend>(db: Database<B>) {
     let session = db.session("agent:a", "named:a").await;
     let request = || vec![external("agent:a", 1, "x"), external("agent:a", 2, "y")];
     let first = append(&db.store, session, Some(0), request()).await.unwrap();
-    // The same request again, because its answer was lost: the condition held when it was carried out.
+    // A repeated request after a lost answer: the condition held when it was executed.
     assert_eq!(append(&db.store, session, Some(0), request()).await.unwrap(), first);
     let mixed = vec![external("agent:b", 9, "y"), external("agent:a", 3, "z"), external("agent:a", 4, "z")];
     let refused = append(&db.store, session, Some(0), mixed.clone()).await;
@@ -85,7 +85,7 @@ pub(crate) async fn an_external_id_seen_before_gives_the_stored_event<B: Backend
     assert_eq!(numbers(&db.events(session).await), [1, 2, 3]);
 }
 
-pub(crate) async fn a_session_that_does_not_exist_is_an_error_and_nothing_else<B: Backend>(db: Database<B>) {
+pub(crate) async fn append_to_unknown_session_fails<B: Backend>(db: Database<B>) {
     let unknown = SessionId::new();
     let refused = append(&db.store, unknown, None, vec![event("agent:a", 1)]).await;
     assert!(

@@ -1,4 +1,4 @@
-//! Rules for archives, and what a damaged or hostile one can do: nothing.
+//! Rules for archives; a damaged or hostile one has no effect.
 
 use std::io::{Read, Write};
 
@@ -18,7 +18,7 @@ use crate::postgres::Postgres;
 use crate::state::task;
 use uuid::Uuid;
 
-/// Rows in every table that an archive holds.
+/// Fills every table that an archive contains.
 async fn fill(database: &Database<impl Backend>, count: usize) {
     for key in ["a", "b"] {
         let session = database.session("agent:a", key).await;
@@ -95,7 +95,7 @@ async fn restored(backend: &impl Backend, archive: &[u8]) -> Result<Manifest, St
     done.map(|restored| restored.manifest)
 }
 
-/// From a full database of one kind to an empty one of another, and from there once more.
+/// From a full database of one kind to an empty one of another kind, and back.
 async fn moved<A: Backend, B: Backend>(from: Database<A>) {
     let Some(to) = B::create().await else { return };
     fill(&from, 700).await;
@@ -110,11 +110,11 @@ async fn moved<A: Backend, B: Backend>(from: Database<A>) {
     again.tables.retain(|table| table.name != "node_calls");
     let rest = manifest.tables.iter().filter(|table| table.name != "node_calls");
     assert!(again.tables.iter().eq(rest), "the same rows in the same order: {again:?}");
-    // Work goes on where it was.
+    // The restored database is usable.
     let supervisor = Supervisor::new();
     let store = to.open("main", &supervisor).await;
     let to = Database { backend: to, store, supervisor };
-    // What became of calls since the copy was made is not known: none of them is sent again.
+    // The outcome of calls since the backup is unknown: none is sent again.
     let calls = to.store.read().await.unwrap().node_calls(None).await.unwrap();
     let in_doubt =
         |call: &NodeCallRecord| (call.state, call.store_id) == (NodeCallState::Sent, Some(Uuid::nil()));
@@ -128,17 +128,17 @@ async fn moved<A: Backend, B: Backend>(from: Database<A>) {
     assert!(matches!(restored(&to.backend, &archive).await, Err(StoreError::NotEmpty { .. })));
 }
 
-pub(crate) async fn everything_comes_back_from_an_archive<B: Backend>(database: Database<B>) {
+pub(crate) async fn archive_round_trips_everything<B: Backend>(database: Database<B>) {
     moved::<B, B>(database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn from_sqlite_to_postgres() {
+async fn archive_moves_from_sqlite_to_postgres() {
     bounded(async { moved::<Sqlite, Postgres>(Database::fresh().await.unwrap()).await }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn from_postgres_to_sqlite() {
+async fn archive_moves_from_postgres_to_sqlite() {
     bounded(async {
         if let Some(database) = Database::fresh().await {
             moved::<Postgres, Sqlite>(database).await;
@@ -147,11 +147,11 @@ async fn from_postgres_to_sqlite() {
     .await;
 }
 
-pub(crate) async fn an_archive_is_one_state_although_writers_go_on<B: Backend>(database: Database<B>) {
+pub(crate) async fn archive_is_a_snapshot_despite_concurrent_writers<B: Backend>(database: Database<B>) {
     fill(&database, 50).await;
     let mut snapshot = Snapshot::open(&database.backend.options("main")).await.unwrap().unwrap();
     let heads = snapshot.audit_heads().await.unwrap();
-    // All of it after the snapshot began, some of it while it is written.
+    // Everything was written after the snapshot began, part of it while the archive is written.
     fill(&database, 50).await;
     let audit = heads.into_iter().map(|head| AuditState { head, ok: true }).collect();
     let (manifest, archive) =
@@ -183,7 +183,7 @@ fn packed(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o600);
-        // The library refuses names that lead out of the folder; a hostile archive does not.
+        // The library rejects names outside the folder; a hostile archive does not.
         header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
         tar.append(&header, content.as_slice()).unwrap();
@@ -192,7 +192,7 @@ fn packed(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_or_hostile_archive_changes_nothing() {
+async fn damaged_or_hostile_archive_has_no_effect() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         fill(&database, 20).await;
@@ -209,7 +209,7 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
         let cases: Vec<(&str, Vec<u8>, &str)> = vec![
             ("not an archive", b"hello".to_vec(), "archive"),
             ("cut in the middle", good[..good.len() / 2].to_vec(), "archive"),
-            ("no manifest", changed(&|entries| drop(entries.pop())), "cut off"),
+            ("no manifest", changed(&|entries| drop(entries.pop())), "truncated"),
             (
                 "a row less",
                 changed(&|entries| {
@@ -240,29 +240,29 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
             (
                 "a file outside",
                 changed(&|entries| entries.insert(1, ("files/../../evil".to_owned(), b"x".to_vec()))),
-                "no file of a data folder",
+                "not a file of a data folder",
             ),
             (
-                "a file that is none of ours",
+                "a foreign file",
                 changed(&|entries| entries.insert(1, ("files/plexus.toml".to_owned(), b"x".to_vec()))),
-                "no file of a data folder",
+                "not a file of a data folder",
             ),
             (
                 "a removed server",
                 changed(&|entries| {
                     entries.insert(1, ("files/mcp_servers.d/.removed/a.json".to_owned(), b"x".to_vec()));
                 }),
-                "no file of a data folder",
+                "not a file of a data folder",
             ),
             (
                 "a program beside the servers",
                 changed(&|entries| entries.insert(1, ("files/mcp_servers.d/a.sh".to_owned(), b"x".to_vec()))),
-                "no file of a data folder",
+                "not a file of a data folder",
             ),
             (
                 "a program in a profile",
                 changed(&|entries| entries.insert(1, ("files/profiles/p/a.sh".to_owned(), b"x".to_vec()))),
-                "no file of a data folder",
+                "not a file of a data folder",
             ),
             (
                 "a server that is too large",
@@ -277,7 +277,7 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                     let many = (0..3_000).map(|n| (format!("files/mcp_servers.d/{n}.json"), vec![b'x']));
                     entries.splice(1..1, many);
                 }),
-                "more than 2000 files",
+                "more than 2000",
             ),
             (
                 "another schema",
@@ -313,7 +313,7 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
                 assert!(!target.dir.path().join(name).exists(), "{what} left {name}");
             }
         }
-        assert!(restored(&target, &good).await.is_ok(), "after all that it is still empty");
+        assert!(restored(&target, &good).await.is_ok(), "the target is still empty");
         let mode = |name: &str| {
             let metadata = std::fs::metadata(target.dir.path().join(name)).unwrap();
             std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777
@@ -334,23 +334,23 @@ async fn a_damaged_or_hostile_archive_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archive_without_keys_wants_a_folder_that_has_them() {
+async fn archive_without_keys_requires_a_folder_with_keys() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         fill(&database, 2).await;
         let (_, export) = archived(&database.backend, vec![]).await;
         let target = Sqlite::new();
         let error = restored(&target, &export).await.unwrap_err();
-        assert!(error.to_string().contains("has no keys"), "{error}");
+        assert!(error.to_string().contains("without keys"), "{error}");
         std::fs::write(target.dir.path().join("signing-key"), "key").unwrap();
         restored(&target, &export).await.unwrap();
     })
     .await;
 }
 
-/// A column that a migration adds and an archive leaves out would be lost in silence.
+/// A column added by a migration but missing from the archive would be lost silently.
 #[tokio::test]
-async fn an_archive_has_every_column_of_every_table() {
+async fn archive_contains_every_column_of_every_table() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         let (_, archive) = archived(&database.backend, vec![]).await;

@@ -1,4 +1,4 @@
-//! Rules of the audit as it is read: calls, filters, pages, the published head.
+//! Rules for reading the audit log: calls, filters, pages, the published head.
 
 use plexus_proto::CallId;
 use plexus_proto::api::AuditPhase;
@@ -10,7 +10,7 @@ async fn append<B: Backend>(db: &Database<B>, audit: Vec<NewAudit>) {
     db.store.append(Records { audit, events: vec![] }).await.unwrap();
 }
 
-pub(crate) async fn the_two_entries_of_a_call_are_listed_as_one<B: Backend>(db: Database<B>) {
+pub(crate) async fn both_entries_of_a_call_are_listed_as_one<B: Backend>(db: Database<B>) {
     let (call_id, running) = (CallId::new(), CallId::new());
     let session_id = Some(db.session("agent:a", "k").await);
     let started = audit(AuditPhase::Started, call_id, "agent:a", "todo");
@@ -37,7 +37,7 @@ pub(crate) async fn the_two_entries_of_a_call_are_listed_as_one<B: Backend>(db: 
     assert_eq!(reader.audit_calls("another hub", &AuditFilter::default(), 10).await.unwrap(), []);
 }
 
-pub(crate) async fn calls_are_narrowed_by_every_filter_and_paged<B: Backend>(db: Database<B>) {
+pub(crate) async fn audited_calls_are_filtered_and_paged<B: Backend>(db: Database<B>) {
     let session_id = Some(db.session("agent:a", "k").await);
     let mut ids = Vec::new();
     for (actor, tool, session_id) in [
@@ -69,18 +69,23 @@ pub(crate) async fn calls_are_narrowed_by_every_filter_and_paged<B: Backend>(db:
     let before = page.last().map(|call| call.entries[0]);
     let next = reader.audit_calls("main", &AuditFilter { before, ..none() }, 2).await.unwrap();
     assert_eq!(next.iter().map(|call| call.call_id).collect::<Vec<_>>(), [ids[1], ids[0]]);
+    drop(reader);
+    let call_id = CallId::new();
+    let entries = audited(call_id, "agent:a", "todo").into_iter();
+    append(&db, entries.map(|entry| NewAudit { outcome: "denied".into(), ..entry }).collect()).await;
+    let failed = AuditFilter { failed: true, ..none() };
+    let calls = db.store.read().await.unwrap().audit_calls("main", &failed, 10).await.unwrap();
+    assert_eq!(calls.iter().map(|call| call.call_id).collect::<Vec<_>>(), [call_id]);
 }
 
-pub(crate) async fn entries_are_numbered_without_a_gap_and_published_after_the_commit<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn audit_numbers_are_gapless_and_published_after_commit<B: Backend>(db: Database<B>) {
     let mut heads = db.store.audit_heads();
     assert_eq!(*heads.borrow_and_update(), None);
     for size in [1, 31, 32, 33, 70, 256, 257, 600] {
         let entries = (0..size).map(|_| audit(AuditPhase::Started, CallId::new(), "agent:a", "todo"));
         append(&db, entries.collect()).await;
         db.store.settle().await.unwrap();
-        // Committed, so published, and what was published can be read.
+        // The head is published after the commit, and the published entry can be read.
         assert!(heads.has_changed().unwrap());
         let head = heads.borrow_and_update().clone().unwrap();
         let report = db.store.verify_audit(Ok(Some(head.clone())), &plexus_store::NoWitness).await.unwrap();

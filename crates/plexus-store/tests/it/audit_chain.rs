@@ -1,7 +1,7 @@
-//! Tampering with the audit table from outside, and what the check says about it.
+//! Detection of tampering with the audit table.
 //!
-//! The hash is written here a second time, from its description: if the two ever differ, chains that
-//! were stored before no longer verify.
+//! The hash is implemented here a second time, from its description: if the two ever differ, chains stored
+//! earlier no longer verify.
 
 use aws_lc_rs::digest;
 use plexus_proto::CallId;
@@ -12,19 +12,19 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqliteRow};
 
 use crate::backend::{Database, Sqlite, at, audit, bounded};
 
-/// Everything that is hashed, in the order in which it is; `prev_hash` comes before.
+/// All hashed fields in order, after `prev_hash`.
 const HASHED: &str = "hub, CAST(n AS TEXT), CAST(at AS TEXT), phase, call_id, token_id, actor, session_id, tool, \
                       via, outcome, detail";
 
 struct Chain {
     db: Database<Sqlite>,
     raw: SqlitePool,
-    /// As it was signed, before anyone tampered.
+    /// The signed head, before any tampering.
     signed: AuditHead,
 }
 
 impl Chain {
-    /// A whole chain of `length` entries.
+    /// An intact chain of `length` entries.
     async fn of(length: usize) -> Self {
         let db = Database::<Sqlite>::fresh().await.unwrap();
         let session_id = Some(db.session("agent:a", "k").await);
@@ -47,10 +47,10 @@ impl Chain {
 
     async fn run(&self, sql: &'static str) {
         let done = sqlx::raw_sql(sql).execute(&self.raw).await.unwrap();
-        assert!(done.rows_affected() > 0, "nothing was tampered with: {sql}");
+        assert!(done.rows_affected() > 0, "the statement changed nothing: {sql}");
     }
 
-    /// Exchanges the places of two entries.
+    /// Swaps two entries.
     async fn swap(&self) {
         self.run(
             "UPDATE audit SET n = -3 WHERE n = 3; UPDATE audit SET n = 3 WHERE n = 4; \
@@ -59,8 +59,7 @@ impl Chain {
         .await;
     }
 
-    /// Makes the hash of each entry from `from` on fit its content; with `relink` also makes each
-    /// follow the one before it.
+    /// Recomputes the hash of each entry from `from` on; with `relink` also links each to its predecessor.
     async fn refit(&self, from: i64, relink: bool) {
         let sql = sqlx::AssertSqlSafe(format!("SELECT prev_hash, n, {HASHED} FROM audit ORDER BY n"));
         let mut last = "0".repeat(64);
@@ -96,8 +95,8 @@ fn named(report: &AuditReport) -> Vec<(ProblemKind, i64)> {
     report.problems.iter().map(|problem| (problem.kind, problem.n)).collect()
 }
 
-/// SHA-256 over every field with its length before it (eight bytes, big-endian); a field that is
-/// absent is eight bytes of ones.
+/// SHA-256 over every field, prefixed with its length (eight bytes, big-endian); an absent field is eight
+/// bytes of ones.
 fn rehash(prev: &str, row: &SqliteRow) -> String {
     let fields = std::iter::once(Some(prev.to_owned()))
         .chain((2..row.len()).map(|column| row.get::<Option<String>, _>(column)));
@@ -115,7 +114,7 @@ fn rehash(prev: &str, row: &SqliteRow) -> String {
 }
 
 #[tokio::test]
-async fn an_intact_chain_is_whole_and_hashed_as_described() {
+async fn intact_chain_verifies_and_hashes_as_documented() {
     bounded(async {
         let chain = Chain::of(10).await;
         let report = chain.verify().await;
@@ -124,7 +123,7 @@ async fn an_intact_chain_is_whole_and_hashed_as_described() {
             (report.head.as_ref(), report.signed.as_ref()),
             (Some(&chain.signed), Some(&chain.signed))
         );
-        // Writing every hash again, by the description, changes none.
+        // Recomputing every hash from the description changes none.
         chain.refit(1, true).await;
         chain.expect(&[]).await;
     })
@@ -132,7 +131,28 @@ async fn an_intact_chain_is_whole_and_hashed_as_described() {
 }
 
 #[tokio::test]
-async fn a_head_that_lags_behind_the_table_is_no_problem() {
+async fn verification_of_the_end_finds_recent_changes_and_reads_no_more_than_asked() {
+    bounded(async {
+        let chain = Chain::of(20).await;
+        let end = async |signed: AuditHead| {
+            chain.db.store.verify_audit_end(Ok(Some(signed)), &plexus_store::NoWitness, 5).await.unwrap()
+        };
+        let report = end(chain.signed.clone()).await;
+        assert_eq!((report.ok, report.entries), (true, 5), "{report:#?}");
+        // A head from before the end is looked up.
+        let older = AuditHead { n: 3, hash: chain.signed.hash.clone(), hub: chain.signed.hub.clone() };
+        assert_eq!(named(&end(older).await), [(ProblemKind::Rewritten, 3)]);
+        chain.run("UPDATE audit SET actor = 'agent:x' WHERE n = 2").await;
+        assert!(end(chain.signed.clone()).await.ok, "what lies before the end is not read");
+        chain.run("UPDATE audit SET actor = 'agent:x' WHERE n = 18").await;
+        assert_eq!(named(&end(chain.signed.clone()).await), [(ProblemKind::Changed, 18)]);
+        chain.expect(&[(ProblemKind::Changed, 2), (ProblemKind::Changed, 18)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn signed_head_may_lag_behind_the_table() {
     bounded(async {
         let chain = Chain::of(4).await;
         let more = vec![audit(AuditPhase::Started, CallId::new(), "agent:a", "todo")];
@@ -143,7 +163,7 @@ async fn a_head_that_lags_behind_the_table_is_no_problem() {
 }
 
 #[tokio::test]
-async fn a_change_in_any_column_is_found_and_its_entry_named() {
+async fn change_in_any_column_is_detected() {
     bounded(async {
         for sql in [
             "UPDATE audit SET at = at + 1 WHERE n = 5",
@@ -156,7 +176,7 @@ async fn a_change_in_any_column_is_found_and_its_entry_named() {
             "UPDATE audit SET via = 'mcp' WHERE n = 5",
             "UPDATE audit SET outcome = 'ok' WHERE n = 5",
             "UPDATE audit SET detail = detail || ' ' WHERE n = 5",
-            // The end of one field moved to the beginning of the next.
+            // Data moved from the end of one field to the start of the next.
             "UPDATE audit SET tool = 'tod', via = 'orest' WHERE n = 5",
         ] {
             let chain = Chain::of(8).await;
@@ -168,7 +188,7 @@ async fn a_change_in_any_column_is_found_and_its_entry_named() {
 }
 
 #[tokio::test]
-async fn a_changed_entry_whose_hash_was_made_to_fit_is_found_at_the_next_one() {
+async fn changed_entry_with_recomputed_hash_breaks_the_next_link() {
     bounded(async {
         let chain = Chain::of(8).await;
         chain.run("UPDATE audit SET detail = '{}' WHERE n = 5").await;
@@ -179,7 +199,7 @@ async fn a_changed_entry_whose_hash_was_made_to_fit_is_found_at_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_read_is_named_like_a_changed_one() {
+async fn unreadable_entry_is_reported_as_changed() {
     bounded(async {
         for sql in [
             "UPDATE audit SET at = 'yesterday' WHERE n = 5",
@@ -194,7 +214,7 @@ async fn an_entry_that_cannot_be_read_is_named_like_a_changed_one() {
 }
 
 #[tokio::test]
-async fn missing_entries_are_named_at_the_first_one_that_is_gone() {
+async fn missing_entries_are_reported_at_the_first() {
     bounded(async {
         for (sql, first) in [
             ("DELETE FROM audit WHERE n = 5", 5),
@@ -212,7 +232,7 @@ async fn missing_entries_are_named_at_the_first_one_that_is_gone() {
 }
 
 #[tokio::test]
-async fn an_entry_put_before_the_first_is_found() {
+async fn entry_before_the_first_is_detected() {
     bounded(async {
         let chain = Chain::of(3).await;
         chain
@@ -222,14 +242,14 @@ async fn an_entry_put_before_the_first_is_found() {
             )
             .await;
         let report = chain.verify().await;
-        assert!(!report.ok, "an entry that nobody wrote goes unnoticed");
+        assert!(!report.ok, "an inserted entry was not detected");
         assert_eq!(report.problems[0].n, 0);
     })
     .await;
 }
 
 #[tokio::test]
-async fn two_entries_that_changed_places_are_named_as_reordered() {
+async fn swapped_entries_are_reported_as_reordered() {
     bounded(async {
         let chain = Chain::of(8).await;
         chain.swap().await;
@@ -242,7 +262,7 @@ async fn two_entries_that_changed_places_are_named_as_reordered() {
 }
 
 #[tokio::test]
-async fn two_entries_that_changed_places_and_got_fitting_hashes_are_named_as_reordered() {
+async fn swapped_entries_with_recomputed_hashes_are_reordered() {
     bounded(async {
         let chain = Chain::of(8).await;
         chain.swap().await;
@@ -254,13 +274,13 @@ async fn two_entries_that_changed_places_and_got_fitting_hashes_are_named_as_reo
 }
 
 #[tokio::test]
-async fn a_chain_rewritten_with_fitting_hashes_is_not_the_one_that_was_signed() {
+async fn rewritten_chain_does_not_match_the_signed_head() {
     bounded(async {
         for sql in [
             "UPDATE audit SET actor = 'agent:b' WHERE n = 2",
-            // The last one, which nothing follows.
+            // The last entry, which has no successor.
             "UPDATE audit SET detail = '{}' WHERE n = 8",
-            // An entry taken out and the gap closed, one added at the end to keep the number.
+            // One entry removed with the gap closed, and one appended to keep the count.
             "DELETE FROM audit WHERE n = 5; UPDATE audit SET n = n - 1 WHERE n > 5; \
              INSERT INTO audit SELECT hub, 8, at, phase, call_id, token_id, actor, session_id, tool, via, \
              outcome, detail, prev_hash, hash FROM audit WHERE n = 7",
@@ -275,7 +295,7 @@ async fn a_chain_rewritten_with_fitting_hashes_is_not_the_one_that_was_signed() 
 }
 
 #[tokio::test]
-async fn newest_entries_that_are_gone_are_named_from_the_first() {
+async fn truncated_chain_is_reported_from_the_first_missing_entry() {
     bounded(async {
         let chain = Chain::of(8).await;
         chain.run("DELETE FROM audit WHERE n > 6").await;
@@ -287,7 +307,7 @@ async fn newest_entries_that_are_gone_are_named_from_the_first() {
 }
 
 #[tokio::test]
-async fn entries_without_a_signed_head_are_a_problem_and_none_are_not() {
+async fn entries_require_a_signed_head() {
     bounded(async {
         let chain = Chain::of(3).await;
         let report = chain.db.store.verify_audit(Ok(None), &plexus_store::NoWitness).await.unwrap();
@@ -307,7 +327,7 @@ async fn entries_without_a_signed_head_are_a_problem_and_none_are_not() {
 }
 
 #[tokio::test]
-async fn every_problem_is_counted_and_the_first_hundred_are_named() {
+async fn all_problems_are_counted_and_a_hundred_described() {
     bounded(async {
         let chain = Chain::of(130).await;
         chain.run("UPDATE audit SET actor = 'agent:b'").await;
@@ -318,16 +338,16 @@ async fn every_problem_is_counted_and_the_first_hundred_are_named() {
 }
 
 #[tokio::test]
-async fn a_break_found_at_start_stays_in_the_chain() {
+async fn break_found_at_startup_is_kept_in_the_chain() {
     bounded(async {
         let chain = Chain::of(5).await;
         chain.run("DELETE FROM audit WHERE n = 5").await;
         let db = chain.db.reopened().await;
         let found = db.store.read().await.unwrap().audit_break(&chain.signed).await.unwrap();
-        let found = found.expect("the signed entry is gone");
+        let found = found.expect("a break is found");
         let notice = NewAudit::chain_break(at(9), Some(&chain.signed), &found);
         db.store.append(Records { audit: vec![notice], events: vec![] }).await.unwrap();
-        // Signed anew, the chain is whole from here on; that it was broken is still told.
+        // After a new signature the chain is intact from here on, but the break is still reported.
         let head = db.head().await;
         let report = db.store.verify_audit(Ok(head.clone()), &plexus_store::NoWitness).await.unwrap();
         assert_eq!((report.ok, named(&report)), (false, vec![(ProblemKind::BreakAtStart, 5)]));

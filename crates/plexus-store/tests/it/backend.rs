@@ -1,4 +1,4 @@
-//! A database to test on: how to get a fresh one, how to open it again, and rows to fill it with.
+//! A database to test on: creating, reopening and filling it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use plexus_proto::api::{AuditHead, AuditPhase};
 use plexus_proto::{CallId, Event, EventKind, NewEvent, SessionId, Timestamp};
 use plexus_store::{NewAudit, Records, Store, StoreOptions};
 
-/// Far more than any rule needs; what takes longer hangs.
+/// Far more than any rule needs; a test that takes longer hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Ends a test that hangs.
+/// Aborts a test that hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, test).await.expect("the test hangs")
 }
 
 /// A kind of database.
 pub(crate) trait Backend: Sized {
-    /// A new, empty database; none where there is no server to make one on.
+    /// Creates an empty database; `None` if there is no server for it.
     async fn create() -> Option<Self>;
     fn options(&self, instance_id: &str) -> StoreOptions;
 
-    /// Opens it; possible again and again.
+    /// Opens the database; may be called repeatedly.
     async fn open(&self, instance_id: &str, supervisor: &Supervisor) -> Store {
         Store::open(&self.options(instance_id), supervisor).await.unwrap()
     }
@@ -68,7 +68,7 @@ impl<B: Backend> Database<B> {
         Some(Self { backend, store, supervisor })
     }
 
-    /// Closes the database and opens it again, as a restart does.
+    /// Closes and reopens the database, as a restart does.
     pub(crate) async fn reopened(self) -> Self {
         let Self { backend, store, supervisor } = self;
         let drained = supervisor.shutdown(LIMIT).await;
@@ -87,13 +87,13 @@ impl<B: Backend> Database<B> {
         self.store.read().await.unwrap().events(session, 0, 100_000).await.unwrap()
     }
 
-    /// The newest link of everything that was acknowledged.
+    /// The newest link, including everything acknowledged.
     pub(crate) async fn head(&self) -> Option<AuditHead> {
         self.store.settle().await.unwrap();
         self.store.audit_heads().borrow().clone()
     }
 
-    /// Resolves when the writer has been asked to stop.
+    /// Resolves when the writer was asked to stop.
     pub(crate) async fn stopping(&self) {
         self.supervisor.stopping(Stage::Storage).cancelled().await;
     }
@@ -107,7 +107,7 @@ pub(crate) async fn session(store: &Store, owner: &str, key: &str) -> SessionId 
         .unwrap()
 }
 
-/// A time, `millis` after a fixed one.
+/// A fixed time plus `millis`.
 pub(crate) fn at(millis: i64) -> Timestamp {
     from_millis(1_700_000_000_000 + millis)
 }
@@ -159,7 +159,7 @@ pub(crate) fn audited(call_id: CallId, actor: &str, tool: &str) -> Vec<NewAudit>
     [AuditPhase::Started, AuditPhase::Finished].map(|phase| audit(phase, call_id, actor, tool)).into()
 }
 
-/// Random numbers that a seed repeats (SplitMix64).
+/// Reproducible random numbers (SplitMix64).
 pub(crate) struct Seeded(pub(crate) u64);
 
 impl Seeded {

@@ -1,4 +1,4 @@
-//! Rules of a session's log: numbers without a gap, nothing overwritten, nothing twice.
+//! Rules for a session's log: gapless numbers, no overwrites, no duplicates.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Database, Seeded, at, audit, audited, event, events, external, numbers, seqs};
 
-pub(crate) async fn numbers_run_from_one_without_a_gap<B: Backend>(db: Database<B>) {
+pub(crate) async fn event_numbers_are_gapless_from_one<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
-    // Sizes on both sides of what one statement takes.
+    // Sizes around the limits of a single statement.
     let mut sent = 0;
     for size in [1, 2, 3, 31, 32, 33, 100, 255, 256, 257, 600] {
         db.store.append(events(id, (sent..sent + size).map(|n| event("agent:a", n)))).await.unwrap();
@@ -26,9 +26,7 @@ pub(crate) async fn numbers_run_from_one_without_a_gap<B: Backend>(db: Database<
     assert_eq!(reader.session(id).await.unwrap().unwrap().last_seq, sent as i64);
 }
 
-pub(crate) async fn handles_and_sessions_interleave_without_gap_overwrite_or_wrong_actor<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn interleaved_writers_keep_events_complete_and_separate<B: Backend>(db: Database<B>) {
     const SESSIONS: usize = 64;
     const WRITERS: usize = 8;
     const EVENTS: usize = 60;
@@ -72,7 +70,10 @@ pub(crate) async fn handles_and_sessions_interleave_without_gap_overwrite_or_wro
         for (id, owner) in &owners {
             let stored = db.events(*id).await;
             assert_eq!(seqs(&stored), (1..=stored.len() as i64).collect::<Vec<_>>(), "a gap, seed {seed}");
-            assert!(stored.iter().all(|event| event.actor == *owner), "another's record, seed {seed}");
+            assert!(
+                stored.iter().all(|event| event.actor == *owner),
+                "an event of another session, seed {seed}"
+            );
             let numbers = numbers(&stored);
             for (writer, sent) in &sent {
                 let of_writer = |number: &u64| *number / 1_000_000 == *writer as u64;
@@ -84,7 +85,7 @@ pub(crate) async fn handles_and_sessions_interleave_without_gap_overwrite_or_wro
     }
 }
 
-pub(crate) async fn an_external_id_seen_again_is_one_row_and_no_gap<B: Backend>(db: Database<B>) {
+pub(crate) async fn repeated_external_id_is_stored_once<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let other = db.session("agent:b", "k").await;
     db.store.append(events(id, [external("live", 0, "x"), event("live", 1)])).await.unwrap();
@@ -95,12 +96,12 @@ pub(crate) async fn an_external_id_seen_again_is_one_row_and_no_gap<B: Backend>(
     assert_eq!(numbers(&stored), [0, 1, 3, 5]);
     assert_eq!(seqs(&stored), [1, 2, 3, 4]);
     assert_eq!((stored[0].external_id.as_deref(), stored[0].actor.as_str()), (Some("x"), "live"));
-    // Ids belong to a session: another has its own.
+    // External ids are scoped to a session.
     db.store.append(events(other, [external("agent:b", 6, "x")])).await.unwrap();
     assert_eq!(numbers(&db.events(other).await), [6]);
 }
 
-pub(crate) async fn an_external_id_twice_in_one_batch_is_one_row_and_no_gap<B: Backend>(db: Database<B>) {
+pub(crate) async fn external_id_twice_in_a_batch_is_stored_once<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let twice = [external("a", 0, "x"), event("a", 1), external("a", 2, "x"), event("a", 3)];
     db.store.append(events(id, twice)).await.unwrap();
@@ -109,7 +110,7 @@ pub(crate) async fn an_external_id_twice_in_one_batch_is_one_row_and_no_gap<B: B
     let gate = crate::writer::Gate::close(&db.store).await;
     let first = db.store.append(events(id, [external("a", 4, "y")]));
     let second = db.store.append(events(id, [external("a", 5, "y"), event("a", 6)]));
-    // Acknowledged before the writer has them.
+    // Acknowledged before the writer receives them.
     first.await.unwrap();
     second.await.unwrap();
     gate.open().await;
@@ -118,7 +119,7 @@ pub(crate) async fn an_external_id_twice_in_one_batch_is_one_row_and_no_gap<B: B
     assert_eq!(seqs(&stored), [1, 2, 3, 4, 5]);
 }
 
-pub(crate) async fn an_unknown_session_fails_only_its_own_caller<B: Backend>(db: Database<B>) {
+pub(crate) async fn unknown_session_fails_only_its_own_caller<B: Backend>(db: Database<B>) {
     let (id, unknown) = (db.session("agent:a", "k").await, SessionId::new());
     let gate = crate::writer::Gate::close(&db.store).await;
     let mut before = Box::pin(db.store.append(events(id, [event("a", 0)])));
@@ -139,11 +140,11 @@ pub(crate) async fn an_unknown_session_fails_only_its_own_caller<B: Backend>(db:
     let stored = db.events(id).await;
     assert_eq!((numbers(&stored), seqs(&stored)), (vec![0, 2], vec![1, 2]));
     assert_eq!(db.events(unknown).await, []);
-    // What was to be audited is, whatever became of the event.
+    // Audit entries are written even if the event is rejected.
     assert!(db.store.read().await.unwrap().audit_call(call_id).await.unwrap().is_some());
 }
 
-pub(crate) async fn an_unknown_kind_is_kept_as_it_came<B: Backend>(db: Database<B>) {
+pub(crate) async fn unknown_event_kind_is_preserved<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let foreign = NewEvent {
         at: at(7),
@@ -180,15 +181,13 @@ pub(crate) async fn events_of_all_sessions_have_one_order_and_an_owner<B: Backen
     let of_bob: Vec<_> = all.iter().filter(|event| event.session_id == bob).cloned().collect();
     assert_eq!(reader.session_events_after(bob, 0, 100).await.unwrap(), of_bob);
     assert_eq!(reader.session_events_after(bob, 3, 2).await.unwrap(), of_bob[3..5]);
-    // The same event, as the session's log gives it.
+    // The same event as in the session's log.
     let logged = reader.events(bob, 0, 1).await.unwrap().remove(0);
     let payload: serde_json::Value = serde_json::from_str(&of_bob[0].payload).unwrap();
     assert_eq!((logged.pos, logged.payload, logged.actor), (1, payload, of_bob[0].actor.clone()));
 }
 
-pub(crate) async fn a_commit_with_events_is_hinted_after_it_and_one_without_is_not<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn only_commits_with_events_send_a_hint<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let mut hints = db.store.event_hints();
     let records = Records { audit: audited(CallId::new(), "agent:a", "todo"), events: vec![] };

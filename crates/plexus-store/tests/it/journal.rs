@@ -1,4 +1,4 @@
-//! Rules of the journal: what it acknowledges is there, once and in order, whatever happens in between.
+//! Rules for the journal: acknowledged records are stored once and in order, whatever happens in between.
 
 use std::path::{Path, PathBuf};
 
@@ -24,14 +24,14 @@ fn record(session: plexus_proto::SessionId, number: usize) -> Records {
     }
 }
 
-/// Acknowledged at once, although the writer stands still.
+/// Expects an immediate acknowledgement while the writer is blocked.
 fn acknowledged(store: &Store, records: Records) {
-    store.append(records).now_or_never().expect("the journal takes it").unwrap();
+    store.append(records).now_or_never().expect("the journal accepts it").unwrap();
 }
 
-pub(crate) async fn what_is_acknowledged_is_there_for_whoever_reads_next<B: Backend>(db: Database<B>) {
+pub(crate) async fn acknowledged_records_are_visible_to_the_next_reader<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
-    // The session is known from its first event on.
+    // The session becomes known with its first event.
     db.store.append(record(id, 0)).await.unwrap();
     for number in 1..50 {
         acknowledged(&db.store, record(id, number));
@@ -40,7 +40,7 @@ pub(crate) async fn what_is_acknowledged_is_there_for_whoever_reads_next<B: Back
     let mut hints = db.store.event_hints();
     hints.mark_unchanged();
     acknowledged(&db.store, record(id, 50));
-    // Nobody asks for it, and it is stored all the same.
+    // Stored although nobody requests it.
     hints.changed().await.unwrap();
     let mut reader = db.store.read_committed().await.unwrap();
     assert_eq!(reader.session(id).await.unwrap().unwrap().last_seq, 51);
@@ -48,7 +48,7 @@ pub(crate) async fn what_is_acknowledged_is_there_for_whoever_reads_next<B: Back
     assert_eq!((report.ok, report.entries), (true, 102), "{report:?}");
 }
 
-pub(crate) async fn a_unit_of_work_sees_what_was_acknowledged_before_it<B: Backend>(db: Database<B>) {
+pub(crate) async fn unit_of_work_sees_earlier_acknowledged_records<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     db.store.append(record(id, 0)).await.unwrap();
     for round in 0..20 {
@@ -73,7 +73,7 @@ pub(crate) async fn a_unit_of_work_sees_what_was_acknowledged_before_it<B: Backe
     assert_eq!(seqs(&stored), (1..=41).collect::<Vec<_>>());
 }
 
-pub(crate) async fn an_archive_has_what_the_rows_do_not_have_yet<B: Backend>(db: Database<B>) {
+pub(crate) async fn archive_contains_unstored_journal_records<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     db.store.append(record(id, 0)).await.unwrap();
     acknowledged(&db.store, record(id, 1));
@@ -104,14 +104,14 @@ pub(crate) async fn an_archive_has_what_the_rows_do_not_have_yet<B: Backend>(db:
     let report = copy.store.verify_audit(Ok(copy.head().await), &NoWitness).await.unwrap();
     assert_eq!((report.ok, report.entries), (true, 18), "{report:?}");
 
-    // Once all of it is in the rows there is nothing to add.
+    // Once all records are in the rows, there is nothing to add.
     db.store.settle().await.unwrap();
     let journal = JournalCopy::take(&options).unwrap();
     let mut snapshot = Snapshot::open(&options).await.unwrap().unwrap();
     assert_eq!(journal.rest(&mut snapshot, "main").await.unwrap(), None);
 }
 
-pub(crate) async fn a_stop_leaves_no_journal_behind<B: Backend>(db: Database<B>) {
+pub(crate) async fn clean_shutdown_leaves_no_journal<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     db.store.append(record(id, 0)).await.unwrap();
     acknowledged(&db.store, record(id, 1));
@@ -130,7 +130,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// The files as a crash at this moment would leave them, for another hub to start on.
+/// A copy of the files as a crash at this moment would leave them, for another hub to start on.
 fn crashed(backend: &Sqlite) -> Sqlite {
     fn copy(from: &Path, to: &Path) {
         for entry in std::fs::read_dir(from).unwrap() {
@@ -138,7 +138,7 @@ fn crashed(backend: &Sqlite) -> Sqlite {
             if path.is_dir() {
                 std::fs::create_dir(&target).unwrap();
                 copy(&path, &target);
-            // The index of the log is made anew, as after a crash.
+            // Recreated when the database is opened, as after a crash.
             } else if !path.to_string_lossy().ends_with("-shm") {
                 std::fs::copy(&path, &target).unwrap();
             }
@@ -149,7 +149,7 @@ fn crashed(backend: &Sqlite) -> Sqlite {
     copied
 }
 
-/// What the hub that starts after the crash has of a session; its audit must be whole.
+/// The events of a session that the next hub finds after a crash; its audit log must be intact.
 async fn survived(backend: &Sqlite, id: plexus_proto::SessionId) -> Vec<u64> {
     let supervisor = Supervisor::new();
     let store = backend.open("main", &supervisor).await;
@@ -158,17 +158,17 @@ async fn survived(backend: &Sqlite, id: plexus_proto::SessionId) -> Vec<u64> {
     let head = store.audit_heads().borrow().clone();
     let report = store.verify_audit(Ok(head), &NoWitness).await.unwrap();
     assert_eq!((report.ok, report.entries), (true, 2 * stored.len() as i64), "{report:?}");
-    // And it goes on from there.
+    // The log continues from there.
     store.append(record(id, 1_000_000)).await.unwrap();
     store.settle().await.unwrap();
     assert!(supervisor.shutdown(LIMIT).await.aborted.is_empty());
     numbers(&stored)
 }
 
-/// Between the write into the journal and the commit, between the commit and the end of the segment, and
-/// amid both: a crash at any moment loses nothing, doubles nothing and keeps the order.
+/// A crash at any time, including between the journal write, the commit and the removal of the segment, loses
+/// nothing, duplicates nothing and keeps the order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_anywhere_between_journal_and_database_loses_and_doubles_nothing() {
+async fn crash_at_any_time_neither_loses_nor_duplicates_records() {
     bounded(async {
         for seed in [3, 20_261_116, 0xFEED] {
             let mut random = Seeded(seed);
@@ -177,7 +177,7 @@ async fn a_crash_anywhere_between_journal_and_database_loses_and_doubles_nothing
             db.store.append(record(id, 0)).await.unwrap();
             let mut sent = 1;
             for _ in 0..8 {
-                // Some of them stored, some in the journal alone.
+                // Some of them are stored, the others are only in the journal.
                 for _ in 0..random.below(30) {
                     db.store.append(record(id, sent)).await.unwrap();
                     sent += 1;
@@ -194,7 +194,7 @@ async fn a_crash_anywhere_between_journal_and_database_loses_and_doubles_nothing
                 gate.open().await;
                 let expected: Vec<u64> = (0..sent as u64).collect();
                 assert_eq!(survived(&left, id).await, expected, "seed {seed}");
-                // A crash while it is replayed, or right after: what is stored is not stored again.
+                // After another crash, during or right after the replay, stored records are not stored again.
                 let journal = crashed(&db.backend);
                 db.store.settle().await.unwrap();
                 let stored = crashed(&db.backend);
@@ -214,7 +214,7 @@ async fn a_crash_anywhere_between_journal_and_database_loses_and_doubles_nothing
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_was_cut_short_is_gone_and_the_ones_before_it_are_there() {
+async fn truncated_record_is_dropped_and_earlier_ones_are_kept() {
     bounded(async {
         let db = Database::<Sqlite>::fresh().await.unwrap();
         let id = db.session("agent:a", "k").await;
@@ -247,7 +247,7 @@ async fn a_record_that_was_cut_short_is_gone_and_the_ones_before_it_are_there() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_was_taken_away_is_not_given_the_records_of_another() {
+async fn new_database_does_not_replay_a_foreign_journal() {
     bounded(async {
         let db = Database::<Sqlite>::fresh().await.unwrap();
         let id = db.session("agent:a", "k").await;
@@ -271,9 +271,9 @@ async fn a_database_that_was_taken_away_is_not_given_the_records_of_another() {
     .await;
 }
 
-/// While the database fails, nothing is acknowledged that it has not; what was acknowledged before stays.
+/// While the database fails, only stored records are acknowledged; earlier ones remain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_commits_fail_callers_wait_for_them_and_the_journal_keeps_what_it_has() {
+async fn failing_commits_disable_the_journal_and_keep_its_records() {
     bounded(async {
         let db = Database::<Sqlite>::fresh().await.unwrap();
         let id = db.session("agent:a", "k").await;
@@ -285,13 +285,13 @@ async fn while_commits_fail_callers_wait_for_them_and_the_journal_keeps_what_it_
         let error = db.store.settle().await.unwrap_err();
         assert!(matches!(error, StoreError::Query { .. }), "{error:?}");
         let refused = db.store.append(record(id, 666)).await;
-        assert!(refused.is_err(), "it was told that it is not stored");
+        assert!(refused.is_err(), "the caller was told that it is not stored");
         assert!(db.store.append_soon(record(id, 666)).await.is_err());
-        assert!(db.store.read().await.is_err(), "what was acknowledged cannot be shown");
+        assert!(db.store.read().await.is_err(), "acknowledged records cannot be read");
         db.store.read_committed().await.unwrap();
         sqlx::query("ALTER TABLE gone RENAME TO session_events").execute(&raw).await.unwrap();
         raw.close().await;
-        // By itself, without a request.
+        // Stored automatically, without a request.
         let mut heads = db.store.audit_heads();
         heads.wait_for(|head| head.as_ref().is_some_and(|head| head.n == 4)).await.unwrap();
         db.store.append(record(id, 2)).await.unwrap();
@@ -304,7 +304,7 @@ async fn while_commits_fail_callers_wait_for_them_and_the_journal_keeps_what_it_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_in_a_folder_are_not_mixed_with_a_database_that_is_restored_there() {
+async fn restore_rejects_a_folder_with_journal_records() {
     bounded(async {
         let db = Database::<Sqlite>::fresh().await.unwrap();
         let id = session(&db.store, "agent:a", "k").await;

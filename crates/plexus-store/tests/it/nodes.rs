@@ -1,4 +1,4 @@
-//! Rules of the machines that run tools, of invitations to become one, and of the calls that both sides keep.
+//! Rules for nodes, invitations, and the call records of hub and node.
 
 use plexus_proto::node::HeldState;
 use plexus_proto::{CallId, NodeId, SessionId, TokenId};
@@ -61,11 +61,11 @@ async fn enrol<B: Backend>(db: &Database<B>, node: &NodeRecord) -> bool {
     db.store.write(move |conn| Box::pin(async move { conn.insert_node(&node).await })).await.unwrap()
 }
 
-pub(crate) async fn a_node_has_a_name_of_its_own_and_is_changed_and_forgotten<B: Backend>(db: Database<B>) {
+pub(crate) async fn node_names_are_unique_and_nodes_can_be_changed_and_removed<B: Backend>(db: Database<B>) {
     let (nas, vps) = (node("nas"), node("vps"));
     assert!(enrol(&db, &vps).await && enrol(&db, &nas).await);
-    assert!(!enrol(&db, &node("nas")).await, "the name is taken");
-    assert!(!enrol(&db, &NodeRecord { name: "other".to_owned(), ..nas.clone() }).await, "the id is taken");
+    assert!(!enrol(&db, &node("nas")).await, "the name is in use");
+    assert!(!enrol(&db, &NodeRecord { name: "other".to_owned(), ..nas.clone() }).await, "the id is in use");
     let mut reader = db.store.read().await.unwrap();
     assert_eq!(reader.nodes().await.unwrap(), [nas.clone(), vps.clone()]);
     assert_eq!(reader.node(nas.id).await.unwrap(), Some(nas.clone()));
@@ -79,7 +79,7 @@ pub(crate) async fn a_node_has_a_name_of_its_own_and_is_changed_and_forgotten<B:
     assert!(!update(nas.id, "vps").await.unwrap(), "another has the name");
     assert_eq!(reader.node(nas.id).await.unwrap(), Some(nas.clone()));
     assert!(update(nas.id, "store").await.unwrap());
-    assert!(update(nas.id, "store").await.unwrap(), "its own name is no other's");
+    assert!(update(nas.id, "store").await.unwrap(), "a node may keep its name");
     let changed = reader.node(nas.id).await.unwrap().unwrap();
     assert_eq!((changed.name.as_str(), changed.draining), ("store", true));
     assert_eq!(changed.labels, [("os".to_owned(), "linux".to_owned())].into());
@@ -91,7 +91,7 @@ pub(crate) async fn a_node_has_a_name_of_its_own_and_is_changed_and_forgotten<B:
     assert_eq!(reader.nodes().await.unwrap(), [vps]);
 }
 
-pub(crate) async fn each_link_of_a_node_has_a_greater_number<B: Backend>(db: Database<B>) {
+pub(crate) async fn link_numbers_of_a_node_increase<B: Backend>(db: Database<B>) {
     let nas = node("nas");
     enrol(&db, &nas).await;
     let begin = |id, about: &'static str, now| {
@@ -109,7 +109,7 @@ pub(crate) async fn each_link_of_a_node_has_a_greater_number<B: Backend>(db: Dat
     }
 }
 
-pub(crate) async fn a_barred_certificate_is_known_by_name_and_id<B: Backend>(db: Database<B>) {
+pub(crate) async fn certificates_are_barred_by_name_and_id<B: Backend>(db: Database<B>) {
     let ids = [NodeId::new(), NodeId::new()];
     for (id, now) in ids.into_iter().zip([1, 2]) {
         db.store.write(move |conn| Box::pin(conn.bar_node_certificate("nas", id, at(now)))).await.unwrap();
@@ -121,7 +121,7 @@ pub(crate) async fn a_barred_certificate_is_known_by_name_and_id<B: Backend>(db:
     }
 }
 
-pub(crate) async fn an_invitation_is_used_once_before_it_expires<B: Backend>(db: Database<B>) {
+pub(crate) async fn invitation_is_valid_once_until_it_expires<B: Backend>(db: Database<B>) {
     let keep = |invite: NodeInvite| {
         db.store.write(move |conn| Box::pin(async move { conn.insert_node_invite(&invite).await }))
     };
@@ -134,21 +134,21 @@ pub(crate) async fn an_invitation_is_used_once_before_it_expires<B: Backend>(db:
         std::slice::from_ref(&first)
     );
     assert_eq!(take("two", 1).await.unwrap(), None);
-    assert_eq!(take("one", 100).await.unwrap(), None, "it has expired");
+    assert_eq!(take("one", 100).await.unwrap(), None, "expired");
     assert_eq!(take("one", 99).await.unwrap(), Some(first));
-    assert_eq!(take("one", 99).await.unwrap(), None, "it was used");
+    assert_eq!(take("one", 99).await.unwrap(), None, "already used");
 
     keep(invite("nas", "three", 100)).await.unwrap();
     keep(invite("nas", "four", 100)).await.unwrap();
-    assert_eq!(take("three", 1).await.unwrap(), None, "another took its place");
+    assert_eq!(take("three", 1).await.unwrap(), None, "replaced");
     assert!(db.store.write(|conn| Box::pin(conn.delete_node_invite("nas"))).await.unwrap());
-    assert_eq!(take("four", 1).await.unwrap(), None, "it was withdrawn");
+    assert_eq!(take("four", 1).await.unwrap(), None, "withdrawn");
 
     let nas = node("nas");
     enrol(&db, &nas).await;
     keep(NodeInvite { node_id: nas.id, rejoin: true, ..invite("nas", "five", 100) }).await.unwrap();
     db.store.write(move |conn| Box::pin(conn.delete_node(nas.id))).await.unwrap();
-    assert_eq!(take("five", 1).await.unwrap(), None, "its node is gone");
+    assert_eq!(take("five", 1).await.unwrap(), None, "the node was removed");
 
     keep(invite("a", "six", 10)).await.unwrap();
     keep(invite("b", "seven", 20)).await.unwrap();
@@ -156,7 +156,7 @@ pub(crate) async fn an_invitation_is_used_once_before_it_expires<B: Backend>(db:
     assert_eq!(db.store.read().await.unwrap().node_invites(at(0)).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn a_call_to_a_node_is_settled_once<B: Backend>(db: Database<B>) {
+pub(crate) async fn node_call_is_settled_once<B: Backend>(db: Database<B>) {
     let (mine, other) = (NodeId::new(), NodeId::new());
     let (sent, queued) = (call(mine, NodeCallState::Sent), call(mine, NodeCallState::Queued));
     let others = call(other, NodeCallState::Queued);
@@ -179,12 +179,12 @@ pub(crate) async fn a_call_to_a_node_is_settled_once<B: Backend>(db: Database<B>
 
     let settle = || db.store.write(move |conn| Box::pin(conn.delete_node_call(id)));
     assert!(settle().await.unwrap());
-    assert!(!settle().await.unwrap(), "whoever comes second has nothing to tell");
+    assert!(!settle().await.unwrap(), "a call is settled only once");
     assert!(!db.store.write(move |conn| Box::pin(conn.send_node_call(id, store))).await.unwrap());
     assert_eq!(reader.node_calls(Some(mine)).await.unwrap(), [sent]);
 }
 
-pub(crate) async fn a_call_is_withdrawn_only_before_it_is_sent<B: Backend>(db: Database<B>) {
+pub(crate) async fn node_call_can_be_withdrawn_only_before_it_is_sent<B: Backend>(db: Database<B>) {
     let node = NodeId::new();
     let (sent, queued) = (call(node, NodeCallState::Sent), call(node, NodeCallState::Queued));
     for call in [&sent, &queued] {
@@ -199,19 +199,19 @@ pub(crate) async fn a_call_is_withdrawn_only_before_it_is_sent<B: Backend>(db: D
         assert_eq!(found.len(), overdue, "{queued_before} {sent_before}");
     }
     let withdraw = |id| db.store.write(move |conn| Box::pin(conn.withdraw_node_call(id)));
-    assert!(!withdraw(sent.call_id).await.unwrap(), "it may run");
+    assert!(!withdraw(sent.call_id).await.unwrap(), "it may be running");
     assert!(withdraw(queued.call_id).await.unwrap());
     assert!(!withdraw(queued.call_id).await.unwrap());
     assert_eq!(reader.node_calls(Some(node)).await.unwrap(), [sent]);
 }
 
-pub(crate) async fn a_held_call_begins_once_and_keeps_its_first_end<B: Backend>(db: Database<B>) {
+pub(crate) async fn held_call_starts_once_and_keeps_its_first_outcome<B: Backend>(db: Database<B>) {
     let [one, two] = [CallId::new(), CallId::new()];
     let accept = |id| {
         db.store.write_through(move |conn| Box::pin(conn.insert_held_call(id, "terminal", "agent:a", at(3))))
     };
     assert!(accept(one).await.unwrap() && accept(two).await.unwrap());
-    assert!(!accept(one).await.unwrap(), "it must not begin again");
+    assert!(!accept(one).await.unwrap(), "it must not start again");
     let end = |id, result: &'static str| {
         db.store.write_through(move |conn| Box::pin(conn.end_held_call(id, result)))
     };
@@ -235,8 +235,8 @@ pub(crate) async fn a_held_call_begins_once_and_keeps_its_first_end<B: Backend>(
     assert_eq!(reader.held_call(one).await.unwrap(), None);
 }
 
-/// A store that was made anew is told from the one that was there.
-pub(crate) async fn a_store_keeps_its_id<B: Backend>(db: Database<B>) {
+/// A newly created store has a different id.
+pub(crate) async fn store_id_is_stable<B: Backend>(db: Database<B>) {
     let id = db.store.id();
     assert_ne!(id, Uuid::nil());
     let db = db.reopened().await;

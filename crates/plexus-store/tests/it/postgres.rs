@@ -1,5 +1,5 @@
-//! PostgreSQL: a database for each test on the server that `scripts/postgres run` starts, and what only
-//! a server has: connections that break.
+//! PostgreSQL: one database per test on the server started by `scripts/postgres run`, and server-specific
+//! tests: broken connections.
 
 use plexus_kit::{Durability, Secret, Supervisor};
 use plexus_proto::CallId;
@@ -9,11 +9,11 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::backend::{Backend, Database, LIMIT, audit, bounded, event, events, session};
 
-/// URL of a server on which databases may be made.
+/// URL of a server on which databases can be created.
 const SERVER: &str = "PLEXUS_TEST_POSTGRES";
 
 pub(crate) struct Postgres {
-    /// Of the hub's files; the database is elsewhere.
+    /// Folder of the hub's files; the database is elsewhere.
     dir: tempfile::TempDir,
     url: String,
 }
@@ -57,7 +57,7 @@ impl Backend for Postgres {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_broke_is_replaced_before_anyone_notices() {
+async fn broken_connection_is_replaced_transparently() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
         assert_eq!(database.store.database(), "postgresql");
@@ -77,7 +77,7 @@ async fn a_connection_that_broke_is_replaced_before_anyone_notices() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_breaks_in_a_transaction_fails_it_and_nothing_else() {
+async fn connection_loss_fails_only_the_current_transaction() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
         let id = database.session("agent:a", "k").await;
@@ -110,29 +110,29 @@ async fn a_connection_that_breaks_in_a_transaction_fails_it_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unit_that_hides_a_failed_statement_does_not_take_others_with_it() {
+async fn hidden_statement_failure_fails_only_its_unit() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
         let id = database.session("agent:a", "k").await;
         let hidden = database.store.write(move |conn| {
             Box::pin(async move {
-                // Fails in the database, for there is no such session; the unit says that all is well.
+                // Fails in the database, since the session does not exist; the unit reports success anyway.
                 let nobody = plexus_proto::SessionId::new();
                 let _ = conn.write_section(nobody, "notes", "text", crate::backend::at(0)).await;
                 Ok(())
             })
         });
-        assert!(hidden.await.is_err(), "what PostgreSQL has undone must not be acknowledged");
+        assert!(hidden.await.is_err(), "rolled-back writes must not be acknowledged");
         database.store.append(events(id, [event("agent:a", 1)])).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_has_one_hub_of_a_name() {
+async fn hub_name_is_exclusive_per_database() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
-        // From another machine: the lock in the data folder says nothing there.
+        // From another machine, where the lock in the data folder has no effect.
         let elsewhere = tempfile::tempdir().unwrap();
         let options =
             StoreOptions { data_dir: elsewhere.path().to_owned(), ..database.backend.options("main") };
@@ -148,7 +148,7 @@ async fn a_database_has_one_hub_of_a_name() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_named_without_its_password() {
+async fn unreachable_server_error_omits_the_password() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -182,7 +182,7 @@ async fn migrations_run_once() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_none_is_named_without_its_value() {
+async fn unknown_parameter_error_omits_its_value() {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions {
         data_dir: dir.path().to_owned(),
@@ -195,13 +195,13 @@ async fn a_parameter_that_is_none_is_named_without_its_value() {
     assert!(told.contains("sslpassword") && told.contains("sslmode") && !told.contains("hunter2"), "{told}");
 }
 
-/// A network that swallows everything: the server does not learn that the hub's connection is gone.
+/// A network that drops all packets: the server does not notice that the hub's connection is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_our_own_lost_connection_holds_is_taken_back() {
+async fn lock_of_a_lost_connection_is_reclaimed() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
         let id = database.session("agent:a", "k").await;
-        // Takes the place of the connection that the server still believes in: same name, same lock.
+        // Simulates the connection that the server still considers alive: same name, same lock.
         let mut raw = database.backend.raw().await;
         let sql = "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
                    JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() \
@@ -214,7 +214,7 @@ async fn a_lock_that_our_own_lost_connection_holds_is_taken_back() {
         let mut ghost = database.backend.raw().await;
         let set = sqlx::query("SELECT set_config('application_name', $1, false)").bind(&name);
         set.execute(&mut ghost).await.unwrap();
-        // Waits for the lock, and has it when the hub's own connection ends.
+        // Waits for the lock, and gets it when the hub's old connection is terminated.
         let mut haunting = tokio::task::JoinSet::new();
         haunting.spawn(async move {
             let _ = sqlx::query("SELECT pg_advisory_lock($1)").bind(key).execute(&mut ghost).await;

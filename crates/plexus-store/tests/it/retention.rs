@@ -1,4 +1,4 @@
-//! Rules for what is removed after a while.
+//! Rules for retention.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use plexus_store::{AuditFilter, NewAudit, Records, Witness};
 
 use crate::backend::{Backend, Database, Sqlite, at, audit, bounded, event, events, seqs};
 
-/// Signs in a way that a test can tell from a forgery.
+/// A witness with simple signatures that a test can forge on purpose.
 #[derive(Debug)]
 struct Seal;
 
@@ -31,16 +31,16 @@ async fn append(database: &Database<impl Backend>, entries: Vec<NewAudit>) {
     database.store.settle().await.unwrap();
 }
 
-/// Numbers of the entries that are left, and whether they verify.
+/// The number of remaining entries, and whether they verify.
 async fn verified(database: &Database<impl Backend>) -> (i64, bool) {
     let head = database.head().await;
     let report = database.store.verify_audit(Ok(head), &Seal).await.unwrap();
     (report.entries, report.ok)
 }
 
-pub(crate) async fn old_audit_entries_go_and_the_rest_still_verifies(database: Database<impl Backend>) {
+pub(crate) async fn audit_verifies_after_old_entries_are_removed(database: Database<impl Backend>) {
     append(&database, (0..20).map(entry).collect()).await;
-    // Nothing beyond the entry that was signed, and nothing that is young enough.
+    // Removes neither the signed entry and later ones, nor recent ones.
     assert_eq!(database.store.prune_audit(at(10), 6, at(100), Arc::new(Seal)).await.unwrap(), 5);
     assert_eq!(verified(&database).await, (16, true), "15 entries and the notice");
     assert_eq!(database.store.prune_audit(at(10), 20, at(101), Arc::new(Seal)).await.unwrap(), 5);
@@ -54,12 +54,12 @@ pub(crate) async fn old_audit_entries_go_and_the_rest_still_verifies(database: D
     let database = database.reopened().await;
     append(&database, vec![entry(201)]).await;
     assert_eq!(verified(&database).await, (14, true));
-    // Everything old, but for the one that was signed.
+    // All old entries except the signed one.
     assert_eq!(database.store.prune_audit(at(1_000), 24, at(1_001), Arc::new(Seal)).await.unwrap(), 13);
     assert_eq!(verified(&database).await, (2, true));
 }
 
-pub(crate) async fn what_was_known_of_breaks_outlives_their_entries(database: Database<impl Backend>) {
+pub(crate) async fn known_breaks_outlive_their_entries(database: Database<impl Backend>) {
     append(&database, vec![entry(0), NewAudit::chain_break(at(1), None, "somebody was here"), entry(2)])
         .await;
     for round in 0..2 {
@@ -75,15 +75,13 @@ pub(crate) async fn what_was_known_of_breaks_outlives_their_entries(database: Da
     }
 }
 
-pub(crate) async fn an_audit_that_nobody_signs_loses_what_is_too_old_or_too_much_and_goes_on(
-    database: Database<impl Backend>,
-) {
+pub(crate) async fn unsigned_audit_is_truncated_by_age_and_count(database: Database<impl Backend>) {
     append(&database, (0..20).map(entry).collect()).await;
     assert_eq!(database.store.prune_unsigned_audit(at(0), 20).await.unwrap(), 0);
-    assert_eq!(database.store.prune_unsigned_audit(at(5), 20).await.unwrap(), 5, "the old");
-    assert_eq!(database.store.prune_unsigned_audit(at(5), 10).await.unwrap(), 5, "too many");
+    assert_eq!(database.store.prune_unsigned_audit(at(5), 20).await.unwrap(), 5, "the old ones");
+    assert_eq!(database.store.prune_unsigned_audit(at(5), 10).await.unwrap(), 5, "the excess ones");
     assert_eq!(listed(&database).await, 10);
-    // All of them are old; the chain goes on from the newest.
+    // All of them are old; the chain continues from the newest.
     assert_eq!(database.store.prune_unsigned_audit(at(1_000), 10).await.unwrap(), 9);
     let last = database.head().await.unwrap().n;
     let database = database.reopened().await;
@@ -92,13 +90,13 @@ pub(crate) async fn an_audit_that_nobody_signs_loses_what_is_too_old_or_too_much
     assert_eq!(listed(&database).await, 2);
 }
 
-/// How many calls are on record.
+/// Number of listed calls.
 async fn listed(database: &Database<impl Backend>) -> usize {
     let mut reader = database.store.read().await.unwrap();
     reader.audit_calls("main", &AuditFilter::default(), 100).await.unwrap().len()
 }
 
-pub(crate) async fn old_events_go_and_the_numbers_of_the_rest_stay(database: Database<impl Backend>) {
+pub(crate) async fn removing_old_events_keeps_the_numbers_of_others(database: Database<impl Backend>) {
     let (a, b) = (database.session("agent:a", "a").await, database.session("agent:a", "b").await);
     for number in 0..10 {
         let mut event = event("agent:a", number);
@@ -115,7 +113,7 @@ pub(crate) async fn old_events_go_and_the_numbers_of_the_rest_stay(database: Dat
     assert_eq!(positions, [9, 11]);
 }
 
-/// What someone who can write to the database does to it.
+/// Simulates someone with write access to the database.
 async fn tamper(database: &Database<Sqlite>, sql: &'static str) {
     let file =
         sqlx::sqlite::SqliteConnectOptions::new().filename(database.backend.dir.path().join("plexus.db"));
@@ -125,7 +123,7 @@ async fn tamper(database: &Database<Sqlite>, sql: &'static str) {
 }
 
 #[tokio::test]
-async fn a_notice_of_removal_that_nobody_signed_hides_nothing() {
+async fn unsigned_removal_notice_is_ignored() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         append(&database, (0..20).map(entry).collect()).await;
@@ -153,11 +151,11 @@ async fn a_notice_of_removal_that_nobody_signed_hides_nothing() {
 }
 
 #[tokio::test]
-async fn a_policy_does_not_tidy_up_after_someone_who_tampered() {
+async fn retention_keeps_modified_entries() {
     for sql in [
         "DELETE FROM audit WHERE n BETWEEN 3 AND 6",
         "UPDATE audit SET actor = 'agent:innocent' WHERE n = 8",
-        // To have it removed before its time.
+        // Makes the entries look old, so that they are removed.
         "UPDATE audit SET at = 0 WHERE n <= 15",
     ] {
         bounded(async {
@@ -177,12 +175,12 @@ async fn a_policy_does_not_tidy_up_after_someone_who_tampered() {
 }
 
 #[tokio::test]
-async fn a_chain_that_fits_but_lacks_the_signed_entry_is_another_one() {
+async fn consistent_chain_without_the_signed_entry_is_rejected() {
     bounded(async {
         let database = Database::<Sqlite>::fresh().await.unwrap();
         append(&database, (0..20).map(entry).collect()).await;
         let signed = database.head().await.unwrap();
-        // All of it gone by a notice that is genuine, but removes the entry that was signed.
+        // A genuine notice that removes everything including the signed entry.
         assert_eq!(database.store.prune_audit(at(100), 21, at(100), Arc::new(Seal)).await.unwrap(), 20);
         let report = database.store.verify_audit(Ok(Some(signed)), &Seal).await.unwrap();
         assert_eq!(

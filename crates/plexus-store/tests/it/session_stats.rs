@@ -1,4 +1,4 @@
-//! What happened in a session, counted from its events by either database in the same way.
+//! Statistics of a session, identical on both databases.
 
 use plexus_proto::api::{RunStats, SessionStats, ToolStats};
 use plexus_proto::{EventKind, NewEvent, SessionId};
@@ -17,7 +17,7 @@ fn told(kind: &str, millis: i64, payload: &Value) -> NewEvent {
     }
 }
 
-/// A call of so many milliseconds; how it failed, if it did, and how long it was kept before.
+/// A call with its duration, its failure if any, and the time it was queued.
 fn call(
     id: &str,
     tool: &str,
@@ -35,7 +35,7 @@ fn call(
     payload["success"] = json!(failure.is_none());
     payload["result"] = match failure {
         None => json!({ "text": "done" }),
-        // Of another server: it failed and has no code of ours.
+        // From an upstream server: failed without a Plexus error code.
         Some("tool_failed") => json!({ "content": [], "structured": null }),
         Some(code) => json!({ "code": code, "message": "no" }),
     };
@@ -48,19 +48,19 @@ async fn stats<B: Backend>(db: &Database<B>, id: SessionId, most: i64) -> Sessio
     reader.session_stats(session, most).await.unwrap()
 }
 
-pub(crate) async fn events_are_counted_by_what_they_say<B: Backend>(db: Database<B>) {
+pub(crate) async fn events_are_counted_by_their_content<B: Backend>(db: Database<B>) {
     let (id, other) = (db.session("agent:a", "k").await, db.session("agent:a", "other").await);
     let nothing = stats(&db, id, 1_000).await;
     assert_eq!((nothing.events, nothing.first_at, nothing.calls.total, nothing.tokens), (0, None, 0, None));
     let mut log: Vec<NewEvent> = Vec::new();
-    // Two at the same time, one of which was refused and never started.
+    // Two concurrent calls, one of which was rejected and never started.
     log.extend(call("c1", "todo", 1_000, 30, None, Some(5_000)));
     log.extend(call("c2", "todo", 1_010, 50, None, Some(7_001)));
     log.extend(call("c3", "todo", 2_000, 5, Some("not_found"), None));
     let [_, refused] = call("c4", "exec", 2_500, 0, Some("overloaded"), None);
     log.push(refused);
     log.extend(call("c5", "mcp__far__write", 3_000, 100, Some("tool_failed"), None));
-    // It has not ended.
+    // Has not ended.
     let [begun, _] = call("c6", "todo", 3_500, 0, None, Some(1));
     log.push(begun);
     for state in ["started", "crashed", "restarted", "started", "exited", "danced"] {
@@ -95,11 +95,11 @@ pub(crate) async fn events_are_counted_by_what_they_say<B: Backend>(db: Database
     assert_eq!((queued.writes, queued.longest_ms, queued.mean_ms), (2, 7_001, 6_000));
     assert_eq!(counted.tokens, Some(1_234));
     assert_eq!(counted.runs, RunStats { started: 2, exited: 1, crashed: 1, stopped: 0, restarted: 1 });
-    // On PostgreSQL a payload with U+0000 has no text that could be looked at.
+    // On PostgreSQL, a payload with U+0000 cannot be inspected as text.
     let expected = if db.store.database() == "postgresql" { 1 } else { 2 };
     assert_eq!(counted.dead_letters, expected);
 
-    // Of a log that is too long, the newest.
+    // For a log that is too long, only the newest events are counted.
     let newest = stats(&db, id, 6).await;
     assert_eq!((newest.events, newest.partial, newest.calls.total, newest.tokens), (6, true, 0, Some(1_234)));
 }

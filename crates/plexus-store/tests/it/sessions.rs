@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Database, at, event, events};
 
-pub(crate) async fn one_owner_and_key_is_one_session<B: Backend>(db: Database<B>) {
+pub(crate) async fn owner_and_key_identify_one_session<B: Backend>(db: Database<B>) {
     let mut callers = JoinSet::new();
     for caller in 0..16 {
         let store = db.store.clone();
@@ -28,12 +28,12 @@ pub(crate) async fn one_owner_and_key_is_one_session<B: Backend>(db: Database<B>
     let mut reader = db.store.read().await.unwrap();
     let found = reader.session_by_key("agent:a", "codex:1").await.unwrap().unwrap();
     assert_eq!((found.id, found.last_seq), (ids[0], 0));
-    // A name that came later is kept, one that is missing does not erase it.
+    // A client name reported later is stored; a missing one does not erase it.
     assert_eq!(found.client.as_deref(), Some("codex"));
     assert_eq!(reader.sessions(&SessionFilter::default(), 10).await.unwrap(), [found]);
 }
 
-pub(crate) async fn the_same_key_of_another_owner_is_another_session<B: Backend>(db: Database<B>) {
+pub(crate) async fn keys_are_scoped_to_their_owner<B: Backend>(db: Database<B>) {
     let a = db.session("agent:a", "codex:1").await;
     let b = db.session("agent:b", "codex:1").await;
     assert_ne!(a, b);
@@ -46,7 +46,7 @@ pub(crate) async fn the_same_key_of_another_owner_is_another_session<B: Backend>
     assert_eq!(reader.session(SessionId::new()).await.unwrap(), None);
 }
 
-pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: Backend>(db: Database<B>) {
+pub(crate) async fn lists_are_newest_first_and_paged<B: Backend>(db: Database<B>) {
     let mut made = Vec::new();
     for number in 0..5 {
         made.push(db.session("agent:a", &format!("codex:{number}")).await);
@@ -75,7 +75,7 @@ pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: 
     assert_eq!(all[0], other);
 }
 
-pub(crate) async fn lists_are_narrowed_by_every_filter<B: Backend>(db: Database<B>) {
+pub(crate) async fn lists_respect_every_filter<B: Backend>(db: Database<B>) {
     let write = |owner: &'static str, key: &'static str, client: &'static str, time: i64| {
         let store = db.store.clone();
         async move {
@@ -108,7 +108,7 @@ pub(crate) async fn lists_are_narrowed_by_every_filter<B: Backend>(db: Database<
     }
 }
 
-pub(crate) async fn opening_tells_whether_the_session_was_made<B: Backend>(db: Database<B>) {
+pub(crate) async fn open_reports_whether_the_session_was_created<B: Backend>(db: Database<B>) {
     let open = || {
         let work = db.store.write(|conn| {
             Box::pin(async move { conn.open_session("agent:a", "named:x", None, at(1)).await })

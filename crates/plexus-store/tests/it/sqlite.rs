@@ -1,4 +1,4 @@
-//! What only SQLite has: a file, the URL that names it, its schema.
+//! SQLite-specific tests: the file, its URL, its schema.
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::backend::{Backend, LIMIT, Sqlite, bounded, event, session};
 
 fn with_url(url: String) -> StoreOptions {
     StoreOptions {
-        // Must not be used when there is a URL.
+        // Must not be used if there is a URL.
         data_dir: "/nonexistent".into(),
         database_url: Some(Secret::from(url)),
         durability: Durability::Power,
@@ -21,7 +21,7 @@ fn with_url(url: String) -> StoreOptions {
 }
 
 #[tokio::test]
-async fn both_forms_of_a_sqlite_url_name_the_file() {
+async fn both_forms_of_a_sqlite_url_name_the_same_file() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a folder.db");
@@ -41,7 +41,7 @@ async fn both_forms_of_a_sqlite_url_name_the_file() {
 }
 
 #[tokio::test]
-async fn without_a_url_the_file_is_in_the_data_folder() {
+async fn database_file_defaults_to_the_data_folder() {
     bounded(async {
         let backend = Sqlite::new();
         let _store = backend.open("main", &Supervisor::new()).await;
@@ -51,7 +51,7 @@ async fn without_a_url_the_file_is_in_the_data_folder() {
 }
 
 #[tokio::test]
-async fn an_unsupported_url_is_refused_without_its_password() {
+async fn unsupported_url_error_omits_the_password() {
     bounded(async {
         for url in [
             "mysql://ann:hunter2@db.example/plexus",
@@ -79,11 +79,11 @@ async fn an_unsupported_url_is_refused_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_is_named() {
+async fn open_error_names_the_file() {
     bounded(async {
         let options = with_url("sqlite:/nonexistent/folder/plexus.db".to_owned());
         let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
-        // The database, or what is to be made beside it.
+        // Names the database or a file created beside it.
         assert!(error.to_string().contains("/nonexistent/folder/plexus."), "{error}");
         assert!(error.source().is_some());
     })
@@ -91,7 +91,7 @@ async fn a_file_that_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
-async fn a_file_has_one_hub_and_is_free_again_when_that_one_ended() {
+async fn file_is_exclusive_to_one_running_hub() {
     bounded(async {
         let backend = Sqlite::new();
         let supervisor = Supervisor::new();
@@ -107,7 +107,7 @@ async fn a_file_has_one_hub_and_is_free_again_when_that_one_ended() {
             told.contains("plexus.db") && told.contains(&own_pid) && told.contains("stop that one"),
             "{told}"
         );
-        // The first one did not notice.
+        // The first hub is not affected.
         session(&first, "agent:a", "k").await;
         supervisor.shutdown(Duration::from_secs(30)).await;
         drop(first);
@@ -117,7 +117,7 @@ async fn a_file_has_one_hub_and_is_free_again_when_that_one_ended() {
 }
 
 #[tokio::test]
-async fn nobody_else_can_read_the_files() {
+async fn database_files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     bounded(async {
         let backend = Sqlite::new();
@@ -130,7 +130,7 @@ async fn nobody_else_can_read_the_files() {
             assert_eq!(mode & 0o077, 0, "{:?} has mode {mode:o}", entry.path());
             seen += 1;
         }
-        assert!(seen >= 2, "the database and its log");
+        assert!(seen >= 2, "the database and its log exist");
     })
     .await;
 }
@@ -140,7 +140,7 @@ async fn raw(backend: &Sqlite) -> SqlitePool {
     SqlitePool::connect_with(options).await.unwrap()
 }
 
-/// The schema and the ledger of migrations, as text.
+/// The schema and the migration ledger, as text.
 async fn schema(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, String)>) {
     let raw = raw(backend).await;
     let objects = sqlx::query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name");
@@ -152,7 +152,7 @@ async fn schema(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, String)>) {
 }
 
 #[tokio::test]
-async fn migrations_run_once_and_a_second_open_changes_nothing() {
+async fn second_open_changes_nothing() {
     bounded(async {
         let backend = Sqlite::new();
         let (first, supervisor) = (schema_after_open(&backend).await, Supervisor::new());
@@ -172,7 +172,7 @@ async fn schema_after_open(backend: &Sqlite) -> (Vec<String>, Vec<(i64, bool, St
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
+async fn newer_database_is_rejected_and_not_modified() {
     bounded(async {
         let backend = Sqlite::new();
         schema_after_open(&backend).await;
@@ -194,7 +194,7 @@ async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn the_file_is_in_wal_mode() {
+async fn database_file_is_in_wal_mode() {
     bounded(async {
         let backend = Sqlite::new();
         let _store = backend.open("main", &Supervisor::new()).await;
@@ -205,13 +205,13 @@ async fn the_file_is_in_wal_mode() {
     .await;
 }
 
-/// What nobody waits for must not be lost in silence: whoever comes after is told.
+/// Records that nobody awaits must not be lost silently: later requests are notified.
 #[tokio::test]
-async fn records_lost_with_a_failed_commit_are_known_to_those_after_them() {
+async fn lost_records_are_reported_to_later_requests() {
     bounded(async {
         let backend = Sqlite::new();
         let supervisor = Supervisor::new();
-        // Without a journal, which loses nothing.
+        // Without a journal, which would not lose them.
         let options = StoreOptions { durability: Durability::Power, ..backend.options("main") };
         let store = Store::open(&options, &supervisor).await.unwrap();
         let id = session(&store, "agent:a", "k").await;

@@ -1,4 +1,4 @@
-//! Rules of what tools and clients leave behind: first results, to-dos, notes, MCP sessions and tasks.
+//! Rules for idempotent results, to-dos, scratchpads, MCP sessions and tasks.
 
 use plexus_proto::{CallId, SessionId};
 use plexus_store::{
@@ -29,7 +29,7 @@ async fn keep<B: Backend>(
         .await
 }
 
-pub(crate) async fn the_first_result_of_a_key_stays<B: Backend>(db: Database<B>) {
+pub(crate) async fn first_result_of_a_key_is_kept<B: Backend>(db: Database<B>) {
     let first = record("agent:a", "key", "one");
     assert!(keep(&db, &first, 0).await.unwrap());
     assert!(!keep(&db, &record("agent:a", "key", "two"), 1).await.unwrap());
@@ -41,7 +41,7 @@ pub(crate) async fn the_first_result_of_a_key_stays<B: Backend>(db: Database<B>)
     assert_eq!(reader.idempotent_result("agent:a", "other").await.unwrap(), None);
 }
 
-pub(crate) async fn old_results_are_purged_and_newer_ones_kept<B: Backend>(db: Database<B>) {
+pub(crate) async fn only_old_results_are_purged<B: Backend>(db: Database<B>) {
     for (key, now) in [("a", 10), ("b", 20), ("c", 30)] {
         keep(&db, &record("agent:a", key, "r"), now).await.unwrap();
     }
@@ -63,12 +63,12 @@ async fn add<B: Backend>(db: &Database<B>, session: SessionId, text: &'static st
         .unwrap()
 }
 
-pub(crate) async fn todos_are_numbered_changed_and_removed_per_session<B: Backend>(db: Database<B>) {
+pub(crate) async fn todos_are_managed_per_session<B: Backend>(db: Database<B>) {
     let (mine, other) = (db.session("agent:a", "1").await, db.session("agent:a", "2").await);
     let ids = [add(&db, mine, "a").await.id, add(&db, mine, "b").await.id, add(&db, mine, "c").await.id];
     assert_eq!(ids, [1, 2, 3]);
     let of_other = add(&db, other, "other").await;
-    assert_eq!(of_other.id, 1, "each session counts for itself");
+    assert_eq!(of_other.id, 1, "each session has its own numbering");
 
     let (changed, renamed, missing, removed, again, count) = db
         .store
@@ -101,8 +101,8 @@ pub(crate) async fn todos_are_numbered_changed_and_removed_per_session<B: Backen
     assert_eq!(reader.todos(other).await.unwrap(), [of_other]);
 }
 
-/// An agent that remembers "number 2" must not change what is number 2 only since.
-pub(crate) async fn a_todo_number_is_not_given_twice_while_the_list_lives<B: Backend>(db: Database<B>) {
+/// An agent that remembers "number 2" must not change a later item with that number.
+pub(crate) async fn todo_numbers_are_never_reused<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "1").await;
     add(&db, id, "a").await;
     let removed = add(&db, id, "b").await;
@@ -110,7 +110,7 @@ pub(crate) async fn a_todo_number_is_not_given_twice_while_the_list_lives<B: Bac
     assert_eq!(add(&db, id, "c").await.id, 3);
 }
 
-pub(crate) async fn state_of_a_session_that_does_not_exist_is_refused<B: Backend>(db: Database<B>) {
+pub(crate) async fn state_of_an_unknown_session_is_rejected<B: Backend>(db: Database<B>) {
     let nobody = SessionId::new();
     let added = db
         .store
@@ -126,9 +126,7 @@ pub(crate) async fn state_of_a_session_that_does_not_exist_is_refused<B: Backend
     assert!(written.is_err());
 }
 
-pub(crate) async fn scratchpad_sections_are_replaced_measured_and_deleted_per_session<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn scratchpad_sections_are_managed_per_session<B: Backend>(db: Database<B>) {
     let (mine, other) = (db.session("agent:a", "1").await, db.session("agent:a", "2").await);
     db.store
         .write(move |conn| {
@@ -147,7 +145,7 @@ pub(crate) async fn scratchpad_sections_are_replaced_measured_and_deleted_per_se
     assert_eq!(reader.section(mine, "b").await.unwrap(), None);
     let listed = reader.sections(mine).await.unwrap();
     let listed: Vec<_> = listed.iter().map(|s| (s.section.as_str(), s.bytes, s.updated_at)).collect();
-    assert_eq!(listed, [("a", 0, at(3)), ("notes", 11, at(2))], "in order of names, sizes in bytes");
+    assert_eq!(listed, [("a", 0, at(3)), ("notes", 11, at(2))], "sorted by name, sizes in bytes");
     drop(reader);
     let delete = || db.store.write(move |conn| Box::pin(conn.delete_section(mine, "notes")));
     assert!(delete().await.unwrap());
@@ -156,7 +154,7 @@ pub(crate) async fn scratchpad_sections_are_replaced_measured_and_deleted_per_se
     assert_eq!(reader.section(other, "notes").await.unwrap().as_deref(), Some("another's"));
 }
 
-pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Database<B>) {
+pub(crate) async fn mcp_sessions_are_stored_ended_and_purged<B: Backend>(db: Database<B>) {
     let record = |id: &str| McpSessionRecord {
         id: id.to_owned(),
         owner: "agent:a".to_owned(),
@@ -184,7 +182,7 @@ pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Datab
         .store
         .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&again, at(40)).await }))
         .await;
-    assert!(again.is_err(), "an id is given once");
+    assert!(again.is_err(), "ids are unique");
     db.store.write(|conn| Box::pin(conn.delete_mcp_session("ended"))).await.unwrap();
     assert_eq!(db.store.write(|conn| Box::pin(conn.purge_mcp_sessions(at(30)))).await.unwrap(), 1);
     let mut reader = db.store.read().await.unwrap();
@@ -193,7 +191,7 @@ pub(crate) async fn mcp_sessions_are_kept_ended_and_purged<B: Backend>(db: Datab
     }
 }
 
-pub(crate) async fn credentials_of_servers_are_kept_replaced_and_forgotten<B: Backend>(db: Database<B>) {
+pub(crate) async fn server_credentials_are_stored_replaced_and_deleted<B: Backend>(db: Database<B>) {
     for (server, field, sealed, now) in
         [("docs", "grant", "one", 1), ("docs", "client", "two", 2), ("mail", "grant", "three", 3)]
     {
@@ -251,13 +249,13 @@ async fn finish<B: Backend>(db: &Database<B>, id: &'static str, end: &TaskEnd, n
         .unwrap()
 }
 
-pub(crate) async fn a_task_ends_once_and_is_its_owners_until_it_expires<B: Backend>(db: Database<B>) {
+pub(crate) async fn task_ends_once_and_belongs_to_its_owner_until_it_expires<B: Backend>(db: Database<B>) {
     let begun = task("one", "agent:a", 10);
     assert!(begin(&db, "main", &begun).await);
     let db = db.reopened().await;
     let done = end(TaskStatus::Completed, "{}");
     assert!(finish(&db, "one", &done, 20).await);
-    assert!(!finish(&db, "one", &end(TaskStatus::Cancelled, "null"), 30).await, "the first end stays");
+    assert!(!finish(&db, "one", &end(TaskStatus::Cancelled, "null"), 30).await, "the first outcome is kept");
     assert!(!finish(&db, "two", &done, 30).await);
     let ended = TaskRecord { updated_at: at(20), end: Some(done), ..begun };
     let mut reader = db.store.read().await.unwrap();
@@ -270,7 +268,7 @@ pub(crate) async fn a_task_ends_once_and_is_its_owners_until_it_expires<B: Backe
     assert_eq!(purge(110).await.unwrap(), 1);
 }
 
-pub(crate) async fn tasks_that_a_hub_left_are_given_an_end_and_others_are_not<B: Backend>(db: Database<B>) {
+pub(crate) async fn only_interrupted_tasks_of_the_hub_are_ended<B: Backend>(db: Database<B>) {
     for (id, hub) in [("left", "main"), ("done", "main"), ("elsewhere", "other")] {
         assert!(begin(&db, hub, &task(id, "agent:a", 0)).await);
     }
@@ -290,7 +288,7 @@ pub(crate) async fn tasks_that_a_hub_left_are_given_an_end_and_others_are_not<B:
     }
 }
 
-pub(crate) async fn an_owner_has_so_many_tasks_and_loses_only_those_that_ended<B: Backend>(db: Database<B>) {
+pub(crate) async fn task_limit_evicts_only_ended_tasks<B: Backend>(db: Database<B>) {
     let insert = db.store.write(|conn| {
         Box::pin(async move {
             for number in 0..1_000 {

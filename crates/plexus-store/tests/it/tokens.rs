@@ -1,4 +1,4 @@
-//! Rules of issued tokens.
+//! Rules for issued tokens.
 
 use plexus_proto::TokenId;
 use plexus_proto::api::{Token, TokenKind};
@@ -27,7 +27,7 @@ async fn insert<B: Backend>(db: &Database<B>, token: &Token) {
     db.store.write(move |conn| Box::pin(async move { conn.insert_token(&token).await })).await.unwrap();
 }
 
-pub(crate) async fn a_token_comes_back_as_it_was_stored<B: Backend>(db: Database<B>) {
+pub(crate) async fn token_round_trips<B: Backend>(db: Database<B>) {
     let renewable = token(TokenKind::Agent, None);
     insert(&db, &renewable).await;
     assert_eq!(db.store.read().await.unwrap().token(renewable.jti).await.unwrap(), Some(renewable));
@@ -40,7 +40,7 @@ pub(crate) async fn a_token_comes_back_as_it_was_stored<B: Backend>(db: Database
     assert_eq!(db.store.read().await.unwrap().token(TokenId::new()).await.unwrap(), None);
 }
 
-pub(crate) async fn revoking_takes_the_family_and_moves_the_epoch<B: Backend>(db: Database<B>) {
+pub(crate) async fn revocation_includes_descendants_and_advances_the_epoch<B: Backend>(db: Database<B>) {
     let root = token(TokenKind::Admin, None);
     let parent = token(TokenKind::User, Some(root.jti));
     let child = token(TokenKind::Agent, Some(parent.jti));
@@ -67,7 +67,7 @@ pub(crate) async fn revoking_takes_the_family_and_moves_the_epoch<B: Backend>(db
     for token in [&root, &parent, &child, &grandchild, &sibling] {
         at_of.push(reader.token(token.jti).await.unwrap().unwrap().revoked_at);
     }
-    // What was revoked earlier keeps its time; what is above or beside stays valid.
+    // Earlier revocations keep their time; ancestors and siblings remain valid.
     assert_eq!(at_of, [None, Some(at(20)), Some(at(10)), Some(at(10)), None]);
     let mut named = reader.revoked_tokens(at(999)).await.unwrap();
     named.sort();
@@ -78,10 +78,10 @@ pub(crate) async fn revoking_takes_the_family_and_moves_the_epoch<B: Backend>(db
     let epoch_before = epoch().await;
     assert_eq!(revoke(parent.jti, 30).await.unwrap().revoked_at, Some(at(20)));
     assert_eq!(revoke(TokenId::new(), 30).await, None);
-    assert_eq!(epoch().await, epoch_before, "nothing was revoked, nothing must be read again");
+    assert_eq!(epoch().await, epoch_before, "the epoch changes only with a revocation");
 }
 
-pub(crate) async fn lists_are_newest_first_and_continue_where_the_page_ended<B: Backend>(db: Database<B>) {
+pub(crate) async fn lists_are_newest_first_and_paged<B: Backend>(db: Database<B>) {
     let mut made: Vec<_> = (0..5).map(|_| token(TokenKind::Agent, None)).collect();
     for token in &made {
         insert(&db, token).await;
@@ -97,7 +97,7 @@ async fn stored<B: Backend>(db: &Database<B>, token: &Token) -> Option<Token> {
     db.store.read().await.unwrap().token(token.jti).await.unwrap()
 }
 
-pub(crate) async fn revoking_a_holder_takes_all_of_its_tokens<B: Backend>(db: Database<B>) {
+pub(crate) async fn revoking_a_holder_revokes_all_of_its_tokens<B: Backend>(db: Database<B>) {
     let of = |kind, name: &str, parent| Token { name: name.to_owned(), ..token(kind, parent) };
     let first = of(TokenKind::Node, "nas", None);
     let renewed = of(TokenKind::Node, "nas", Some(first.jti));
@@ -124,9 +124,7 @@ fn named(name: &str, parent: Option<TokenId>) -> Token {
     Token { name: name.to_owned(), ..token(TokenKind::Agent, parent) }
 }
 
-pub(crate) async fn a_replaced_token_ends_with_its_renewals_and_leaves_its_children_to_the_new_one<
-    B: Backend,
->(
+pub(crate) async fn replaced_token_ends_with_renewals_and_passes_on_its_children<B: Backend>(
     db: Database<B>,
 ) {
     let old = named("ann", None);
@@ -172,20 +170,20 @@ pub(crate) async fn a_replaced_token_ends_with_its_renewals_and_leaves_its_child
     assert_eq!(found, expected);
     assert!(db.store.read().await.unwrap().revocation_epoch().await.unwrap() > before);
 
-    // While it ends it mints nothing, no renewal either; nor after its end.
+    // During its grace period and afterwards it mints nothing, including renewals.
     for (name, when) in [("ann", 20), ("ann/c", 20), ("ann", 50), ("ann/c", 50)] {
         let late = Token { created_at: at(when), ..named(name, Some(old.jti)) };
         insert(&db, &late).await;
         assert_eq!(stored(&db, &late).await, None, "{name} at {when}");
     }
-    // Revoking brings an end that is yet to come forward.
+    // A revocation takes effect before a future end.
     let jti = old.jti;
     let revoked = db.store.write(move |conn| Box::pin(conn.revoke_token(jti, at(30)))).await.unwrap();
     assert_eq!(revoked.unwrap().revoked_at, Some(at(30)));
     assert_eq!(stored(&db, &renewal).await.unwrap().revoked_at, Some(at(30)));
 }
 
-pub(crate) async fn purged_tokens_leave_their_children_to_the_nearest_ancestor<B: Backend>(db: Database<B>) {
+pub(crate) async fn purge_reparents_children_to_the_nearest_ancestor<B: Backend>(db: Database<B>) {
     let expiring =
         |expires: i64, parent: Option<TokenId>| Token { expires_at: at(expires), ..named("x", parent) };
     let root = expiring(1_000, None);
@@ -211,10 +209,10 @@ pub(crate) async fn purged_tokens_leave_their_children_to_the_nearest_ancestor<B
     }
     let jti = root.jti;
     db.store.write(move |conn| Box::pin(conn.revoke_token(jti, at(30)))).await.unwrap();
-    assert_eq!(stored(&db, &living).await.unwrap().revoked_at, Some(at(30)), "the family fell apart");
+    assert_eq!(stored(&db, &living).await.unwrap().revoked_at, Some(at(30)), "the ancestry was lost");
 }
 
-pub(crate) async fn ancestry_is_known_however_far_up<B: Backend>(db: Database<B>) {
+pub(crate) async fn ancestry_is_resolved_at_any_depth<B: Backend>(db: Database<B>) {
     let root = named("a", None);
     let child = named("b", Some(root.jti));
     let grandchild = named("c", Some(child.jti));
@@ -231,7 +229,7 @@ pub(crate) async fn ancestry_is_known_however_far_up<B: Backend>(db: Database<B>
     assert_eq!(reader.token_children(grandchild.jti).await.unwrap(), 0);
 }
 
-pub(crate) async fn the_last_use_of_a_token_never_goes_back<B: Backend>(db: Database<B>) {
+pub(crate) async fn last_use_of_a_token_never_decreases<B: Backend>(db: Database<B>) {
     let (first, second) = (named("a", None), named("b", None));
     insert(&db, &first).await;
     insert(&db, &second).await;

@@ -1,4 +1,4 @@
-//! Rules of what was decided on the tools of servers.
+//! Rules for pinned tool definitions.
 
 use plexus_store::{PinRecord, PinState};
 
@@ -21,9 +21,7 @@ async fn set<B: Backend>(db: &Database<B>, server: &'static str, pin: &PinRecord
     set.await.unwrap();
 }
 
-pub(crate) async fn a_tool_has_one_pin_which_is_replaced_and_forgotten_with_its_server<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn tool_pin_is_unique_replaceable_and_deleted_with_its_server<B: Backend>(db: Database<B>) {
     let [held, approved] = [PinState::Held, PinState::Approved].map(|state| pin("read", "one", state));
     set(&db, "files", &held).await;
     set(&db, "files", &pin("Zip", "two", PinState::Approved)).await;

@@ -1,4 +1,4 @@
-//! Rules of the group-commit writer.
+//! Rules for the group-commit writer.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Database, at, audit, audited, event, events, numbers, seqs};
 
-/// Holds the writer up, so that what is submitted meanwhile shares the next transaction.
+/// Blocks the writer, so that requests submitted in the meantime share the next transaction.
 pub(crate) struct Gate {
     release: oneshot::Sender<()>,
     held: JoinSet<()>,
 }
 
 impl Gate {
-    /// Returns when the writer stands still.
+    /// Returns when the writer is blocked.
     pub(crate) async fn close(store: &Store) -> Self {
         let (release, released) = oneshot::channel::<()>();
         let (entered, inside) = oneshot::channel();
@@ -43,7 +43,7 @@ impl Gate {
     }
 }
 
-/// Adds a to-do and ends as told.
+/// Adds a to-do and returns the given outcome.
 async fn add_then<E: Send + 'static>(
     store: Store,
     session: SessionId,
@@ -69,7 +69,7 @@ async fn todos(store: &Store, session: SessionId) -> Vec<String> {
     todos.into_iter().map(|todo| todo.text).collect()
 }
 
-pub(crate) async fn a_failed_unit_is_undone_and_its_records_are_kept<B: Backend>(db: Database<B>) {
+pub(crate) async fn failed_unit_is_rolled_back_and_its_records_are_kept<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let call_id = CallId::new();
     let outcome = db
@@ -82,7 +82,7 @@ pub(crate) async fn a_failed_unit_is_undone_and_its_records_are_kept<B: Backend>
                 })
             },
             move |outcome| {
-                assert_eq!(*outcome, Err("no"), "the record is made from the outcome");
+                assert_eq!(*outcome, Err("no"), "the record is derived from the outcome");
                 let mut records = events(id, [event("agent:a", 0)]);
                 records.audit = audited(call_id, "agent:a", "todo");
                 records
@@ -97,7 +97,7 @@ pub(crate) async fn a_failed_unit_is_undone_and_its_records_are_kept<B: Backend>
     assert_eq!(call.entries, [1, 2]);
 }
 
-pub(crate) async fn a_failed_unit_leaves_its_neighbours_in_the_batch_alone<B: Backend>(db: Database<B>) {
+pub(crate) async fn failed_unit_does_not_affect_others_in_its_batch<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let gate = Gate::close(&db.store).await;
     let mut units = Vec::new();
@@ -120,9 +120,7 @@ pub(crate) async fn a_failed_unit_leaves_its_neighbours_in_the_batch_alone<B: Ba
     assert_eq!((numbers(&stored), seqs(&stored)), (vec![0, 1, 2, 3, 4], vec![1, 2, 3, 4, 5]));
 }
 
-pub(crate) async fn a_unit_that_fails_in_the_database_leaves_its_neighbours_alone<B: Backend>(
-    db: Database<B>,
-) {
+pub(crate) async fn database_error_in_a_unit_does_not_affect_others<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let gate = Gate::close(&db.store).await;
     let add = |session: SessionId, text: &'static str| {
@@ -135,7 +133,7 @@ pub(crate) async fn a_unit_that_fails_in_the_database_leaves_its_neighbours_alon
         })
     };
     let mut good = add(id, "good");
-    // No such session: a constraint of the database, not of ours.
+    // No such session: violates a constraint of the database.
     let mut bad = add(SessionId::new(), "bad");
     let mut later = add(id, "later");
     for unit in [&mut good, &mut bad, &mut later] {
@@ -149,7 +147,7 @@ pub(crate) async fn a_unit_that_fails_in_the_database_leaves_its_neighbours_alon
     assert_eq!(sections.iter().map(|info| info.section.as_str()).collect::<Vec<_>>(), ["good", "later"]);
 }
 
-pub(crate) async fn a_panicking_unit_fails_alone<B: Backend>(db: Database<B>) {
+pub(crate) async fn panicking_unit_fails_alone<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let panicked = db
         .store
@@ -166,7 +164,7 @@ pub(crate) async fn a_panicking_unit_fails_alone<B: Backend>(db: Database<B>) {
     assert_eq!(todos(&db.store, id).await, [""; 0]);
 }
 
-pub(crate) async fn accepted_work_is_done_although_its_caller_left<B: Backend>(db: Database<B>) {
+pub(crate) async fn accepted_work_completes_without_its_caller<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let gate = Gate::close(&db.store).await;
     let records = events(id, [event("agent:a", 0)]);
@@ -174,13 +172,13 @@ pub(crate) async fn accepted_work_is_done_although_its_caller_left<B: Backend>(d
     assert!((&mut unit).now_or_never().is_none());
     drop(unit);
     gate.open().await;
-    // Comes after it.
+    // Submitted after it.
     db.store.append(Records::default()).await.unwrap();
     assert_eq!(todos(&db.store, id).await, ["kept"]);
     assert_eq!(numbers(&db.events(id).await), [0]);
 }
 
-pub(crate) async fn what_was_appended_soon_comes_before_what_is_awaited_later<B: Backend>(db: Database<B>) {
+pub(crate) async fn append_soon_precedes_later_requests<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     for round in 0..20 {
         let call_id = CallId::new();
@@ -190,7 +188,7 @@ pub(crate) async fn what_was_appended_soon_comes_before_what_is_awaited_later<B:
         let mut finished = events(id, [event("agent:a", 2 * round + 1)]);
         finished.audit.push(audit(AuditPhase::Finished, call_id, "agent:a", "todo"));
         db.store.append(finished).await.unwrap();
-        // Once the later one is acknowledged, both are there, in order.
+        // Once the later one is acknowledged, both are stored, in order.
         assert_eq!(numbers(&db.events(id).await), (0..2 * round as u64 + 2).collect::<Vec<_>>());
         let call = db.store.read().await.unwrap().audit_call(call_id).await.unwrap().unwrap();
         let n = 2 * round as i64 + 1;
@@ -198,7 +196,7 @@ pub(crate) async fn what_was_appended_soon_comes_before_what_is_awaited_later<B:
     }
 }
 
-pub(crate) async fn what_was_appended_soon_is_committed_without_anyone_waiting<B: Backend>(db: Database<B>) {
+pub(crate) async fn append_soon_is_committed_without_a_waiter<B: Backend>(db: Database<B>) {
     let mut heads = db.store.audit_heads();
     let call_id = CallId::new();
     let audit = vec![audit(AuditPhase::Started, call_id, "agent:a", "todo")];
@@ -208,19 +206,19 @@ pub(crate) async fn what_was_appended_soon_is_committed_without_anyone_waiting<B
     assert_eq!(call.outcome, "unfinished");
 }
 
-pub(crate) async fn shutdown_finishes_what_was_accepted_and_refuses_the_rest<B: Backend>(db: Database<B>) {
+pub(crate) async fn shutdown_finishes_accepted_requests_and_rejects_others<B: Backend>(db: Database<B>) {
     const ACCEPTED: usize = 600;
     let id = db.session("agent:a", "k").await;
     let gate = Gate::close(&db.store).await;
     let mut accepted = Vec::new();
     for number in 0..ACCEPTED {
-        // Without tokio's budget per task, which would end before all are handed over.
+        // Without tokio's cooperative budget, which would be used up before all are submitted.
         let append = db.store.append(events(id, [event("agent:a", number)]));
         let mut append = Box::pin(tokio::task::unconstrained(append));
         assert!((&mut append).now_or_never().is_none());
         accepted.push(append);
     }
-    // Waits for the commit too, for the session is not known yet.
+    // Also waits for the commit, since the session is not known yet.
     let soon = db.store.append_soon(events(id, [event("agent:a", ACCEPTED)]));
     let mut soon = Box::pin(tokio::task::unconstrained(soon));
     assert!((&mut soon).now_or_never().is_none());
@@ -261,7 +259,7 @@ pub(crate) async fn readers_cannot_write<B: Backend>(db: Database<B>) {
     );
 }
 
-pub(crate) async fn everything_is_there_after_reopening<B: Backend>(db: Database<B>) {
+pub(crate) async fn reopened_store_contains_everything<B: Backend>(db: Database<B>) {
     let id = db.session("agent:a", "k").await;
     let call_id = CallId::new();
     let mut records = events(id, [event("agent:a", 0), event("agent:a", 1)]);
@@ -276,7 +274,7 @@ pub(crate) async fn everything_is_there_after_reopening<B: Backend>(db: Database
     assert_eq!(todos(&db.store, id).await, ["kept"]);
     assert_eq!(db.head().await, head);
     assert_eq!(db.store.read().await.unwrap().audit_call(call_id).await.unwrap(), call);
-    // Logs go on where they ended.
+    // Logs continue where they ended.
     let mut records = events(id, [event("agent:a", 2)]);
     records.audit = audited(CallId::new(), "agent:a", "todo");
     db.store.append(records).await.unwrap();

@@ -87,10 +87,12 @@ pub(super) fn prepare(
 /// Whether there is what a call names; its arguments are not looked at otherwise.
 pub(super) fn visible(visible: &Visible, name: &str, arguments: &Value) -> Result<(), CallError> {
     let tool = visible.resolve(name)?;
-    match arguments["name"].as_str() {
-        Some(target) if tool.is_indirect() => visible.resolve(target).map(drop),
-        _ => Ok(()),
+    if !tool.is_indirect() {
+        return Ok(());
     }
+    let given = arguments.as_object().cloned().unwrap_or_default();
+    let (arguments, _) = tool.check(given);
+    arguments["name"].as_str().map_or(Ok(()), |target| visible.resolve(target).map(drop))
 }
 
 /// The same for a tool that is there already.
@@ -127,7 +129,8 @@ fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Ref
     match outcome {
         Ok(()) => Ok(Prepared { tool, arguments, route: None }),
         Err(error) => {
-            let arguments = redact::without(&arguments, tool.spec().handling.unrecorded).into_owned();
+            let arguments =
+                redact::without(&arguments, &tool.spec().handling.unrecorded_names()).into_owned();
             Err(Box::new(Refused { tool: tool.spec().name.to_string(), arguments, error }))
         }
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::visible::nearest;
 use crate::{
-    Access, Action, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+    Access, Action, Alias, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool,
+    arguments,
 };
 
 const NAME: &str = "scratchpad";
@@ -31,6 +32,13 @@ enum ScratchpadAction {
     /// Delete a section: needs `section`.
     Delete,
 }
+
+/// As agents call them in tools of their own.
+const ALIASES: &[Alias] = &[
+    Alias::new("section", &["name", "key", "title"]),
+    Alias::new("content", &["text", "contents", "value"]),
+    Alias::new("session", &["session_id"]),
+];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,6 +89,7 @@ impl TypedTool for Scratchpad {
             Access::READ,
         )
         .with_actions(actions)
+        .with_aliases(ALIASES)
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

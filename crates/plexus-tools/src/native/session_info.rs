@@ -4,9 +4,12 @@ use plexus_proto::{ErrorCode, SessionId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
+use crate::{Access, Alias, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
 
 pub(super) struct SessionInfo;
+
+/// As agents call them in tools of their own.
+const ALIASES: &[Alias] = &[Alias::new("session", &["session_id"])];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +46,7 @@ impl TypedTool for SessionInfo {
                           machine where files of this session belong.",
             Access::READ,
         )
+        .with_aliases(ALIASES)
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

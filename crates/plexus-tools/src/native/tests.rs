@@ -22,6 +22,15 @@ fn the_tool_list_is_what_was_agreed() {
     insta::assert_json_snapshot!(tools);
 }
 
+#[test]
+fn aliases_stand_for_one_argument_each() {
+    for tool in native::tools() {
+        let spec = tool.spec();
+        let conflicts = crate::alias::conflicts(spec.handling.aliases, &spec.input_schema);
+        assert!(conflicts.is_empty(), "{}: {conflicts:?}", spec.name);
+    }
+}
+
 /// Some clients refuse schemas with these at the top level, or cannot resolve references.
 #[test]
 fn schemas_are_plain() {

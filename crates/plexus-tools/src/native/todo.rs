@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Access, Action, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+    Access, Action, Alias, CallError, Intent, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool,
+    arguments,
 };
 
 const NAME: &str = "todo";
@@ -38,6 +39,13 @@ enum Status {
     InProgress,
     Done,
 }
+
+/// As agents call them in tools of their own.
+const ALIASES: &[Alias] = &[
+    Alias::new("text", &["content", "title", "task"]),
+    Alias::new("id", &["todo_id", "item_id"]),
+    Alias::new("session", &["session_id"]),
+];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +96,7 @@ impl TypedTool for Todo {
             Access::READ,
         )
         .with_actions(actions)
+        .with_aliases(ALIASES)
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

@@ -7,7 +7,13 @@ pub(crate) use plexus_proto::tool_name::CALL as NAME;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use crate::{Access, Tool, ToolSpec};
+use crate::{Access, Alias, Tool, ToolSpec};
+
+/// As agents call them in tools of their own.
+const ALIASES: &[Alias] = &[
+    Alias::new("name", &["tool", "tool_name"]),
+    Alias::new("arguments", &["args", "parameters", "params", "input"]),
+];
 
 // Read by the dispatcher as JSON; the type is there for its schema.
 #[derive(Debug, JsonSchema)]
@@ -27,10 +33,11 @@ pub(super) fn tool() -> Tool {
         open_world_hint: true,
         ..anything.annotations
     };
-    Tool::indirect::<Args>(ToolSpec::hub(
+    let spec = ToolSpec::hub(
         NAME,
         "Call a tool",
         "Calls another tool of this hub by name, as if you had called it yourself.",
         Access { annotations, ..anything },
-    ))
+    );
+    Tool::indirect::<Args>(spec.with_aliases(ALIASES))
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::list_tools::{self, Entry, Output};
-use crate::{Access, CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
+use crate::{Access, Alias, CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
 
 const DEFAULT_LIMIT: usize = 10;
 /// Words of a description, or names of arguments, that are looked at.
@@ -18,6 +18,12 @@ const MAX_WORDS: usize = 400;
 const MAX_QUERY: usize = 50;
 
 pub(super) struct ToolSearch;
+
+/// As agents call them in tools of their own.
+const ALIASES: &[Alias] = &[
+    Alias::new("query", &["q", "search", "text", "pattern"]),
+    Alias::new("limit", &["max_results", "top_k"]),
+];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +48,7 @@ impl TypedTool for ToolSearch {
                           Call them by name, or through tool_call if your client has not loaded them.",
             Access::READ,
         )
+        .with_aliases(ALIASES)
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {

@@ -6,8 +6,6 @@
 const LAST_LINE: &str = "; the last line of its standard error: ";
 /// In front of the last thing that a server sent and that is no message.
 const LAST_SENT: &str = "; the last that it sent is no message of MCP: ";
-/// In front of where a program was looked for.
-const SEARCHED: &str = "; PATH is ";
 
 pub(super) fn with_last_line(what: &str, line: &str) -> String {
     format!("{what}{LAST_LINE}{line}")
@@ -17,14 +15,10 @@ pub(super) fn with_last_sent(what: &str, line: &str) -> String {
     format!("{what}{LAST_SENT}{line}")
 }
 
-pub(super) fn with_path(what: &str, path: &str) -> String {
-    format!("{what}{SEARCHED}{path}")
-}
-
 /// A message as it may be told to whoever calls a tool, or sees that there is one: its beginning.
 #[must_use]
 pub fn for_callers(message: &str) -> &str {
-    let end = [LAST_LINE, LAST_SENT, SEARCHED].iter().filter_map(|detail| message.find(detail)).min();
+    let end = [LAST_LINE, LAST_SENT].iter().filter_map(|detail| message.find(detail)).min();
     &message[..end.unwrap_or(message.len())]
 }
 
@@ -34,13 +28,8 @@ mod tests {
 
     #[test]
     fn callers_are_told_what_happened_and_not_what_the_process_said_of_it() {
-        let told =
-            with_last_line("the process ended (exit status: 1)", "no licence for ann; PATH is /home/ann");
+        let told = with_last_line("the process ended (exit status: 1)", "no licence for ann in /home/ann");
         assert_eq!(for_callers(&told), "the process ended (exit status: 1)");
-        assert_eq!(
-            for_callers(&with_path("there is no program `x`", "/home/ann/bin")),
-            "there is no program `x`"
-        );
         let silent = with_last_sent("the server did not say who it is", "Welcome, ann");
         assert_eq!(for_callers(&silent), "the server did not say who it is");
         assert_eq!(for_callers("plain"), "plain");

@@ -10,6 +10,7 @@
 //! | `pipe` | requests and answers that share one channel in each direction |
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
+//! | `install` | what a program that is missing comes with |
 //! | `chatter` | what a server sends that is no message |
 //! | `stdio` | a pipe to a process |
 //! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
@@ -23,6 +24,7 @@ mod connection;
 mod detail;
 mod following;
 mod http;
+mod install;
 mod message;
 mod pipe;
 mod process;
@@ -53,6 +55,7 @@ pub use bridge::{Answerer, Bridge, Inputs, Listed, Method, News, Offers, Replied
 pub use chatter::Chatter;
 pub use detail::for_callers;
 pub(crate) use http::line::Line;
+pub use install::advice as install_advice;
 pub(crate) use stderr::Mark;
 pub use stderr::StderrRing;
 use stderr::Withheld;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::process::{Group, Guardian, Signal};
-use plexus_kit::{ExposeSecret, Stage, env};
+use plexus_kit::{ExposeSecret, Stage};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::stderr::{Mark, StderrRing, Withheld};
-use super::{ClientError, Connect, detail};
+use super::{ClientError, Connect, install};
 use crate::config::StdioConfig;
 
 /// To end by itself, and then to end when asked to.
@@ -75,7 +75,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         }
         command.current_dir(folder);
     }
-    let mut child = command.spawn().map_err(|error| not_started(config, connect, &error))?;
+    let mut child = command.spawn().map_err(|error| not_started(config, &error))?;
     let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
         (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -109,20 +109,18 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
     Ok(Spawned { process, stdin, stdout })
 }
 
-fn not_started(config: &StdioConfig, connect: &Connect, error: &io::Error) -> ClientError {
+fn not_started(config: &StdioConfig, error: &io::Error) -> ClientError {
     let command = &config.command;
     ClientError::Unreachable(match error.kind() {
         io::ErrorKind::NotFound if command.contains('/') => {
             format!("there is no program `{command}`; correct `command`")
         }
         io::ErrorKind::NotFound => {
-            let given = config.env.get(env::PATH.name).map(|path| path.expose_secret());
-            let path = given.or_else(|| connect.environment.get(env::PATH)).unwrap_or("which is empty");
-            let missing = format!(
-                "there is no program `{command}` in PATH; install it, give its whole path as `command`, or set PATH \
-                 in `env`"
-            );
-            detail::with_path(&missing, path)
+            let where_from = install::advice(command);
+            format!(
+                "the program `{command}` was not found; {where_from}. If it is installed, write its full path as \
+                 `command`: the hub looks in the PATH that it was started with"
+            )
         }
         io::ErrorKind::PermissionDenied => {
             format!("`{command}` may not be run by the user of the hub; check its permissions")

@@ -35,7 +35,7 @@ pub(crate) use auth::is_protected;
 pub use auth::{Grant, HttpAuth, OauthConfig};
 pub use exposure::Exposure;
 pub use folder::{Entry, Folder, Reading};
-pub use import::{Applied, ImportPlan, Planned, Skipped};
+pub use import::{Applied, ImportPlan, Planned, Refused, Skipped, ThisHub};
 pub use literals::has_references;
 pub use migrate::{LEGACY_FILE, Migration, migrate};
 pub use outline::{Inward, inward, outline};

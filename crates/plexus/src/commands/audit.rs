@@ -1,14 +1,16 @@
 //! `plexus audit`: read and verify the record of all calls.
 
+mod verify;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plexus_proto::CallId;
-use plexus_proto::api::{AuditCall, AuditReport};
+use plexus_proto::api::AuditCall;
 use serde_json::Value;
 
 use super::{Invocation, sessions};
-use crate::failure::{Exit, Failure};
+use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
 use crate::output::Output;
 
@@ -43,10 +45,14 @@ enum AuditCommand {
     },
     /// Check that no record was changed, removed or reordered
     #[command(
-        after_help = "The exit code is 0 when the record is intact and 3 when problems were found.\n\n\
-Example:\n  plexus audit verify || echo 'look into this'"
+        after_help = "The hub that runs on the data folder is asked. Where none runs, the folder itself is verified; its \
+database is found by the folder's database.json.\n\
+The exit code is 0 when the record is intact and 3 when problems were found.\n\n\
+Example:\n  plexus audit verify || echo 'look into this'\n  \
+plexus audit verify --data-dir /mnt/copy-of-the-folder\n  \
+plexus audit verify /backups/plexus.tar.gz"
     )]
-    Verify,
+    Verify(verify::VerifyArgs),
 }
 
 pub(crate) async fn run(args: AuditArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
@@ -70,7 +76,7 @@ pub(crate) async fn run(args: AuditArgs, invocation: &Invocation<'_>) -> anyhow:
             Ok(Exit::Ok.into())
         }
         AuditCommand::Show { call_id } => show(call_id, invocation).await,
-        AuditCommand::Verify => verify(invocation).await,
+        AuditCommand::Verify(args) => verify::run(&args, invocation).await,
     }
 }
 
@@ -127,41 +133,4 @@ async fn show(call_id: CallId, invocation: &Invocation<'_>) -> anyhow::Result<Ex
 /// Text as text, anything else as indented JSON.
 fn readable(value: &Value) -> String {
     value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned)
-}
-
-async fn verify(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let out = &invocation.out;
-    let hub = invocation.hub()?;
-    let progress = out.progress("Verifying the audit");
-    let answer = hub.get(&["audit", "verify"], &[]).await?;
-    progress.finish("Verified the audit");
-    if out.json() {
-        out.json_line(answer.raw().get())?;
-    }
-    let report: AuditReport = answer.decode()?;
-    // A report that contradicts itself is no clean bill.
-    let intact = report.ok && report.problems.is_empty() && report.problem_count == 0;
-    if intact {
-        if !out.json() {
-            let head =
-                report.head.map_or_else(String::new, |head| format!(", newest {} {}", head.n, head.hash));
-            out.line(&format!("Intact: {} entries of hub {}{head}", report.entries, report.hub))?;
-        }
-        return Ok(Exit::Ok.into());
-    }
-    if !out.json() {
-        for problem in &report.problems {
-            out.line(&format!("{}: entry {}: {}", problem.kind, problem.n, problem.message))?;
-        }
-        let unnamed = report.problem_count.saturating_sub(report.problems.len() as u64);
-        if unnamed > 0 {
-            out.line(&format!("and {unnamed} more"))?;
-        }
-    }
-    let count = report.problem_count.max(report.problems.len() as u64);
-    let plural = if count == 1 { "" } else { "s" };
-    let message =
-        format!("the audit record is not intact: {count} problem{plural} in {} entries", report.entries);
-    let hint = "keep a copy of the data folder as it is now before you look into it";
-    Err(Failure::new(Exit::Problems, message).hint(hint).into())
 }

@@ -7,6 +7,7 @@ mod backups;
 mod choice;
 pub(crate) mod desk;
 pub(crate) mod grant;
+mod moves;
 pub(crate) mod shown;
 
 use std::path::{Path, PathBuf};
@@ -26,13 +27,18 @@ use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 pub(crate) use choice::known;
-use desk::Desk;
+use desk::{Desk, Questions};
+use moves::Moves;
 
 const AFTER_HELP: &str = "\
 Each agent is told, in its own settings, to start `plexus mcp` as an MCP server, and gets what
 the hub's workspace says of it (SOUL.md, IDENTITY.md, USER.md, TOOLS.md, MEMORY.md) into its own
 instructions. Everything is shown before it is written, a copy of each file is kept, and
 `plexus disconnect` takes it out again. What an agent may do without asking is not changed.
+
+MCP servers that an agent has of its own can move behind the hub, where all agents use them. On a
+terminal you are asked; elsewhere they stay, unless --move-servers is given. `plexus disconnect`
+puts them back into the agent's settings.
 
 Agents: codex, claude-code, cursor, opencode, gemini, vscode, windsurf, zed, goose
 
@@ -43,6 +49,7 @@ Examples:
   plexus connect                              # choose on the terminal
   plexus connect codex claude-code --dry-run  # what would change
   plexus connect codex --node nas --yes       # its calls may use that machine
+  plexus connect codex --yes --move-servers   # its own servers move behind the hub
   plexus connect claude-code --project .      # for one project only
   plexus connect --status                     # how the files are now
   plexus connect --restore                    # the copies that were kept";
@@ -50,8 +57,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ConnectArgs {
-    /// Agents to connect [env: PLEXUS_AGENTS] [default: chosen on the terminal; with --yes, all that
-    /// are found]
+    /// Agents to connect [env: PLEXUS_AGENTS] [default: chosen on the terminal; with --yes, and for
+    /// --dry-run without a terminal, all that are found]
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
     /// Connect them for the project in this folder, and not for all
@@ -83,11 +90,17 @@ pub(crate) struct ConnectArgs {
     /// Leave their instructions alone
     #[arg(long)]
     no_instructions: bool,
+    /// Move the MCP servers that they have of their own behind the hub [default: asked on the terminal]
+    #[arg(long, conflicts_with = "project")]
+    move_servers: bool,
+    /// Leave their own MCP servers where they are, without asking
+    #[arg(long, conflicts_with = "move_servers")]
+    no_move_servers: bool,
     /// Show what is connected and how the files are, and change nothing
     #[arg(long, conflicts_with_all = ["dry_run", "yes", "restore"])]
     status: bool,
     /// Put a file back as it was before a change; without a value, list the copies that there are
-    #[arg(long, value_name = "COPY", num_args = 0..=1, conflicts_with_all = ["agents", "project", "policy", "profile", "scopes", "nodes", "ttl", "no_instructions"])]
+    #[arg(long, value_name = "COPY", num_args = 0..=1, conflicts_with_all = ["agents", "project", "policy", "profile", "scopes", "nodes", "ttl", "no_instructions", "move_servers", "no_move_servers"])]
     restore: Option<Option<String>>,
 }
 
@@ -126,6 +139,7 @@ struct Planned {
     key: String,
     plan: Plan,
     entry: Value,
+    moves: Moves,
 }
 
 impl Planned {
@@ -144,7 +158,8 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         return backups::run(copy.as_deref(), (args.yes, args.dry_run), &desk, invocation).await;
     }
     let scope = scope(args.project.as_deref(), invocation.environment())?;
-    let Some(chosen) = choice::agents(&args.agents, args.yes, &scope, &desk, invocation)? else {
+    let Some(chosen) = choice::agents(&args.agents, (args.yes, args.dry_run), &scope, &desk, invocation)?
+    else {
         invocation.out.note("Nothing was chosen, and nothing was changed.");
         return Ok(Exit::Ok.into());
     };
@@ -152,7 +167,9 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         true => None,
         false => instructions(&args, invocation).await?,
     };
-    let planned = plan(chosen, &scope, told.as_ref(), &args, &desk, invocation)?;
+    let mut planned = plan(chosen, &scope, told.as_ref(), &args, &desk, invocation)?;
+    let mut questions = Questions::default();
+    moves::plan(&mut planned, &scope, &args, &desk, (invocation, &mut questions)).await?;
     if !invocation.out.json() {
         planned.iter().try_for_each(|planned| show(&invocation.out, planned, &args))?;
         if scope != Scope::User && told.is_some_and(|told| !told.files.is_empty()) {
@@ -173,7 +190,8 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
     }
     let can = |planned: &&Planned| planned.plan.problems.is_empty();
     let wanted = planned.iter().filter(can).any(|planned| planned.is_needed() || args.wishes_token());
-    if wanted && !args.yes && !desk::confirmed(&invocation.out, "Write these changes?").await? {
+    let question = "Write these changes? [y/N]";
+    if wanted && !args.yes && !questions.confirmed(&invocation.out, question).await? {
         invocation.out.note("Nothing was changed.");
         return Ok(Exit::Ok.into());
     }
@@ -181,7 +199,7 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
     check_nodes(&args.nodes, &maker).await?;
     let _turn = desk.turn()?;
     let (mut done, mut failures) = (Vec::new(), Vec::new());
-    for planned in planned.iter().filter(|planned| planned.plan.problems.is_empty()) {
+    for planned in planned.iter_mut().filter(|planned| planned.plan.problems.is_empty()) {
         let connected = connect(planned, &scope, &args, &maker, &desk, invocation).await;
         match connected {
             Ok(connected) => done.push(connected),
@@ -277,7 +295,14 @@ fn plan(
             return Err(Failure::new(Exit::Usage, message).hint("set HOME").into());
         }
         let entry = agent.entry(&wiring.program, &wiring.args);
-        planned.push(Planned { agent, installed, key: Bridge::key(agent, scope), plan, entry });
+        planned.push(Planned {
+            agent,
+            installed,
+            key: Bridge::key(agent, scope),
+            plan,
+            entry,
+            moves: Moves::default(),
+        });
     }
     Ok(planned)
 }
@@ -300,7 +325,7 @@ fn wiring(agent: &Agent, scope: &Scope, desk: &Desk, environment: &Environment) 
 }
 
 fn show(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Result<()> {
-    let Planned { agent, installed, plan, .. } = planned;
+    let Planned { agent, installed, plan, moves, .. } = planned;
     let version = installed.as_ref().and_then(|installed| installed.version.as_deref());
     let heading = match (version, agent.tested) {
         (version, None) => format!("{} (untested)", shown::with_version(agent.name, version)),
@@ -313,6 +338,9 @@ fn show(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Result<(
     plan.problems.iter().try_for_each(|problem| shown::problem(out, problem))?;
     for change in &plan.changes {
         shown::change(out, change)?;
+    }
+    for server in &moves.stay {
+        out.line(&format!("  {} stays in its settings: {}", server.0, server.1))?;
     }
     match plan.problems.is_empty() {
         false => out.line("  Nothing of it is changed.")?,
@@ -345,14 +373,16 @@ async fn check_nodes(nodes: &[String], maker: &Maker) -> anyhow::Result<()> {
 
 /// Gives the agent its token and writes its files.
 async fn connect(
-    planned: &Planned,
+    planned: &mut Planned,
     scope: &Scope,
     args: &ConnectArgs,
     maker: &Maker,
     desk: &Desk,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Value> {
-    let Planned { agent, installed, key, plan, .. } = planned;
+    let staying = planned.moves.stay.len();
+    moves::carry_out(planned, desk, invocation).await?;
+    let Planned { agent, installed, key, plan, moves, .. } = &*planned;
     let bridge = desk.keeper.bridge();
     let grant = grant::ensure(agent, args, maker, desk, invocation).await?;
     let connection = Connection {
@@ -399,8 +429,16 @@ async fn connect(
     update.map_err(|error| desk::refused(&error))?;
     if !invocation.out.json() {
         tell(planned, scope, &grant, &written, &invocation.out)?;
+        for (name, why) in moves.stay.iter().skip(staying) {
+            invocation.out.line(&format!("  {name} stays in its settings: {why}"))?;
+        }
     }
-    Ok(json!({ "agent": agent.id, "written": written, "token": grant::told(&grant) }))
+    Ok(json!({
+        "agent": agent.id,
+        "written": written,
+        "token": grant::told(&grant),
+        "moved": moves.names(),
+    }))
 }
 
 fn tell(
@@ -416,6 +454,14 @@ fn tell(
         false => format!("{} is connected.", agent.name),
     })?;
     out.line(&format!("  Its token: {}.", grant::in_words(grant, out)))?;
+    let moved = planned.moves.names();
+    if !moved.is_empty() {
+        out.line(&format!(
+            "  Behind the hub now: {}. `plexus upstream list` shows how they are doing; `plexus disconnect {}` puts them back.",
+            moved.join(", "),
+            agent.id
+        ))?;
+    }
     if let Some(afterwards) = agent.afterwards(scope) {
         out.line(&format!("  Before it uses the hub: {afterwards}."))?;
     }
@@ -439,6 +485,9 @@ fn tell_json(out: &Output, planned: &[Planned], done: &[Value], failures: &[Valu
                 "found": planned.installed.is_some(),
                 "tested": planned.agent.tested,
                 "entry": planned.entry,
+                "moves": planned.moves.names(),
+                "stays": planned.moves.stay.iter()
+                    .map(|(name, why)| json!({ "name": name, "reason": why })).collect::<Vec<_>>(),
                 "files": planned.plan.changes.iter().map(shown::change_json).collect::<Vec<_>>(),
                 "problems": planned.plan.problems.iter().map(shown::problem_json).collect::<Vec<_>>(),
             })

@@ -32,8 +32,9 @@ const FILES: usize = 4;
 
 const AFTER_HELP: &str = "\
 One side is on a node: NODE:PATH, where NODE is a name, an id or a label such as role=nas. A path
-there that does not begin with / is in the home folder of the user that the node runs as. A file
-here whose name has a colon is written ./a:b.
+there that does not begin with / or ~/ is in the working folder of the node (see `plexus node
+policy`), ~/ is the home folder of its user. A file here whose name has a colon is written ./a:b.
+A target that ends with / is a folder, and is made if it does not exist.
 
 Mode and time of files are kept; links are left out. A file is in its place when it is complete
 and its hash was compared. What was interrupted goes on where it stopped when the same command
@@ -44,14 +45,14 @@ The token needs call:transfer and node:NODE.
 Example:
   plexus cp photo.jpg nas:photos/
   plexus cp -r nas:/srv/backup ./backup
-  plexus cp --force nas:.config/app.toml .";
+  plexus cp --force nas:~/.config/app.toml .";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CpArgs {
     /// What to copy: PATH or NODE:PATH
     from: String,
-    /// Where to: NODE:PATH or PATH; into it, if it is a folder
+    /// Where to: NODE:PATH or PATH; into it, if it is a folder or ends with /
     to: String,
     /// Copy folders with all that is in them
     #[arg(short, long)]

@@ -2,7 +2,7 @@
 //!
 //! What only reads may be run beside a hub that works. What writes refuses a database that is in use.
 
-mod backup;
+pub(super) mod backup;
 mod restore;
 mod settings;
 mod status;
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use plexus_hub::INSTANCE;
 use plexus_kit::config::RawConfig;
 use plexus_kit::{Config, Secret};
-use plexus_store::StoreOptions;
+use plexus_store::{DatabaseNote, StoreOptions};
 
 use super::Invocation;
 use crate::failure::{Exit, Failure};
@@ -60,7 +60,7 @@ PLEXUS_DATABASE_URL=postgres://plexus@db.example.net/plexus plexus db restore ex
 
 /// Which database.
 #[derive(Debug, Args)]
-struct Place {
+pub(super) struct Place {
     /// Database [env: PLEXUS_DATABASE_URL] [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     database_url: Option<Secret>,
@@ -71,8 +71,13 @@ struct Place {
 }
 
 impl Place {
+    /// Whether the database was named on the command line, and not in a file or in the environment.
+    pub(super) fn names_database(&self) -> bool {
+        self.database_url.is_some()
+    }
+
     /// What a hub started with the same flags would use.
-    fn options(&self, invocation: &Invocation<'_>) -> anyhow::Result<StoreOptions> {
+    pub(super) fn options(&self, invocation: &Invocation<'_>) -> anyhow::Result<StoreOptions> {
         Ok(store_options(self.config(invocation)?))
     }
 
@@ -84,6 +89,15 @@ impl Place {
         };
         Config::load(self.config.as_deref(), invocation.environment(), flags)
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
+    }
+}
+
+/// Fails where the folder belongs to a database that needs a URL, and none was given: a SQLite file that is still there is
+/// from before it was moved.
+fn check_own(options: &StoreOptions) -> anyhow::Result<()> {
+    match DatabaseNote::read(&options.data_dir)? {
+        Some(note) if options.database_url.is_none() && !note.place.is_sqlite() => Err(no_database(options)),
+        _ => Ok(()),
     }
 }
 
@@ -107,6 +121,15 @@ pub(crate) async fn run(args: DbArgs, invocation: &Invocation<'_>) -> anyhow::Re
 }
 
 fn no_database(options: &StoreOptions) -> anyhow::Error {
+    if let Ok(Some(note)) = DatabaseNote::read(&options.data_dir)
+        && !note.place.is_sqlite()
+    {
+        let folder = options.data_dir.display();
+        let message =
+            format!("the data folder {folder} belongs to {}, and no URL of it was given", note.place);
+        let hint = "set PLEXUS_DATABASE_URL, or pass --database-url";
+        return Failure::new(Exit::Failed, message).hint(hint).into();
+    }
     let message = format!("there is no database in {} yet", options.data_dir.display());
     Failure::new(Exit::Failed, message).hint("`plexus up` makes one; --data-dir names another folder").into()
 }

@@ -17,7 +17,8 @@ use crate::output::Output;
 
 const AFTER_HELP: &str = "\
 A file that nobody has changed since is put back byte by byte; from one that somebody has, only
-what is ours is taken. The agents' tokens are revoked.
+what is ours is taken. MCP servers that were moved behind the hub are put back. The agents'
+tokens are revoked.
 
 Examples:
   plexus disconnect codex
@@ -86,6 +87,7 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
     let (mut all, mut done) = (true, Vec::new());
     for Planned { key, agent, plan } in planned {
         let shown = plan.problems.len();
+        let back: Vec<String> = plan.changes.iter().flat_map(|change| change.servers.clone()).collect();
         let grant = desk.keeper.grants().read(&agent).unwrap_or_default();
         let removed = match desk.keeper.carry_out(&key, plan) {
             Ok(removed) => removed,
@@ -98,6 +100,10 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
         }
         if !out.json() {
             tell(out, &key, &removed, shown)?;
+            if removed.gone && !back.is_empty() {
+                let names = back.join(", ");
+                out.line(&format!("  Back in its settings: {names}. They stay behind the hub until `plexus upstream remove`."))?;
+            }
         }
         done.push(json!({ "key": key, "removed": RemovedExternalAgent::from(&removed) }));
     }

@@ -120,10 +120,16 @@ pub(crate) async fn run(args: DoctorArgs, invocation: &Invocation<'_>) -> anyhow
 async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut Vec<Finding>) {
     let (found, folder) = data_folder::check(subject);
     findings.extend(found);
-    let in_folder = subject.config.database_url.is_none();
+    let (of_hub, seen) = match folder {
+        // The folder would say where the hub is.
+        Folder::Unusable if !invocation.names_hub() => (Vec::new(), None),
+        _ => hub::check(subject, invocation).await,
+    };
+    // Before anything that takes its time.
+    let seen_at = invocation.out.now();
     let mut has_database = false;
-    if folder == Folder::Ours || !in_folder {
-        let (found, exists) = database::check(subject).await;
+    if folder == Folder::Ours || subject.config.database_url.is_some() {
+        let (found, exists) = database::check(subject, seen.as_ref()).await;
         findings.push(found);
         has_database = exists;
     }
@@ -131,22 +137,12 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
     if folder == Folder::Ours {
         findings.push(signing_key::check(subject, has_database));
         findings.push(admin_token::check(subject, invocation.out.now()));
-        findings.extend(audit::check(subject, has_database));
+        findings.extend(audit::check(subject, has_database, seen.as_ref(), &invocation.out).await);
     }
-    let mut seen_at = invocation.out.now();
-    let seen = match folder {
-        // The folder would say where the hub is.
-        Folder::Unusable if !invocation.names_hub() => None,
-        _ => {
-            let (found, seen) = hub::check(subject, invocation).await;
-            // Before anything that takes its time.
-            seen_at = invocation.out.now();
-            // That none was started yet was said of the folder.
-            let told = folder == Folder::Unused && seen.is_none();
-            findings.extend(found.into_iter().filter(|found| !(told && found.level == Level::Warning)));
-            seen
-        }
-    };
+    // That none was started yet was said of the folder.
+    if folder != Folder::Unused || seen.is_some() || invocation.names_hub() {
+        findings.extend(of_hub);
+    }
     if folder != Folder::Unusable {
         findings.extend(upstreams::check(subject, invocation, seen.is_some()).await);
     }
@@ -155,7 +151,7 @@ async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut 
         findings.extend(user_tools::check(subject, invocation, seen.is_some()).await);
     }
     if folder == Folder::Ours || folder == Folder::Unused {
-        findings.extend(agents::check(subject, invocation).await);
+        findings.extend(agents::check(subject, invocation, seen.is_some()).await);
     }
     findings.push(port::check(subject, seen.as_ref()));
     findings.push(clock::check(seen_at, seen.as_ref()));

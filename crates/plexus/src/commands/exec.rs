@@ -34,7 +34,7 @@ Example:
 pub(crate) struct ExecArgs {
     /// The machine: name, id, or label such as role=nas
     node: String,
-    /// Folder to run in [default: the home folder there]
+    /// Folder to run in [default: the working folder there]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// A variable for the command; may be repeated

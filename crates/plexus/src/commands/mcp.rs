@@ -11,7 +11,7 @@ use aws_lc_rs::rand;
 use clap::Args;
 use plexus_bridge::{Grant, Grants};
 use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
-use plexus_node::proxy::{self, Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions};
+use plexus_proxy::{Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions};
 use serde_json::json;
 use tokio::io::BufReader;
 
@@ -109,7 +109,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         Credential::Given { .. } => target.subject(),
         Credential::Local(_) | Credential::Missing(_) => format!("agent:{}", args.agent),
     };
-    let folder = proxy::folder(&data_dir, &args.agent, &whose, &target.url);
+    let folder = plexus_proxy::folder(&data_dir, &args.agent, &whose, &target.url);
     let url = target.url.clone();
     let first = match grant {
         Some(grant) => given(grant, &args.agent, target.here, invocation, &data_dir),

@@ -2,7 +2,7 @@
 //!
 //! It works on the files of the proxies in the data folder. No hub is needed, and proxies may use them meanwhile.
 
-mod folders;
+pub(super) mod folders;
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use plexus_node::runner::{Record, RunState, Runs};
+use plexus_proxy::runner::{Record, RunState, Runs};
 use serde_json::json;
 
 use super::Invocation;
@@ -55,7 +55,7 @@ pub(crate) async fn run(_: &PsArgs, invocation: &Invocation<'_>) -> anyhow::Resu
 }
 
 fn state(record: &Record) -> &'static str {
-    let suspended = record.process.as_ref().is_some_and(plexus_node::runner::ProcessId::is_suspended);
+    let suspended = record.process.as_ref().is_some_and(plexus_proxy::runner::ProcessId::is_suspended);
     if record.state == RunState::Running && suspended { "suspended" } else { record.state.as_str() }
 }
 

@@ -14,9 +14,11 @@ use anyhow::Context as _;
 use clap::Args;
 use plexus_kit::process::find_program;
 use plexus_kit::{Secret, env};
-use plexus_node::runner::{AgentKind, Conversation, ProcessId, Record, RunState, Runs, Signals, Via, choose};
 use plexus_proto::Timestamp;
 use plexus_proto::api::{ProfileDetail, ProfileRun};
+use plexus_proxy::runner::{
+    AgentKind, Conversation, ProcessId, Record, RunState, Runs, Signals, Via, choose,
+};
 use tokio::sync::watch;
 
 use super::Invocation;
@@ -87,7 +89,7 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let kind = kind_of(&args)?;
     let path = environment.get(env::PATH).unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let program = find_program(&args.agent, path).ok_or_else(|| not_found(kind, &args.agent))?;
-    let id = format!("{:08x}", plexus_node::runner::random());
+    let id = format!("{:08x}", plexus_proxy::runner::random());
     let (conversation, remark) =
         choose(kind, &args.args, args.name.as_deref(), &id).map_err(|why| Failure::new(Exit::Usage, why))?;
     let data_dir = invocation.data_folder()?;

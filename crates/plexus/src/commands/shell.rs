@@ -36,7 +36,7 @@ Example:
 pub(crate) struct ShellArgs {
     /// The machine: name, id, or label such as role=nas
     node: String,
-    /// Folder to begin in [default: the home folder there]
+    /// Folder to begin in [default: the working folder there]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// How long to wait for a hub or a node that went away

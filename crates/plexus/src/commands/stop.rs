@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plexus_kit::process::Signal;
-use plexus_node::runner::{Record, RunState, Runs};
+use plexus_proxy::runner::{Record, RunState, Runs};
 use rustix::process::{Pid, kill_process};
 
 use super::Invocation;

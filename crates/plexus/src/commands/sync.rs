@@ -25,8 +25,9 @@ use crate::signals::Signals;
 const LOOK: Duration = Duration::from_secs(10);
 
 const AFTER_HELP: &str = "\
-Without a subcommand the agents of this machine are kept current until Ctrl-C. That is for a
-machine that is neither the hub's nor a node of it: there it happens by itself.
+Without a subcommand the agents of this machine are kept current until Ctrl-C: the hub is asked
+every 10 seconds, and each file that is written is printed. That is for a machine that is neither
+the hub's nor a node of it: there it happens by itself.
 
 Examples:
   plexus sync --once
@@ -37,7 +38,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct SyncArgs {
-    /// Once, and not again and again
+    /// Look once, and end
     #[arg(long)]
     once: bool,
     #[command(subcommand)]
@@ -145,38 +146,112 @@ async fn here(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
             .hint("plexus connect")
             .into());
     }
+    if once {
+        let now = fetch(&hub).await?;
+        let done = desk.keeper.sync(&Content::from(&now), &now.agents, None);
+        return tell(out, &done.map_err(|error| desk::refused(&error))?);
+    }
+    follow(&desk, &hub, invocation).await
+}
+
+/// Writes what changes at the hub until a signal comes, and prints one line for each file.
+async fn follow(desk: &Desk, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let out = &invocation.out;
     let mut signals = Signals::new()?;
+    introduce(desk, hub, invocation)?;
     let mut last: Option<(ExternalAgentInstructions, Instant)> = None;
+    // Problems that were printed, so that each is printed once.
+    let mut known: Vec<String> = Vec::new();
+    let mut unreachable = false;
     loop {
-        match fetch(&hub).await {
+        match fetch(hub).await {
             Ok(now) => {
+                if std::mem::take(&mut unreachable) {
+                    remark(out, "The hub answers again.");
+                }
                 let every = Duration::from_secs(now.minutes.saturating_mul(60));
                 let due = last.as_ref().is_none_or(|(was, at)| *was != now || at.elapsed() >= every);
                 if due {
                     let done = match desk.keeper.sync(&Content::from(&now), &now.agents, None) {
                         Ok(done) => done,
-                        // Another command is at work; there will be another round.
-                        Err(error) if !once && error.is_retryable() => ExternalAgentSync::default(),
+                        // Another command holds the lock; the next round tries again.
+                        Err(error) if error.is_retryable() => ExternalAgentSync::default(),
                         Err(error) => return Err(desk::refused(&error).into()),
                     };
-                    if once {
-                        return tell(out, &done);
-                    }
-                    if !done.written.is_empty() || !done.problems.is_empty() {
-                        tell(out, &done)?;
-                    }
+                    let is_first = last.is_none();
+                    tell_round(out, &done, &mut known, is_first)?;
                     last = Some((now, Instant::now()));
                 }
             }
-            Err(error) if once => return Err(error),
-            // It comes back, and then there is something to do.
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) if !unreachable => {
+                unreachable = true;
+                remark(out, &format!("{error:#}. Trying again every {} s.", LOOK.as_secs()));
+            }
+            Err(error) => tracing::debug!("{error:#}"),
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             () = signals.next() => return Ok(Exit::Ok.into()),
         }
     }
+}
+
+/// Says what is watched and how to stop, since nothing else may be printed for hours.
+fn introduce(desk: &Desk, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let out = &invocation.out;
+    let ledger = desk.keeper.bridge().ledger().map_err(|error| desk::refused(&error))?;
+    let watched = ledger.connections.iter().filter(|(_, known)| known.instructions && !known.paused);
+    let watched: Vec<&str> = watched.map(|(key, _)| key.as_str()).collect();
+    let whose = match watched.as_slice() {
+        [] => "no agent: all are paused or were connected with --no-instructions".to_owned(),
+        watched => watched.join(", "),
+    };
+    remark(out, &format!("Following the instructions of the hub at {} for {whose}.", hub.url()));
+    remark(
+        out,
+        &format!(
+            "The hub is asked every {} s, and each file that is written is printed. Ctrl-C stops this; `plexus sync \
+             --once` looks once.",
+            LOOK.as_secs()
+        ),
+    );
+    if invocation.target()?.here && !invocation.names_hub() {
+        remark(
+            out,
+            "The hub runs on this machine and does the same by itself: this command is not needed here.",
+        );
+    }
+    Ok(())
+}
+
+/// A remark for a person; a program that reads JSON gets changes only.
+fn remark(out: &Output, text: &str) {
+    if !out.json() {
+        out.note(text);
+    }
+}
+
+/// One line for each file that was written and for each new problem.
+fn tell_round(
+    out: &Output,
+    done: &ExternalAgentSync,
+    known: &mut Vec<String>,
+    is_first: bool,
+) -> anyhow::Result<()> {
+    let is_news = !done.written.is_empty() || done.problems != *known;
+    if out.json() && is_news {
+        out.json_line(&serde_json::to_string(done)?)?;
+    }
+    if !out.json() {
+        done.written.iter().try_for_each(|path| out.line(&format!("wrote {path}")))?;
+        let new = done.problems.iter().filter(|problem| !known.contains(problem));
+        new.for_each(|problem| out.note(problem));
+        if is_first && done.written.is_empty() && done.problems.is_empty() {
+            out.note("All files are current.");
+        }
+    }
+    known.clone_from(&done.problems);
+    Ok(())
 }
 
 async fn fetch(hub: &Hub) -> anyhow::Result<ExternalAgentInstructions> {

@@ -1,6 +1,7 @@
 //! `plexus upstream`: the MCP servers behind the hub.
 
 mod add;
+pub(crate) mod allow;
 mod approve;
 mod document;
 mod import;
@@ -17,6 +18,7 @@ use plexus_proto::ErrorCode;
 use plexus_proto::api::{ReloadReport, RemovedUpstream, Upstream, UpstreamLogs, UpstreamState};
 
 pub(crate) use self::add::tools;
+use self::allow::{AllowArgs, Owner};
 use self::document::ServerArgs;
 use super::Invocation;
 use crate::client::Hub;
@@ -47,8 +49,8 @@ enum UpstreamCommand {
     },
     /// Put a server behind the hub and wait until it is up
     #[command(
-        after_help = "A server that is a process is added on the hub's own machine, and its command must be in the hub's \
-setting upstreams.commands. Do not write credentials down: ${env:NAME} and ${file:PATH} are filled in by the hub when it \
+        after_help = "A server that is a process is added on the hub's own machine. A command that is not in the hub's setting \
+upstreams.commands is asked about once; without a terminal, --allow-command allows it. Do not write credentials down: ${env:NAME} and ${file:PATH} are filled in by the hub when it \
 starts the server. Where the server does not come up its file stays, and the exit code is 1.\n\n\
 Example:\n  plexus upstream add time -- uvx mcp-server-time\n  \
 plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:DOCS_KEY}'"
@@ -67,6 +69,8 @@ plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:
         name: String,
         #[command(flatten)]
         wait: add::WaitArgs,
+        #[command(flatten)]
+        allow: AllowArgs,
     },
     /// Switch a server off; its tools are gone until it is switched on again
     #[command(after_help = "Example:\n  plexus upstream disable time")]
@@ -84,6 +88,8 @@ Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-ser
         name: String,
         #[command(flatten)]
         server: ServerArgs,
+        #[command(flatten)]
+        allow: AllowArgs,
     },
     /// Start a server anew, also one that was given up
     #[command(after_help = "Example:\n  plexus upstream restart time")]
@@ -127,9 +133,10 @@ Example:\n  plexus upstream login docs\n  plexus upstream login docs --no-browse
     },
     /// Take over servers from the file of another program
     #[command(
-        after_help = "Takes mcp_servers.json, the {\"mcpServers\": …} files of Claude Code and Cursor, and the {\"servers\": …} \
-files of VS Code. The file itself is not changed. The exit code is 1 when a server was left out.\n\n\
-Example:\n  plexus upstream import ~/.claude.json --dry-run"
+        after_help = "Takes mcp_servers.json and the files of Claude Code, Cursor, Windsurf, Gemini CLI (mcpServers), VS Code \
+(servers), Codex (mcp_servers, TOML), Zed (context_servers), OpenCode (mcp) and goose (extensions, YAML). The file itself is \
+not changed. An entry that is this hub is not imported. The exit code is 1 when a server was left out.\n\n\
+Example:\n  plexus upstream import ~/.claude.json --dry-run\n  plexus upstream import ~/.codex/config.toml"
     )]
     Import(import::ImportArgs),
     /// Read the files of all servers again; only what has changed is restarted
@@ -158,8 +165,9 @@ impl UpstreamCommand {
 
 pub(crate) async fn run(args: UpstreamArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (out, hub) = (&invocation.out, invocation.hub()?);
+    let owner = Owner::of(invocation)?;
     let name = args.command.server().map(str::to_owned);
-    if let Err(error) = act(args.command, out, &hub).await {
+    if let Err(error) = act(args.command, out, &hub, &owner).await {
         return Err(misspelt(&hub, error, name.as_deref()).await);
     }
     Ok(Exit::Ok.into())
@@ -185,15 +193,16 @@ async fn misspelt(hub: &Hub, error: anyhow::Error, name: Option<&str>) -> anyhow
     failure.into()
 }
 
-async fn act(command: UpstreamCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
+async fn act(command: UpstreamCommand, out: &Output, hub: &Hub, owner: &Owner<'_>) -> anyhow::Result<()> {
     match command {
         UpstreamCommand::List(args) => list(out, hub, &args).await?,
         UpstreamCommand::Show { name } => show::run(out, hub, &name).await?,
-        UpstreamCommand::Add(args) => add::run(out, hub, args).await?,
+        UpstreamCommand::Add(args) => add::run(out, hub, owner, args).await?,
         UpstreamCommand::Remove { name } => remove(out, hub, &name).await?,
-        UpstreamCommand::Enable { name, wait } => {
+        UpstreamCommand::Enable { name, wait, allow } => {
             let began = Instant::now();
-            hub.post_with(&["upstreams", &name, "enable"], &wait.query(), &(), &[]).await?;
+            let path = ["upstreams", &name, "enable"];
+            owner.allowing(allow, async || hub.post_with(&path, &wait.query(), &(), &[]).await).await?;
             add::report(out, hub, &name, &wait, began).await?;
         }
         UpstreamCommand::Disable { name } => {
@@ -206,7 +215,9 @@ async fn act(command: UpstreamCommand, out: &Output, hub: &Hub) -> anyhow::Resul
                 ))?,
             }
         }
-        UpstreamCommand::Test { name, server } => show::test(out, hub, &name, server).await?,
+        UpstreamCommand::Test { name, server, allow } => {
+            show::test(out, hub, (owner, allow), &name, server).await?;
+        }
         UpstreamCommand::Restart { name, wait } => {
             let began = Instant::now();
             hub.post_with(&["upstreams", &name, "restart"], &wait.query(), &(), &[]).await?;
@@ -216,7 +227,7 @@ async fn act(command: UpstreamCommand, out: &Output, hub: &Hub) -> anyhow::Resul
         UpstreamCommand::Login(args) => login::login(out, hub, args).await?,
         UpstreamCommand::Logout { name } => login::logout(out, hub, &name).await?,
         UpstreamCommand::Logs { name, lines } => logs(out, hub, &name, lines).await?,
-        UpstreamCommand::Import(args) => import::run(out, hub, &args).await?,
+        UpstreamCommand::Import(args) => import::run(out, hub, owner, &args).await?,
         UpstreamCommand::Reload => reload(out, hub).await?,
     }
     Ok(())

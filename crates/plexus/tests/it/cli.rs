@@ -370,7 +370,7 @@ async fn profiles_are_listed_and_shown() {
     let refused =
         plexus.run(&["token", "create", "--kind", "agent", "--name", "x", "--profile", "zebra"]).await;
     assert!(
-        refused.failed(1).contains("there is no profile zebra; there are developer, discuss"),
+        refused.failed(1).contains("there is no profile zebra; available profiles: developer, discuss"),
         "{refused:?}"
     );
 }

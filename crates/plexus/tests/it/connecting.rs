@@ -2,6 +2,7 @@
 
 mod commands;
 mod machines;
+mod moving;
 mod tokens;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -30,6 +30,11 @@ async fn stopped() -> (Plexus, String) {
     (plexus, address)
 }
 
+/// What is said of a hub that does not run, and nothing else of a home that is in order.
+fn stopped_hub() -> (String, String) {
+    ("hub".to_owned(), "problem".to_owned())
+}
+
 async fn doctor(plexus: &Plexus, code: i32, variables: &[(&str, &str)]) -> Value {
     plexus.run_with(&["doctor", "--json"], variables).await.json(code)
 }
@@ -101,8 +106,7 @@ async fn open_files_and_folders_are_found_and_closed_by_the_fix() {
         let (message, fix) = problem(&plexus, check, &listen).await;
         assert!(fix.starts_with("chmod "), "{message}: {fix}");
         plexus.shell(&fix).await.ok();
-        let report = doctor(&plexus, 0, &listen).await;
-        assert!(complaints(&report).iter().all(|(_, level)| level == "warning"), "{report:#}");
+        assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [stopped_hub()]);
     }
 }
 
@@ -116,11 +120,11 @@ async fn a_wrong_configuration_is_found_and_the_fix_takes_it_out() {
         assert!(message.contains("plexus.toml:"), "{message}");
         let (_, command) = fix.split_once("take it out: ").expect("a command");
         plexus.shell(command).await.ok();
-        doctor(&plexus, 0, &listen).await;
+        assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [stopped_hub()]);
     }
     let (_, fix) = problem(&plexus, "configuration", &[("PLEXUS_DURABILITY", "always")]).await;
     assert_eq!(fix, "unset PLEXUS_DURABILITY");
-    let report = doctor(&plexus, 0, &[listen[0], ("PLEXUS_LITSEN", "x")]).await;
+    let report = doctor(&plexus, 1, &[listen[0], ("PLEXUS_LITSEN", "x")]).await;
     assert!(complaints(&report).contains(&("environment".to_owned(), "warning".to_owned())), "{report:#}");
 }
 
@@ -150,7 +154,7 @@ async fn a_damaged_or_newer_database_is_found_and_not_touched() {
     let database = plexus.data_dir().join("plexus.db");
     let entries = || std::fs::read_dir(plexus.data_dir()).expect("the folder").count();
     let before = (std::fs::read(&database).expect("the database"), entries());
-    doctor(&plexus, 0, &listen).await;
+    doctor(&plexus, 1, &listen).await;
     assert!(
         (std::fs::read(&database).expect("the database"), entries()) == before,
         "a check changed something"
@@ -190,9 +194,9 @@ async fn a_port_of_another_program_is_found_and_the_fix_starts_a_hub() {
 async fn a_hub_that_died_is_found_and_the_fix_starts_another() {
     let plexus = crate::plexus();
     plexus.up().await.kill().await;
-    let report = doctor(&plexus, 0, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
+    let report = doctor(&plexus, 1, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
     let hub = findings(&report).iter().find(|finding| finding["check"] == "hub").expect("the check");
-    assert_eq!((&hub["level"], &hub["fix"]), (&"warning".into(), &"plexus up".into()), "{report:#}");
+    assert_eq!((&hub["level"], &hub["fix"]), (&"problem".into(), &"plexus up".into()), "{report:#}");
     let _hub = plexus.up().await;
     assert_eq!(complaints(&doctor(&plexus, 0, &[]).await), []);
 }
@@ -224,8 +228,8 @@ async fn what_is_gone_is_put_back_and_not_made_anew() {
         assert!(message.contains(name) && fix.contains(words), "{message}: {fix}");
         std::fs::rename(&away, &there).expect("it can be moved");
     }
-    let report = doctor(&plexus, 0, &listen).await;
-    assert_eq!(complaints(&report), [("hub".to_owned(), "warning".to_owned())], "{report:#}");
+    let report = doctor(&plexus, 1, &listen).await;
+    assert_eq!(complaints(&report), [stopped_hub()], "{report:#}");
 }
 
 #[tokio::test]

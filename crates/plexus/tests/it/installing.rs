@@ -90,10 +90,10 @@ async fn the_script_installs_what_then_runs_as_a_node_and_takes_it_away_again() 
     runs_as_a_node(&place).await;
 
     let gone = place.install(&["--user", "--uninstall"]).await;
-    assert!(gone.ok().contains("Taken away"), "{gone:?}");
+    assert!(gone.ok().contains("Removed"), "{gone:?}");
     assert!(!place.program().exists() && !place.unit().exists() && env_file.exists());
     assert!(place.plexus.home().join(".local/share/plexus-node").exists(), "what it joined as stays");
-    assert!(place.install(&["--user", "--uninstall"]).await.ok().contains("There is no"));
+    assert!(place.install(&["--user", "--uninstall"]).await.ok().contains("is not installed"));
 }
 
 /// With the program and the folder of the unit, as systemd would start it.
@@ -136,12 +136,12 @@ async fn the_script_says_what_is_wrong_before_it_does_anything() {
     let place = Place::new();
     for (args, says) in [
         (&["--binary"][..], "needs a value"),
-        (&["--binary", "/nowhere/plexus"], "is no program"),
-        (&["--binary", "/etc/passwd"], "is no program"),
-        (&["--user", "--system"], "exclude each other"),
+        (&["--binary", "/nowhere/plexus"], "is not an executable file"),
+        (&["--binary", "/etc/passwd"], "is not an executable file"),
+        (&["--user", "--system"], "cannot be combined"),
         (&["--frob"], "unknown option"),
         // There is none on the path of the test.
-        (&["--user"], "cargo is not there"),
+        (&["--user"], "cargo is not installed"),
     ] {
         let ran = place.install(args).await;
         assert!(ran.failed(1).contains(says), "{args:?}: {ran:?}");

@@ -19,6 +19,7 @@ mod database_restart;
 mod db;
 mod doctor;
 mod event_readers;
+mod folders;
 mod guidance;
 mod help;
 mod installing;

@@ -17,6 +17,9 @@ async fn the_policy_of_a_machine_is_shown_with_what_holds_commands_to_it() {
     for level in stronger {
         assert!(missing.iter().any(|missing| missing["level"] == level), "{shown}");
     }
+    let work = plexus.home().join("plexus-work");
+    assert_eq!(shown["working_folder"].as_str(), work.to_str(), "{shown}");
+    assert!(!work.exists(), "whoever looks makes nothing");
     let denied = shown["files"]["deny"].as_array().expect("a list");
     let ssh = plexus.home().join(".ssh");
     assert!(denied.iter().any(|path| path.as_str() == ssh.to_str()), "{shown}");
@@ -27,6 +30,7 @@ async fn the_policy_of_a_machine_is_shown_with_what_holds_commands_to_it() {
         .expect("a file");
     let shown = plexus.run(&["node", "policy"]).await;
     let text = shown.ok();
+    assert!(text.contains(&format!("working folder\t{}", work.display())), "{text}");
     assert!(text.contains("sandbox\tnone") && text.contains("allow = [\"git log\"]"), "{text}");
     assert!(text.contains(folder.to_str().expect("UTF-8")), "{text}");
 

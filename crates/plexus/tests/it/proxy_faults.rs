@@ -176,7 +176,7 @@ async fn a_full_disk_is_told_and_what_was_accepted_before_is_done() {
         }
     }
     let refused = refused.expect("a write that is not stored is refused");
-    assert!(refused.contains("no room on the disk") && refused.contains("make room"), "{refused}");
+    assert!(refused.contains("no disk space left") && refused.contains("free some space"), "{refused}");
     stage.hub_returns().await;
     // The disk is full of what is not ours: nothing is lost, whatever can be noted down meanwhile.
     std::fs::remove_file(&ballast).expect("it can be removed");
@@ -200,7 +200,7 @@ async fn a_folder_that_can_only_be_read_is_told_and_what_was_accepted_before_is_
     assert!(stage.agent.start().await.is_err() || stage.agent.tools().await.is_err(), "it serves");
     assert!(!stage.agent.ended().await.success());
     let log = stage.agent.log();
-    let told = log.contains("needs a folder that can be written to") || log.contains("Read-only");
+    let told = log.contains("needs a writable folder") || log.contains("Read-only");
     assert!(told && log.contains("PLEXUS_DATA_DIR"), "{log}");
     stage.agent = stage.agent.through(&[]);
     stage.agent.start().await.expect("the proxy starts");

@@ -67,10 +67,17 @@ impl Site {
         }
     }
 
-    /// A path on the node, and one here.
+    /// A path in the working folder of the node, where relative paths begin.
     fn there(&self, path: &str) -> PathBuf {
+        self.nas.home().join("plexus-work").join(path)
+    }
+
+    /// A path in the home folder of the node's user.
+    fn at_home(&self, path: &str) -> PathBuf {
         self.nas.home().join(path)
     }
+
+    /// A path here.
 
     fn here(&self, path: &str) -> PathBuf {
         self.plexus.home().join(path)

@@ -55,7 +55,7 @@ async fn an_altered_head_is_found_and_not_forgotten() {
     assert_eq!(head["n"], newest(&plexus).await, "{head}");
     head["n"] = json!(50);
     std::fs::write(&path, head.to_string()).expect("it can be written");
-    found_and_not_forgotten(&plexus, "the signature does not fit").await;
+    found_and_not_forgotten(&plexus, "the signature is invalid").await;
 }
 
 #[tokio::test]

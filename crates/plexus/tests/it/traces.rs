@@ -67,7 +67,7 @@ async fn a_hub_works_without_its_collector_and_says_so_once() {
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
     let two_batches_are_lost = async {
-        while !hub.log().contains("the collector still takes no traces") {
+        while !hub.log().contains("the collector still rejects traces") {
             let result = hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
             assert_eq!(result["isError"], false, "{result}");
         }

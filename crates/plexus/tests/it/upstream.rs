@@ -10,6 +10,8 @@ use plexus_testkit::fixture::{Eras, FixtureProcess, program};
 use plexus_testkit::{HubProcess, Plexus};
 use serde_json::json;
 
+use crate::screen::Screen;
+
 /// The program on a machine that may run the fixture server.
 fn plexus() -> Plexus {
     crate::plexus().with("PLEXUS_UPSTREAMS_COMMANDS", format!("{},false", program().display()))
@@ -164,7 +166,7 @@ async fn a_server_is_tried_out_before_it_is_added() {
     let refused = plexus.run(&["upstream", "test", "trial", "--", "sh", "-c", "true"]).await;
     let said = refused.failed(5);
     assert!(said.contains("`sh` is not in the setting `upstreams.commands`"), "{said}");
-    assert!(said.contains("hint: Add the command to `upstreams.commands`"), "{said}");
+    assert!(said.contains("hint: --allow-command lets the hub run it from now on."), "{said}");
     for (args, words) in [
         (&["upstream", "add", "x"][..], "give the URL of the server"),
         (&["upstream", "add", "x", "http://127.0.0.1:9", "--", "sh"], "not both"),
@@ -220,4 +222,88 @@ async fn servers_of_another_program_are_imported() {
     assert!(plexus.run(&["upstream", "restart", "local"]).await.ok().starts_with("local is up"));
     let reloaded = plexus.run(&["upstream", "reload"]).await;
     assert_eq!(reloaded.ok(), "Nothing has changed.\n");
+}
+
+#[tokio::test]
+async fn import_skips_the_entry_that_connect_wrote_and_takes_the_others() {
+    let (plexus, _hub) = running().await;
+    let codex = plexus.home().join(".codex/config.toml");
+    std::fs::create_dir(codex.parent().expect("a folder")).expect("a folder");
+    let servers = format!("[mcp_servers.local]\ncommand = {:?}\nargs = [\"--stdio\"]\n", fixture());
+    std::fs::write(&codex, servers).expect("a file");
+    plexus.run(&["connect", "--yes", "codex", "goose"]).await.ok();
+    let path = codex.to_str().expect("UTF-8");
+    let imported = plexus.run(&["upstream", "import", path]).await;
+    assert!(imported.ok().starts_with("local\tadded\t"), "{imported:?}");
+    assert!(imported.stderr.contains("\"plexus\" is this hub itself"), "{imported:?}");
+    // In YAML too, where nothing else is.
+    let goose = plexus.home().join(".config/goose/config.yaml");
+    let imported = plexus.run(&["upstream", "import", goose.to_str().expect("UTF-8")]).await;
+    assert!(imported.ok().is_empty() && imported.stderr.contains("is this hub itself"), "{imported:?}");
+    // An entry of the same name that leads elsewhere is not the hub's.
+    let other = plexus.home().join("other.json");
+    std::fs::write(&other, r#"{"mcpServers": {"plexus": {"url": "https://hub.example.net/mcp"}}}"#)
+        .expect("a file");
+    let refused = plexus.run(&["upstream", "import", other.to_str().expect("UTF-8")]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stdout.contains("its name is that of the hub itself"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn owner_allows_a_command_once_by_flag() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let fixture = fixture();
+    let add = ["upstream", "add", "local", "--", &fixture, "--stdio"];
+    let refused = plexus.run(&add).await;
+    assert!(refused.failed(5).contains("hint: --allow-command"), "{refused:?}");
+    // With another token there is no such right.
+    let admin = hub.admin_token();
+    let allowed = [&["upstream", "add", "local", "--allow-command"][..], &add[3..]].concat();
+    let refused = plexus.run_with(&allowed, &[("PLEXUS_TOKEN", &admin)]).await;
+    assert!(refused.failed(5).contains("takes the local admin token"), "{refused:?}");
+    let added = plexus.run(&allowed).await;
+    assert!(added.ok().starts_with("local is up and brings "), "{added:?}");
+    assert!(added.stderr.contains("allowed-commands.json"), "{added:?}");
+    // It is remembered.
+    let again = plexus.run(&["upstream", "add", "second", "--", &fixture, "--stdio"]).await;
+    assert!(again.ok().starts_with("second is up and brings "), "{again:?}");
+}
+
+#[tokio::test]
+async fn owner_at_a_terminal_is_asked_once_for_a_command() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let path = format!(
+        "{}:/usr/bin:/bin",
+        Path::new(env!("CARGO_BIN_EXE_plexus")).parent().expect("a folder").display()
+    );
+    let mut screen = Screen::open(plexus.home(), &[("PATH", path)]);
+    screen.types(&format!("plexus upstream add local -- {} --stdio\r", fixture())).await;
+    screen.sees("May the hub run it, now and from now on? [y/N]").await;
+    screen.types("n\r").await;
+    screen.sees("is not in the setting `upstreams.commands`").await;
+    // The program has ended, and reads no keys any more.
+    screen.sees("send the hub SIGHUP.\n$").await;
+    screen.cleared().await;
+    screen.types(&format!("plexus upstream add local -- {} --stdio\r", fixture())).await;
+    screen.sees("May the hub run it, now and from now on? [y/N]").await;
+    screen.types("y\r").await;
+    screen.sees("local is up and brings ").await;
+    let again = plexus.run(&["upstream", "add", "second", "--", &fixture(), "--stdio"]).await;
+    assert!(again.ok().starts_with("second is up and brings "), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_missing_program_is_named_with_what_installs_it() {
+    let plexus = crate::plexus();
+    let empty = plexus.home().join("empty");
+    std::fs::create_dir(&empty).expect("a folder");
+    let plexus = plexus.with("PATH", empty.display().to_string());
+    let _hub = plexus.up().await;
+    let added = plexus.run(&["upstream", "add", "time", "--", "uvx", "mcp-server-time"]).await;
+    let said = added.failed(1);
+    assert!(said.contains("time did not come up: the program `uvx` was not found"), "{said}");
+    assert!(said.contains("uvx comes with uv: https://docs.astral.sh/uv/"), "{said}");
+    assert!(!said.contains(&empty.display().to_string()), "{said}");
 }

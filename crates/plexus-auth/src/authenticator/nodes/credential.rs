@@ -1,8 +1,8 @@
-//! What a node proves itself with.
+//! Credentials of nodes.
 //!
-//! A credential is a token that only this file makes: of kind `node`, in the name of the id of the node, with one scope. It
-//! has no parent, so that a node outlives the token of whoever invited it; what ends it is the removal of the node, another
-//! machine that joins in its place, or its own successor.
+//! A credential is a token of kind `node`, named after the node's id, with a single scope; only this file
+//! creates it. It has no parent, so that a node outlives the token of its inviter. It ends when the node is
+//! removed, when another machine joins in its place, or when it is renewed.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::policy::DAY;
 use crate::principal::link_scope;
 use crate::{AuthError, Principal};
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const RENEW: &str = "node_renew";
-/// Long enough for a machine that is switched off over the holidays.
+/// Covers a machine that is switched off for weeks.
 const TTL: u64 = 90 * DAY;
-/// How long the former credential goes on after a renewal, whose answer may have been lost.
+/// How long the previous credential stays valid after a renewal, whose answer may have been lost.
 const GRACE: Duration = Duration::from_secs(60 * 60);
-/// Credentials of one node that are accepted at the same time.
+/// Maximum number of concurrently valid credentials of one node.
 const MOST: i64 = 10;
 
 impl Authenticator {
-    /// A credential of a node and the row that goes with it; nothing is stored yet.
+    /// Signs a credential of a node; the returned row is not stored yet.
     pub(super) fn sign_node(&self, id: NodeId) -> Result<(CreatedToken, Token), AuthError> {
         let plan = mint::Plan {
             kind: TokenKind::Node,
@@ -41,12 +41,12 @@ impl Authenticator {
         self.sign(plan, None)
     }
 
-    /// Another credential for the node that shows one; all that it had end an hour later. So of two who have the same
-    /// credential one is shut out, and a theft is noticed.
+    /// Issues another credential to a node that presents one; all its previous ones end an hour later. If two
+    /// machines use the same credential, one is locked out and the theft is noticed.
     pub async fn renew_node(&self, by: &Principal, id: NodeId) -> Result<NodeCredential, AuthError> {
         let asked = json!({ "node": id });
         if !by.is_node(id) {
-            let error = AuthError::Forbidden("this credential is that of another node".to_owned());
+            let error = AuthError::Forbidden("this credential belongs to another node".to_owned());
             return self.refused(by, RENEW, error, &asked).await;
         }
         let (created, row) = self.sign_node(id)?;
@@ -65,8 +65,8 @@ impl Authenticator {
                         let Some(node) = conn.node(id).await? else { return Err(AuthError::Revoked) };
                         if conn.live_tokens_of(TokenKind::Node, &row.name, now).await? >= MOST {
                             return Err(AuthError::Conflict {
-                                message: format!("this node has {MOST} credentials, the most allowed"),
-                                hint: "Use the newest; the others end within the hour.",
+                                message: format!("this node has reached the limit of {MOST} credentials"),
+                                hint: "Use the newest; the others expire within an hour.",
                             });
                         }
                         conn.end_tokens_of(TokenKind::Node, &row.name, ends_at).await?;

@@ -1,4 +1,5 @@
-//! A machine becomes a node: with a code, once, with the key that unattended installations share, or with a certificate.
+//! Admission of nodes: with a one-time code, with the key shared by unattended installations, or with a
+//! certificate.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,18 +15,18 @@ use super::{Authenticator, MOST_NODES, check_node_name, code_hash, is_void, name
 use crate::AuthError;
 use crate::authenticator::{fingerprint, mint};
 
-/// Work that lets a node in.
+/// A future that admits a node within a transaction.
 type Admitting<'c> = Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send + 'c>>;
 
-/// Name of this operation in the audit.
+/// Name of this operation in the audit log.
 const JOIN: &str = "node_join";
 
 impl Authenticator {
-    /// Trades a code for a credential. The code is used up, the node is there and its credential is stored in one transaction:
-    /// of any number who come with the same code, one is let in.
+    /// Exchanges a code for a credential. Consuming the code, creating the node and storing the credential is
+    /// one transaction: if several machines present the same code, exactly one is admitted.
     pub async fn join_with_code(&self, code: &str) -> Result<NodeCredential, AuthError> {
         let (hash, now) = (code_hash(code), self.clock.now());
-        // Who guesses does not get as far as the writer.
+        // Rejects wrong codes without involving the writer.
         let invite =
             self.store.read_committed().await?.node_invite(&hash, now).await?.ok_or_else(bad_code)?;
         let (created, row) = self.sign_node(invite.node_id)?;
@@ -64,9 +65,10 @@ impl Authenticator {
         Ok(joined)
     }
 
-    /// Trades the shared key for a credential of a node of this name: a new one, or one that came with the key before, whose
-    /// former credentials then end. A node that was invited is never given away for the key. `occupied`: whether the
-    /// node of this id is connected or about to be again, and so has no need to join.
+    /// Exchanges the shared key for a credential of the node with this name: a new node, or one that joined
+    /// with the key before, whose previous credentials then end. The key never takes over an invited node.
+    /// `occupied` tells whether the node with this id is connected or expected to reconnect, and so does not
+    /// need to join.
     pub async fn join_with_key(
         &self,
         expected: Option<&Secret>,
@@ -76,13 +78,13 @@ impl Authenticator {
         occupied: impl Fn(NodeId) -> bool,
     ) -> Result<NodeCredential, AuthError> {
         let expected = expected.ok_or(AuthError::NotAdmitted(
-            "this hub lets no node in with a key: it has none itself (nodes.key)",
+            "this hub does not admit nodes with a key: it has no key configured (nodes.key)",
         ))?;
         let matches = |key: &str| {
             verify_slices_are_equal(&fingerprint(key), &fingerprint(expected.expose_secret())).is_ok()
         };
         if !matches(key) {
-            return Err(AuthError::NotAdmitted("the key is not that of this hub"));
+            return Err(AuthError::NotAdmitted("the key does not match this hub's key (nodes.key)"));
         }
         check_node_name(name)?;
         node_name::check_labels(&labels).map_err(AuthError::Invalid)?;
@@ -99,7 +101,7 @@ impl Authenticator {
         self.admit(
             move |conn| {
                 Box::pin(async move {
-                    // What was read before may have changed since.
+                    // The state may have changed since it was read.
                     match conn.node(node.id).await?.filter(|_| rejoin) {
                         Some(now_there) if now_there.name == node.name => {
                             check_rejoin(&now_there, false)?;
@@ -120,9 +122,10 @@ impl Authenticator {
         Ok(joined)
     }
 
-    /// Which node a certificate is for, that the authority of the hub's nodes has signed: the one that has its name or id,
-    /// else a new one. It is its own proof from then on, so nothing is handed out; and since nobody can take it back, it makes
-    /// no node of a name that one who came so has lost. `until`: when it expires.
+    /// Finds or creates the node for a certificate signed by the CA of the hub's nodes: the node with one of
+    /// the certificate's names or ids, or else a new one. The certificate remains the node's proof, so no
+    /// credential is issued. Since it cannot be revoked, it does not create a node under a name that a
+    /// certificate node has lost. `until` is the certificate's expiry.
     pub async fn join_with_certificate(
         &self,
         names: &[String],
@@ -146,7 +149,7 @@ impl Authenticator {
         drop(reader);
         let name = names.iter().find(|name| node_name::check(name).is_ok()).ok_or_else(|| {
             AuthError::Forbidden(format!(
-                "the certificate is for {}, and no node is or can be called so; have it made for one word, such as nas",
+                "the certificate is for {}, which is neither an existing nor a valid node name; issue it for a single word, such as nas",
                 shown(names)
             ))
         })?;
@@ -174,7 +177,7 @@ impl Authenticator {
         Ok(joined)
     }
 
-    /// A node that was not there before.
+    /// The record of a new node.
     fn newcomer(&self, name: &str, labels: BTreeMap<String, String>, enrolled_by: Enrolment) -> NodeRecord {
         NodeRecord {
             id: NodeId::new(),
@@ -190,7 +193,7 @@ impl Authenticator {
         }
     }
 
-    /// Lets a node in, all or nothing.
+    /// Admits a node in one transaction.
     async fn admit<W>(&self, work: W, records: Records) -> Result<(), AuthError>
     where
         W: for<'c> FnOnce(&'c mut Conn) -> Admitting<'c> + Send + 'static,
@@ -202,7 +205,7 @@ impl Authenticator {
         };
         self.store.transact(work, done).await??;
         tracing::info!(%detail, "{JOIN}");
-        // Former credentials end with this.
+        // Previous credentials may have been revoked.
         self.refresh_revocations().await
     }
 
@@ -229,7 +232,7 @@ impl Authenticator {
     }
 }
 
-/// Stores a node that was not there.
+/// Stores a new node.
 async fn enrol(conn: &mut Conn, node: &NodeRecord) -> Result<(), AuthError> {
     if conn.node_count().await? >= MOST_NODES {
         return Err(too_many());
@@ -237,7 +240,7 @@ async fn enrol(conn: &mut Conn, node: &NodeRecord) -> Result<(), AuthError> {
     if conn.insert_node(node).await? { Ok(()) } else { Err(name_taken(&node.name)) }
 }
 
-/// Whoever had this node until now has it no longer, however they came by it.
+/// Revokes the previous holder's access to the node, however it was obtained.
 async fn rejoin(conn: &mut Conn, id: NodeId, now: Timestamp) -> Result<(), AuthError> {
     let former = conn.node(id).await?.ok_or_else(bad_code)?;
     conn.revoke_tokens_of(TokenKind::Node, &id.to_string(), now).await?;
@@ -247,18 +250,18 @@ async fn rejoin(conn: &mut Conn, id: NodeId, now: Timestamp) -> Result<(), AuthE
     Ok(conn.set_node_enrolment(id, Enrolment::Code).await?)
 }
 
-/// Whether a node that is there may be joined again for the key.
+/// Whether an existing node may be rejoined with the key.
 fn check_rejoin(node: &NodeRecord, occupied: bool) -> Result<(), AuthError> {
     if node.enrolled_by != Enrolment::Key {
         return Err(AuthError::Forbidden(format!(
-            "the node {} did not come with the key, and is not given away for it; take another name, or invite it with --rejoin",
+            "the node {} did not join with the key, so the key cannot take it over; choose another name, or invite it with --rejoin",
             node.name
         )));
     }
     if occupied {
         return Err(AuthError::Conflict {
-            message: format!("the node {} is connected, or was a moment ago and is waited for", node.name),
-            hint: "Stop it there first and join again after a while, or give this machine another name.",
+            message: format!("the node {} is connected, or is expected to reconnect", node.name),
+            hint: "Stop it on the other machine and try again later, or choose another name for this machine.",
         });
     }
     Ok(())
@@ -273,43 +276,46 @@ fn joined(created: &CreatedToken, node: &NodeRecord) -> NodeCredential {
     }
 }
 
-/// The node as it is by its certificate alone.
+/// The credential of a certificate node, which has no token.
 fn certified(node: &NodeRecord, until: Timestamp) -> NodeCredential {
     NodeCredential { node_id: node.id, name: node.name.clone(), token: None, expires_at: until }
 }
 
-/// Whether a name is kept for a machine that was invited.
+/// Whether a name is reserved by an invitation.
 async fn is_invited(conn: &mut Conn, name: &str, now: Timestamp) -> Result<bool, AuthError> {
     Ok(conn.node_invites(now).await?.iter().any(|invite| invite.name == name))
 }
 
 fn barred(name: &str) -> AuthError {
     AuthError::Forbidden(format!(
-        "the node of this certificate was removed, renamed or joined with a code, and a certificate alone does not bring it \
-         back; run `plexus node invite {name}` on the hub (with --rejoin where that node is there), and join with the code"
+        "the node of this certificate was removed, renamed or joined with a code, so the certificate alone does not bring it \
+         back; run `plexus node invite {name}` on the hub (with --rejoin if the node exists), and join with the code"
     ))
 }
 
 fn not_certified(name: &str) -> AuthError {
     AuthError::Forbidden(format!(
-        "the node {name} did not come with a certificate, and is not given away for one; join with a code (`plexus node \
+        "the node {name} did not join with a certificate, so a certificate cannot take it over; join with a code (`plexus node \
          invite {name} --rejoin` on the hub), or remove that node first"
     ))
 }
 
 fn not_local() -> AuthError {
-    AuthError::Forbidden("the machine of the hub needs no certificate, and nobody else is it".to_owned())
+    AuthError::Forbidden(
+        "the hub's own machine does not use a certificate, and no other machine can take its place"
+            .to_owned(),
+    )
 }
 
-/// Names as a certificate has them, for a person.
+/// The names of a certificate, for display.
 fn shown(names: &[String]) -> String {
     let cut = |name: &String| format!("{:?}", name.chars().take(64).collect::<String>());
     match names {
-        [] => "nobody".to_owned(),
+        [] => "no name".to_owned(),
         names => names.iter().take(5).map(cut).collect::<Vec<_>>().join(", "),
     }
 }
 
 fn bad_code() -> AuthError {
-    AuthError::NotAdmitted("the code is not valid: it was used, withdrawn, has expired, or never was one")
+    AuthError::NotAdmitted("the code is not valid: it was used, withdrawn or mistyped, or has expired")
 }

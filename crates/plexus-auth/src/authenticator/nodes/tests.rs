@@ -40,7 +40,7 @@ impl Fixture {
         self.authenticator.join_with_certificate(&[name.to_owned()], self.clock.now()).await
     }
 
-    /// Operations on nodes that are on record, oldest first, each with how it ended.
+    /// Recorded operations on nodes and their outcomes, oldest first.
     async fn recorded(&self) -> Vec<(String, String)> {
         let filter = AuditFilter::default();
         let mut calls = self.store.read().await.unwrap().audit_calls("main", &filter, 200).await.unwrap();
@@ -50,7 +50,7 @@ impl Fixture {
     }
 }
 
-/// What a node shows when it dials.
+/// The token that a node presents when it dials.
 fn shown(credential: &NodeCredential) -> &str {
     credential.token.as_deref().unwrap()
 }
@@ -60,7 +60,7 @@ fn not_admitted<T: std::fmt::Debug>(outcome: Result<T, AuthError>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_who_come_with_one_code_one_is_let_in() {
+async fn one_code_admits_exactly_one_of_many_machines() {
     let f = Arc::new(fixture().await);
     let code = f.code(invitation("nas")).await;
     let mut coming = JoinSet::new();
@@ -81,7 +81,7 @@ async fn of_many_who_come_with_one_code_one_is_let_in() {
 }
 
 #[tokio::test]
-async fn a_code_is_void_when_it_expired_was_withdrawn_or_replaced() {
+async fn expired_withdrawn_and_replaced_codes_are_void() {
     let f = fixture().await;
     let join = async |code: &str| f.authenticator.join_with_code(code).await;
     not_admitted(join("0123456789abcdef0123456789abcdef").await);
@@ -100,11 +100,15 @@ async fn a_code_is_void_when_it_expired_was_withdrawn_or_replaced() {
     let newer = f.code(invitation("c")).await;
     not_admitted(join(&replaced).await);
     join(&newer).await.unwrap();
-    assert_eq!(f.store.read().await.unwrap().nodes().await.unwrap().len(), 1, "nothing is left behind");
+    assert_eq!(
+        f.store.read().await.unwrap().nodes().await.unwrap().len(),
+        1,
+        "rejected joins create no node"
+    );
 }
 
 #[tokio::test]
-async fn a_code_is_void_when_whoever_invited_was_revoked_or_has_expired() {
+async fn code_is_void_when_the_inviter_is_revoked_or_expired() {
     let f = fixture().await;
     let scopes = ["manage:nodes", "token:create"];
     let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &scopes)).await.unwrap();
@@ -120,7 +124,7 @@ async fn a_code_is_void_when_whoever_invited_was_revoked_or_has_expired() {
     f.clock.advance(Duration::from_secs(61));
     not_admitted(f.authenticator.join_with_code(&code).await);
     assert!(f.store.read().await.unwrap().nodes().await.unwrap().is_empty());
-    // What joined before stays: it is the hub's, and not the inviter's.
+    // Joined nodes are not affected: they belong to the hub, not to the inviter.
     let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "bob", &scopes)).await.unwrap();
     let bob = f.authenticator.authenticate(&maker.token).unwrap();
     let code = f.authenticator.invite_node(&bob, invitation("vps")).await.unwrap().code;
@@ -130,7 +134,7 @@ async fn a_code_is_void_when_whoever_invited_was_revoked_or_has_expired() {
 }
 
 #[tokio::test]
-async fn a_node_that_joins_again_is_the_same_and_shuts_out_the_former() {
+async fn rejoining_keeps_the_node_and_revokes_the_former_credential() {
     let f = fixture().await;
     let (first, _) = f.joined("nas").await;
     assert!(matches!(
@@ -142,7 +146,7 @@ async fn a_node_that_joins_again_is_the_same_and_shuts_out_the_former() {
         Err(AuthError::Conflict { .. })
     ));
     let code = f.code(again("nas")).await;
-    f.authenticator.authenticate(shown(&first)).expect("until the code is used");
+    f.authenticator.authenticate(shown(&first)).expect("valid until the code is used");
     let second = f.authenticator.join_with_code(&code).await.unwrap();
     assert_eq!((second.node_id, second.name.as_str()), (first.node_id, "nas"));
     assert_eq!(f.refusal(shown(&first)), "the token has been revoked");
@@ -154,7 +158,7 @@ async fn a_node_that_joins_again_is_the_same_and_shuts_out_the_former() {
 }
 
 #[tokio::test]
-async fn a_credential_is_good_for_its_own_link_and_nothing_else() {
+async fn node_credential_grants_only_its_own_link() {
     let f = fixture().await;
     let ((nas, principal), (vps, _)) = (f.joined("nas").await, f.joined("vps").await);
     assert_eq!(principal.subject(), format!("node:{}", nas.node_id));
@@ -171,7 +175,7 @@ async fn a_credential_is_good_for_its_own_link_and_nothing_else() {
     let renewed = f.authenticator.renew_node(&principal, vps.node_id).await;
     assert!(matches!(renewed, Err(AuthError::Forbidden(_))), "{renewed:?}");
 
-    // Nor does anybody else come by one.
+    // No other token can be used as a node credential.
     let minted = f.authenticator.mint(&f.admin, params(TokenKind::Node, &nas.node_id.to_string(), &[])).await;
     assert!(matches!(minted, Err(AuthError::Invalid(_))), "{minted:?}");
     let scope = format!("link:{}", nas.node_id);
@@ -179,11 +183,11 @@ async fn a_credential_is_good_for_its_own_link_and_nothing_else() {
     assert!(matches!(scoped, Err(AuthError::Invalid(_))), "{scoped:?}");
     let rotated = f.authenticator.rotate(&f.admin, principal.token_id(), Duration::ZERO).await;
     assert!(matches!(rotated, Err(AuthError::Invalid(_))), "{rotated:?}");
-    assert!(!f.admin.is_node(nas.node_id), "whatever its scopes");
+    assert!(!f.admin.is_node(nas.node_id), "regardless of its scopes");
 }
 
 #[tokio::test]
-async fn a_renewed_credential_outlives_the_former_which_ends_within_the_hour() {
+async fn renewal_ends_the_former_credential_after_an_hour() {
     let f = fixture().await;
     let (first, principal) = f.joined("nas").await;
     f.clock.advance(Duration::from_secs(60 * 86_400));
@@ -204,7 +208,7 @@ async fn a_renewed_credential_outlives_the_former_which_ends_within_the_hour() {
 }
 
 #[tokio::test]
-async fn a_removed_node_is_shut_out_at_once_on_every_hub() {
+async fn removed_node_is_rejected_on_every_hub() {
     let f = fixture().await;
     let other_hub = f.second().await;
     let ((nas, principal), (vps, _)) = (f.joined("nas").await, f.joined("vps").await);
@@ -217,14 +221,14 @@ async fn a_removed_node_is_shut_out_at_once_on_every_hub() {
         assert!(other_hub.authenticate(token).is_err());
     }
     assert_eq!(f.authenticator.time_left(&principal), None, "a link that is up is cut");
-    f.authenticator.authenticate(shown(&vps)).expect("another node is none of its concern");
-    // The name is free, for another machine.
+    f.authenticator.authenticate(shown(&vps)).expect("other nodes are not affected");
+    // The name is free for another machine.
     let (new, _) = f.joined("nas").await;
     assert_ne!(new.node_id, nas.node_id);
 }
 
 #[tokio::test]
-async fn the_key_gives_away_only_nodes_that_came_with_it() {
+async fn key_takes_over_only_nodes_that_joined_with_it() {
     let f = fixture().await;
     let first = f.by_key(KEY, "ci-1").await.unwrap();
     let second = f.by_key(KEY, "ci-1").await.unwrap();
@@ -235,7 +239,7 @@ async fn the_key_gives_away_only_nodes_that_came_with_it() {
     let (nas, _) = f.joined("nas").await;
     let taken = f.by_key(KEY, "nas").await;
     assert!(matches!(taken, Err(AuthError::Forbidden(_))), "{taken:?}");
-    f.authenticator.authenticate(shown(&nas)).expect("it was not disturbed");
+    f.authenticator.authenticate(shown(&nas)).expect("the node is not affected");
     f.code(invitation("vps")).await;
     let invited = f.by_key(KEY, "vps").await;
     assert!(matches!(invited, Err(AuthError::Conflict { .. })), "{invited:?}");
@@ -259,7 +263,7 @@ fn forbidden(outcome: Result<NodeCredential, AuthError>, about: &str) {
 }
 
 #[tokio::test]
-async fn a_certificate_brings_no_node_back_that_was_removed_renamed_or_given_to_another() {
+async fn certificate_does_not_restore_a_lost_node_name() {
     let f = fixture().await;
     let rename = |name: &str| ChangeNodeParams { name: Some(name.to_owned()), ..ChangeNodeParams::default() };
     let removed = f.by_certificate("removed").await.unwrap();
@@ -277,23 +281,23 @@ async fn a_certificate_brings_no_node_back_that_was_removed_renamed_or_given_to_
     let given = f.by_certificate("given").await.unwrap();
     let code = f.code(again("given")).await;
     assert_eq!(f.authenticator.join_with_code(&code).await.unwrap().node_id, given.node_id);
-    forbidden(f.by_certificate("given").await, "did not come with a certificate");
+    forbidden(f.by_certificate("given").await, "did not join with a certificate");
     f.authenticator.remove_node(&f.admin, given.node_id).await.unwrap().unwrap();
     forbidden(f.by_certificate("given").await, "does not bring it back");
 
-    // Whoever is invited comes with the code.
+    // A new invitation admits a node under the barred name.
     let (back, _) = f.joined("removed").await;
     assert_ne!(back.node_id, removed.node_id);
-    forbidden(f.by_certificate("removed").await, "did not come with a certificate");
+    forbidden(f.by_certificate("removed").await, "did not join with a certificate");
 }
 
 #[tokio::test]
-async fn a_certificate_is_no_node_that_came_otherwise() {
+async fn certificate_takes_over_only_certificate_nodes() {
     let f = fixture().await;
     let (nas, _) = f.joined("nas").await;
     let ci = f.by_key(KEY, "ci-1").await.unwrap();
     for name in ["nas", "ci-1", &nas.node_id.to_string(), &ci.node_id.to_string()] {
-        forbidden(f.by_certificate(name).await, "did not come with a certificate");
+        forbidden(f.by_certificate(name).await, "did not join with a certificate");
     }
     let own = f.by_certificate("vps").await.unwrap();
     let taken = f.by_key(KEY, "vps").await;
@@ -302,17 +306,17 @@ async fn a_certificate_is_no_node_that_came_otherwise() {
 }
 
 #[tokio::test]
-async fn a_node_that_joined_again_with_a_code_is_not_given_away_for_the_key() {
+async fn key_does_not_take_over_a_node_that_rejoined_with_a_code() {
     let f = fixture().await;
     let first = f.by_key(KEY, "ci-1").await.unwrap();
     let second = f.authenticator.join_with_code(&f.code(again("ci-1")).await).await.unwrap();
     assert_eq!(second.node_id, first.node_id);
-    forbidden(f.by_key(KEY, "ci-1").await, "did not come with the key");
-    f.authenticator.authenticate(shown(&second)).expect("it was not disturbed");
+    forbidden(f.by_key(KEY, "ci-1").await, "did not join with the key");
+    f.authenticator.authenticate(shown(&second)).expect("the node is not affected");
 }
 
 #[tokio::test]
-async fn every_change_of_nodes_and_every_refusal_of_one_is_on_record() {
+async fn node_changes_and_refusals_are_audited() {
     let f = fixture().await;
     let (nas, _) = f.joined("nas").await;
     let (vps, _) = f.joined("vps").await;
@@ -373,7 +377,7 @@ async fn every_change_of_nodes_and_every_refusal_of_one_is_on_record() {
 }
 
 #[test]
-fn a_relayed_principal_calls_tools_and_nothing_else() {
+fn relayed_principal_may_only_call_tools() {
     let principal = Principal::relayed("agent:codex").unwrap();
     assert_eq!((principal.subject(), principal.kind()), ("agent:codex", TokenKind::Agent));
     assert!(principal.allows("call:terminal.run") && principal.allows("call:mcp__files__read"));
@@ -388,7 +392,7 @@ fn a_relayed_principal_calls_tools_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_relayed_principal_is_no_one_to_an_authenticator() {
+async fn authenticator_rejects_relayed_principals() {
     let f = fixture().await;
     let principal = Principal::relayed("admin:local").unwrap();
     assert!(f.authenticator.check(&principal).is_err());
@@ -397,7 +401,7 @@ async fn a_relayed_principal_is_no_one_to_an_authenticator() {
 }
 
 #[tokio::test]
-async fn a_token_takes_its_machine_along_wherever_it_goes() {
+async fn minted_and_rotated_tokens_inherit_the_node() {
     let f = fixture().await;
     let on = |node: Option<&str>, name: &str| CreateTokenParams {
         node: node.map(str::to_owned),

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use plexus_kit::Environment;
+use plexus_kit::{Clock, Environment};
 use tempfile::TempDir;
 
 use crate::agents::detect::detect_within;
-use crate::agents::{Agent, Installed, detect, detect_all, present};
+use crate::agents::{Agent, Installed, Versions, detect, detect_all, present};
 
 /// A home and a folder of programs.
 struct Machine {
@@ -49,7 +49,7 @@ impl Machine {
     }
 
     fn detect(&self, id: &str) -> Option<Installed> {
-        detect(Agent::named(id).unwrap(), &self.environment())
+        detect(Agent::named(id).unwrap(), &self.environment(), &Versions::nowhere())
     }
 
     fn is_present(&self, id: &str) -> bool {
@@ -121,7 +121,10 @@ fn a_program_that_hangs_is_given_up_with_all_it_started() {
     machine.program("codex", &script);
     let began = Instant::now();
     let codex = Agent::named("codex").unwrap();
-    assert_eq!(detect_within(codex, &machine.environment(), Duration::from_secs(1)), None);
+    assert_eq!(
+        detect_within(codex, &machine.environment(), &Versions::nowhere(), Duration::from_secs(1)),
+        None
+    );
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     let inner = std::fs::read_to_string(mark).unwrap();
     let stat = Path::new("/proc").join(inner.trim()).join("stat");
@@ -160,32 +163,112 @@ fn a_folder_is_enough() {
 }
 
 #[test]
-fn a_folder_that_came_by_asking_was_not_there() {
+fn asking_for_a_version_leaves_nothing_in_the_home() {
     let machine = Machine::new();
-    let gemini = machine.program("gemini", "mkdir -p \"$HOME/.gemini\"; echo 0.61.0");
-    assert_eq!(machine.detect("gemini"), found(gemini, Some("0.61.0")));
-    assert!(machine.home().join(".gemini").is_dir());
+    let makes = "mkdir -p \"$HOME/.gemini\" \"${XDG_CONFIG_HOME:-$HOME/.config}/gemini\"; echo 0.61.0";
+    let gemini = machine.program("gemini", makes);
+    let config = ("XDG_CONFIG_HOME".to_owned(), machine.home().join("config").display().to_string());
+    let environment = machine.environment();
+    let all = environment.all().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let environment: Environment = all.chain([config]).collect();
+    let agent = Agent::named("gemini").unwrap();
+    assert_eq!(detect(agent, &environment, &Versions::nowhere()), found(gemini, Some("0.61.0")));
+    assert_eq!(std::fs::read_dir(machine.home()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_package_names_its_version_without_being_run() {
+    let cases = [
+        ("codex", "codex", "lib/node_modules/@openai/codex", "bin/codex.js", "@openai/codex", "0.166.0"),
+        (
+            "gemini",
+            "gemini",
+            "lib/node_modules/@google/gemini-cli",
+            "dist/index.js",
+            "@google/gemini-cli",
+            "0.61.0",
+        ),
+        ("vscode", "code", "share/code/resources/app", "../../bin/code", "Code", "1.120.0"),
+    ];
+    for (id, name, package, program, called, version) in cases {
+        let machine = Machine::new();
+        let folder = machine.folder.path().join(package);
+        let target = folder.join(program);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        let package = serde_json::json!({ "name": called, "version": version });
+        std::fs::write(folder.join("package.json"), package.to_string()).unwrap();
+        let made = machine.program(name, "touch \"$0.ran\"; exit 1");
+        std::fs::rename(&made, &target).unwrap();
+        std::os::unix::fs::symlink(&target, &made).unwrap();
+        assert_eq!(machine.detect(id), found(made.clone(), Some(version)), "{id}");
+        assert!(!made.with_extension("ran").exists(), "{id}");
+        // A package of another name says nothing.
+        let other = serde_json::json!({ "name": "other", "version": version });
+        std::fs::write(folder.join("package.json"), other.to_string()).unwrap();
+        assert_ne!(machine.detect(id), found(made, Some(version)), "{id}");
+    }
+}
+
+#[test]
+fn a_path_with_a_version_names_it_without_a_run() {
+    let machine = Machine::new();
+    let versions = machine.folder.path().join("share/claude/versions");
+    std::fs::create_dir_all(&versions).unwrap();
+    let claude = machine.program("claude", "exit 1");
+    std::fs::rename(&claude, versions.join("2.1.325")).unwrap();
+    std::os::unix::fs::symlink(versions.join("2.1.325"), &claude).unwrap();
+    assert_eq!(machine.detect("claude-code"), found(claude, Some("2.1.325")));
+}
+
+#[test]
+fn a_program_is_asked_again_only_when_it_has_changed_or_a_week_is_over() {
+    let machine = Machine::new();
+    let count = machine.folder.path().join("count");
+    let script = |version: &str| format!("echo x >>{}; echo codex-cli {version}", count.display());
+    let asked = || std::fs::read_to_string(&count).unwrap_or_default().lines().count();
+    let clock = Clock::manual("2026-11-18T06:00:00Z".parse().unwrap());
+    let folder = machine.folder.path().join("data/connect");
+    let versions = Versions::in_folder(&folder, clock.clone());
+    let codex = Agent::named("codex").unwrap();
+    let version = || detect(codex, &machine.environment(), &versions).and_then(|codex| codex.version);
+    machine.program("codex", &script("0.166.0"));
+    // Without a folder around it nothing is made.
+    assert_eq!((version().as_deref(), asked()), (Some("0.166.0"), 1));
+    assert!(!folder.parent().unwrap().exists());
+    std::fs::create_dir(folder.parent().unwrap()).unwrap();
+    for _ in 0..3 {
+        assert_eq!((version().as_deref(), asked()), (Some("0.166.0"), 2));
+        let all = detect_all(&machine.environment(), &versions);
+        assert_eq!(all[0].1.version.as_deref(), Some("0.166.0"));
+    }
+    machine.program("codex", &script("0.167.0"));
+    assert_eq!((version().as_deref(), asked()), (Some("0.167.0"), 3));
+    clock.advance(Duration::from_secs(8 * 24 * 60 * 60));
+    assert_eq!((version().as_deref(), asked()), (Some("0.167.0"), 4));
+    std::fs::write(folder.join("versions.json"), "{").unwrap();
+    assert_eq!((version().as_deref(), asked()), (Some("0.167.0"), 5));
 }
 
 #[test]
 fn to_look_runs_nothing() {
     let machine = Machine::new();
-    machine.program("codex", "touch \"$HOME/ran\"");
+    machine.program("codex", "touch \"$0.ran\"");
     assert!(machine.is_present("codex"));
-    assert!(!machine.home().join("ran").exists());
+    assert!(!machine.folder.path().join("bin/codex.ran").exists());
 }
 
 #[test]
 fn no_secret_reaches_a_program_that_is_asked() {
     let machine = Machine::new();
-    machine.program("codex", "env >\"$HOME/env\"; echo codex-cli 1.0");
+    machine.program("codex", "env >\"${0%/bin/codex}/env\"; echo codex-cli 1.0");
     let secret = [("PLEXUS_TOKEN", "plx"), ("OPENAI_API_KEY", "mine")];
     let more = secret.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let environment = machine.environment();
     let all = environment.all().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let environment: Environment = all.chain(more).collect();
-    assert!(detect(Agent::named("codex").unwrap(), &environment).is_some());
-    let seen = std::fs::read_to_string(machine.home().join("env")).unwrap();
+    assert!(detect(Agent::named("codex").unwrap(), &environment, &Versions::nowhere()).is_some());
+    let seen = std::fs::read_to_string(machine.folder.path().join("env")).unwrap();
     assert!(seen.contains("HOME=") && secret.iter().all(|(name, _)| !seen.contains(name)), "{seen}");
 }
 
@@ -194,14 +277,15 @@ fn all_are_asked_at_once_and_named_in_order() {
     let machine = Machine::new();
     // Each waits for the other to be asked, so one after the other would never end well.
     let meet = |mine: &str, other: &str, says: &str| {
-        let wait = format!("until [ -e \"$HOME/{other}\" ]; do sleep 0.01; done");
-        format!("touch \"$HOME/{mine}\"; {wait}; echo '{says}'")
+        let folder = machine.folder.path().display();
+        let wait = format!("until [ -e '{folder}/{other}' ]; do sleep 0.01; done");
+        format!("touch '{folder}/{mine}'; {wait}; echo '{says}'")
     };
     machine.program("goose", &meet("goose", "codex", "1.52.0"));
     machine.program("codex", &meet("codex", "goose", "codex-cli 0.166.0"));
     machine.says("opencode", "not it");
     std::fs::create_dir_all(machine.home().join(".cursor")).unwrap();
-    let all = detect_all(&machine.environment());
+    let all = detect_all(&machine.environment(), &Versions::nowhere());
     let names: Vec<_> = all.iter().map(|(agent, it)| (agent.id, it.version.as_deref())).collect();
     assert_eq!(names, [("codex", Some("0.166.0")), ("cursor", None), ("goose", Some("1.52.0"))]);
 }

@@ -1,7 +1,8 @@
 //! What a request must be to have the hub run a command, besides an admin's.
 //!
 //! A gateway that starts whatever it is told to "test" is a shell for everyone who reaches it. So a server
-//! that is a process is taken only from the machine itself, and only with a command that the machine lists.
+//! that is a process is taken only from the machine itself, and only with a command that the machine lists in its
+//! settings or that its owner has allowed there.
 //! From elsewhere a server also may not refer to the machine's environment and files: what they hold would
 //! go to whoever the server belongs to. Nor may it be in the hub's own network, unless the hub says so: what
 //! answers there believes that nobody from outside is asking.
@@ -13,6 +14,7 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use http::header::{FORWARDED, HOST, VIA};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use plexus_kit::allowed_commands;
 use plexus_proto::ErrorCode;
 use plexus_upstream::config::{Inward, Planned, ServerConfig, Transport};
 use serde_json::{Map, Value, json};
@@ -183,7 +185,7 @@ pub(super) fn may_run(
         fix.push("Run the command on the hub's machine.".to_owned());
         missing.push("loopback");
     }
-    if !config.upstreams.allows(command) {
+    if !config.upstreams.allows(command) && !is_allowed_by_owner(&config.data_dir, command) {
         let shown: String = command.chars().take(SHOWN).collect();
         let listed = match config.upstreams.commands.as_slice() {
             [] => "nothing".to_owned(),
@@ -191,7 +193,9 @@ pub(super) fn may_run(
         };
         why.push(format!("the command `{shown}` is not in the setting `upstreams.commands` ({listed})"));
         fix.push(
-            "Add the command to `upstreams.commands` in plexus.toml and send the hub SIGHUP.".to_owned(),
+            "On the hub's machine, `plexus upstream … --allow-command` allows it; or add it to `upstreams.commands` in \
+             plexus.toml and send the hub SIGHUP."
+                .to_owned(),
         );
         missing.push("command");
     }
@@ -207,7 +211,24 @@ pub(super) fn may_run(
     }
     let message = format!("the hub may not run {server} for this request: {}", why.join("; "));
     fix.push(format!("Or write its file there yourself: {}", file.display()));
-    Err(refusal(message, &fix.join(" "), &missing))
+    let refused = refusal(message, &fix.join(" "), &missing);
+    Err(refused.details(json!({ "missing": missing, "command": command })))
+}
+
+/// Whether the machine's owner has allowed the command beside the setting. A file that cannot be trusted allows nothing.
+fn is_allowed_by_owner(data_dir: &Path, command: &str) -> bool {
+    match allowed_commands::read(data_dir) {
+        Ok(allowed) => allowed.iter().any(|allowed| allowed == command),
+        Err(error) => {
+            tracing::warn!(%error, "the commands that were allowed on this machine are not known");
+            false
+        }
+    }
+}
+
+/// The command that would have to be allowed, where nothing else is missing.
+pub(super) fn missing_command(refused: &ApiError) -> Option<&str> {
+    (refused.details["missing"] == json!(["command"])).then(|| refused.details["command"].as_str()).flatten()
 }
 
 fn decides_what_runs(variable: &str) -> bool {

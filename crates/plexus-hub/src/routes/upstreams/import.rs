@@ -1,16 +1,19 @@
 //! Servers from the files of other programs.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use http::request::Parts;
 use plexus_proto::api::{ImportUpstreamsParams, ImportedUpstream, SkippedUpstream, UpstreamImport};
-use plexus_upstream::config::{Planned, Skipped};
+use plexus_upstream::config::{Planned, Refused, Skipped, ThisHub};
 use serde_json::json;
 
 use super::gate::{self, Program, Whence};
 use super::record::recorded;
 use super::{in_folder, refused_by_folder};
+use crate::App;
 use crate::http::{ApiError, Caller};
 use crate::routes::{refusals, tag};
 use crate::services::Services;
@@ -20,9 +23,20 @@ const IMPORT: &str = "upstream_import";
 /// Longest name of a file.
 const MAX_FILE_NAME: usize = 255;
 
+/// Addresses at which the hub is reached, as agents may have them in their files.
+pub(in crate::routes) struct Addresses(Vec<String>);
+
+impl FromRequestParts<App> for Addresses {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        Ok(Self(vec![app.public_url(), app.local_url()]))
+    }
+}
+
 /// Import servers
 ///
-/// From the file of another program, such as `{"mcpServers": …}`. Each server that can be taken is; of the others it is
+/// From the file of another program, such as `{"mcpServers": …}`, as JSON or TOML. Each server that can be taken is; of the others it is
 /// said why not. Needs the scope `admin` and, for servers that are processes, what adding them needs.
 #[utoipa::path(
     post,
@@ -39,6 +53,7 @@ const MAX_FILE_NAME: usize = 255;
 pub(in crate::routes) async fn import(
     caller: Caller,
     whence: Whence,
+    Addresses(urls): Addresses,
     request: Request,
 ) -> Result<Json<UpstreamImport>, ApiError> {
     let params: ImportUpstreamsParams = caller.read_json(request, "an import of servers").await?;
@@ -49,9 +64,12 @@ pub(in crate::routes) async fn import(
     let asked = json!({ "file_name": file_name, "dry_run": dry_run });
     let imported = recorded(caller, IMPORT, asked, async move |services| {
         let inside = services.clone();
+        // Of a file from another machine, paths do not say which data folder is meant.
+        let data_dir = (whence == Whence::Here).then(|| services.config.load().data_dir.clone());
+        let hub = ThisHub { urls, data_dir };
         let planned = in_folder(&services, move |folder| {
             let admit = |planned: &Planned| admitted(&inside, &whence, planned);
-            let mut plan = folder.import_admitted(&file_name, &content, admit)?;
+            let mut plan = folder.import_admitted(&file_name, &content, &hub, admit)?;
             if !dry_run {
                 // What was taken since the plan was made.
                 let failed = folder.apply(&plan).failed;
@@ -73,7 +91,7 @@ pub(in crate::routes) async fn import(
             file: planned.file.display().to_string(),
             document: planned.shown(),
         });
-        let import = UpstreamImport { dry_run, added: added.collect(), skipped, warnings };
+        let import = UpstreamImport { dry_run, added: added.collect(), skipped, warnings, notes: plan.notes };
         let added: Vec<&str> = import.added.iter().map(|one| one.name.as_str()).collect();
         let skipped: Vec<&str> = import.skipped.iter().map(|one| one.name.as_str()).collect();
         Ok((json!({ "dry_run": dry_run, "added": added, "skipped": skipped }), import))
@@ -82,13 +100,17 @@ pub(in crate::routes) async fn import(
 }
 
 /// Whether the request may have this server added, or why not and what to do.
-fn admitted(services: &Services, whence: &Whence, planned: &Planned) -> Result<(), String> {
-    gate::may_refer(whence, planned.has_references())
+fn admitted(services: &Services, whence: &Whence, planned: &Planned) -> Result<(), Refused> {
+    let admitted = gate::may_refer(whence, planned.has_references())
         .and_then(|()| gate::may_reach(services, whence, planned.inward()))
-        .and_then(|()| gate::may_run(services, whence, Program::planned(planned)))
-        .map_err(|refused| format!("{}. {}", refused.message, refused.hint.unwrap_or_default()))
+        .and_then(|()| gate::may_run(services, whence, Program::planned(planned)));
+    admitted.map_err(|refused| Refused {
+        command: gate::missing_command(&refused).map(str::to_owned),
+        why: format!("{}. {}", refused.message, refused.hint.unwrap_or_default()),
+    })
 }
 
 fn left_out(skipped: Skipped) -> SkippedUpstream {
-    SkippedUpstream { name: skipped.name, reason: skipped.why }
+    let Skipped { name, why, command } = skipped;
+    SkippedUpstream { name, reason: why, command }
 }

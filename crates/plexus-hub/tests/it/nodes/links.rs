@@ -162,7 +162,7 @@ async fn a_node_that_is_waited_for_is_not_given_away_for_the_key() {
     let hub = hub.restart().await;
     let (status, refused) = join(&hub).await;
     assert_eq!(status, 409, "the hub has just started");
-    assert!(refused["message"].as_str().unwrap().contains("waited for"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("expected to reconnect"), "{refused}");
     let (mut end, _) = node.link(&hub, How::WebSocket).await;
     end.send(json!({ "type": "bye", "reason": "switched off" })).await;
     until(&hub, &node, "away", |node| node["problem"].as_str().is_some_and(|why| why.contains("goodbye")))

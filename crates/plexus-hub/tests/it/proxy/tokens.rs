@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plexus_kit::{Clock, Secret};
-use plexus_node::proxy::First;
+use plexus_proxy::First;
 use plexus_testkit::{TestHub, TestProxy};
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Compares a committed file with what it should be, or writes it where that was asked for.
+/// Compares a generated file with the committed one, or updates it if `UPDATE_DOCS` is set.
 #[track_caller]
 fn check(path: &Path, wanted: &str) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -23,24 +23,24 @@ fn check(path: &Path, wanted: &str) {
 }
 
 #[test]
-fn the_default_file_in_docs_is_up_to_date() {
+fn default_file_in_docs_is_up_to_date() {
     check(&docs().join("plexus.toml"), &default_file());
 }
 
 #[test]
-fn the_reference_in_docs_is_up_to_date() {
+fn reference_in_docs_is_up_to_date() {
     let path = docs().join("configuration.md");
     let page = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(BEGIN).expect("the beginning of the table");
-    let (_, after) = rest.split_once(END).expect("the end of the table");
+    let (before, rest) = page.split_once(BEGIN).expect("start marker of the table");
+    let (_, after) = rest.split_once(END).expect("end marker of the table");
     check(&path, &format!("{before}{BEGIN}{}{END}{after}", reference()));
 }
 
 #[test]
-fn the_default_file_says_exactly_the_defaults() {
+fn default_file_contains_every_default() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plexus.toml");
-    // A key has no space after its mark; what is left is explained.
+    // Commented-out keys have no space after `#`; other comments are explanations.
     let file = default_file();
     let uncommented = file.lines().map(|line| match line.strip_prefix('#') {
         Some(key) if key.starts_with(|c: char| c.is_ascii_alphabetic()) => format!("{key}\n"),

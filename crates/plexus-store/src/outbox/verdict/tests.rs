@@ -17,9 +17,9 @@ fn status(status: u16) -> Answer<'static> {
 }
 
 #[test]
-fn a_status_says_whether_another_attempt_can_help() {
+fn http_status_decides_whether_to_retry() {
     let retry = Retry(None);
-    let bury = |status| Verdict::Bury(format!("the hub refused it (HTTP {status}): because"));
+    let bury = |status| Verdict::Bury(format!("the hub rejected it (HTTP {status}): because"));
     let table = [
         (401, RenewThenRetry, retry.clone()),
         (403, RenewThenRetry, bury(403)),
@@ -39,7 +39,7 @@ fn a_status_says_whether_another_attempt_can_help() {
         (503, retry.clone(), retry.clone()),
         (504, retry.clone(), retry.clone()),
         (511, retry.clone(), retry.clone()),
-        // Somebody in between.
+        // From an intermediary.
         (202, retry.clone(), retry.clone()),
         (204, retry.clone(), retry.clone()),
         (302, retry.clone(), retry.clone()),
@@ -53,7 +53,7 @@ fn a_status_says_whether_another_attempt_can_help() {
 }
 
 #[test]
-fn what_the_hub_asks_for_is_waited_for_within_reason() {
+fn retry_after_is_respected_up_to_a_limit() {
     let table = [
         ("0", Some(0)),
         ("7", Some(7)),
@@ -76,14 +76,14 @@ fn what_the_hub_asks_for_is_waited_for_within_reason() {
             assert_eq!(judged(answer, false), expected, "{text:?}");
         }
     }
-    // Not asked for with an answer that is final.
+    // Ignored with a final answer.
     let refused = Status { status: 409, retry_after: Some("5"), message: "" };
-    assert_eq!(judged(refused, false), Verdict::Bury("the hub refused it (HTTP 409)".to_owned()));
+    assert_eq!(judged(refused, false), Verdict::Bury("the hub rejected it (HTTP 409)".to_owned()));
 }
 
 #[test]
-fn an_error_of_the_protocol_is_final_unless_it_says_otherwise() {
-    let bury = |code| Verdict::Bury(format!("the hub refused it (error {code}): no"));
+fn protocol_error_is_final_unless_marked_retryable() {
+    let bury = |code| Verdict::Bury(format!("the hub rejected it (error {code}): no"));
     let said = |code: &str, retryable: bool| {
         Some(json!({ "plexus/error": { "code": code, "retryable": retryable } }))
     };
@@ -117,13 +117,13 @@ fn an_error_of_the_protocol_is_final_unless_it_says_otherwise() {
 }
 
 #[test]
-fn a_result_is_delivered_unless_it_is_an_error() {
+fn result_settles_the_write_unless_it_is_an_error() {
     let failed = |meta| json!({ "isError": true, "content": [{ "type": "text", "text": "no section" }], "_meta": meta });
     let bury = |text: &str| Verdict::Bury(text.to_owned());
     let table = [
         (json!({ "content": [] }), Settled),
         (json!({ "isError": false, "structuredContent": {} }), Settled),
-        // The first result again, and a call that goes on at the hub.
+        // A replayed first result, and a call that continues on the hub.
         (json!({ "content": [], "_meta": { "plexus/replayed": true } }), Settled),
         (json!({ "resultType": "task", "taskId": "t" }), Settled),
         (failed(json!({})), bury("the tool failed: no section")),
@@ -146,7 +146,7 @@ fn a_result_is_delivered_unless_it_is_an_error() {
 }
 
 #[test]
-fn a_reason_has_an_end() {
+fn reason_length_is_limited() {
     let message = "ü".repeat(5_000);
     let answer = Status { status: 400, retry_after: None, message: &message };
     let Verdict::Bury(reason) = judged(answer, false) else { panic!("it is final") };

@@ -1,4 +1,4 @@
-//! A proxy that is killed: this test run again, as a process of its own.
+//! Killing a proxy: runs this test binary again as a separate process.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write as _};
@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use super::{claim, deliver, write};
 use crate::backend::bounded;
 
-/// One of the ignored tests below, in a process whose folder is `folder`.
+/// Runs one of the ignored tests below in a process whose folder is `folder`.
 pub(super) fn process(test: &str, folder: &Path, under: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap();
     std::fs::write(folder.join(MARK), "").unwrap();
@@ -34,15 +34,15 @@ pub(super) fn process(test: &str, folder: &Path, under: &[&str]) -> Command {
     command
 }
 
-/// In the folder of a process that was started by [`process`].
+/// Environment variable with the folder, set by [`process`].
 const MARK: &str = "run-by-another-test";
 
-/// The folder of this process; none where it is just one of all ignored tests.
+/// The folder of this process; `None` if it was not started by [`process`].
 pub(super) fn own_folder() -> Option<PathBuf> {
     std::env::current_dir().ok().filter(|folder| folder.join(MARK).exists())
 }
 
-/// Killed when it is dropped, whatever became of the test.
+/// Kills the process on drop, even if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -57,7 +57,7 @@ pub(super) fn say(line: &str) {
     writeln!(out, "\n>{line}").and_then(|()| out.flush()).unwrap();
 }
 
-/// What the process said after `>`.
+/// The lines that the process printed after `>`.
 pub(super) fn said(out: impl std::io::Read) -> impl Iterator<Item = String> {
     BufReader::new(out)
         .lines()
@@ -67,14 +67,14 @@ pub(super) fn said(out: impl std::io::Read) -> impl Iterator<Item = String> {
 
 #[tokio::test]
 #[ignore = "the process that another test kills"]
-async fn queues_for_ever() {
+async fn enqueue_until_killed() {
     let Some(folder) = own_folder() else { return };
     let path = folder.join("box/outbox.db");
     let (outbox, _) = Outbox::open(&path, Clock::system(), Limits::default()).await.unwrap();
     let name = uuid::Uuid::now_v7();
     let ended = std::time::Instant::now() + std::time::Duration::from_secs(30);
     for number in 0.. {
-        // Should its parent not be there to kill it.
+        // Ends the process if its parent cannot kill it.
         if std::time::Instant::now() > ended {
             return;
         }
@@ -84,7 +84,7 @@ async fn queues_for_ever() {
         if number % 5 == 4
             && let Some(claimed) = claim(&outbox, "child").await
         {
-            // Said before it is done: what was settled may be missing afterwards, nothing else.
+            // Printed before the operation: only settled writes may be missing afterwards.
             say(&format!("settles {}", claimed.key));
             outbox.settle(&claimed).await.unwrap();
         }
@@ -92,16 +92,16 @@ async fn queues_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
+async fn killed_process_loses_no_acknowledged_write() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         let (mut acknowledged, mut settled) = (Vec::new(), HashSet::new());
         for seed in 0..6 {
             let until = StdRng::seed_from_u64(seed).random_range(1..60);
-            // Two at once on the same file.
+            // Two processes on the same file.
             let mut children: Vec<_> = (0..2)
                 .map(|_| {
-                    let mut command = process("outbox::crash::queues_for_ever", dir.path(), &[]);
+                    let mut command = process("outbox::crash::enqueue_until_killed", dir.path(), &[]);
                     Killed(command.spawn().unwrap())
                 })
                 .collect();
@@ -114,7 +114,7 @@ async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
                         for line in said(out) {
                             lines.push(line);
                             if lines.len() == until {
-                                // At some moment of the next write.
+                                // At some point of the next write.
                                 let pid = rustix::process::Pid::from_raw(id.cast_signed()).unwrap();
                                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
                             }
@@ -144,7 +144,7 @@ async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
             acknowledged.iter().filter(|key| !there.contains(*key) && !settled.contains(*key)).collect();
         assert!(lost.is_empty(), "{lost:?}");
         assert!(acknowledged.len() > 100, "{}", acknowledged.len());
-        // Of each process and session, in the order in which they were made.
+        // For each process and session, in creation order.
         let mut last = std::collections::HashMap::new();
         for key in deliver(&outbox).await {
             let (name, number) = key.split_once('/').unwrap();

@@ -1,4 +1,4 @@
-//! A file that somebody or something has damaged.
+//! Damaged files.
 
 use std::collections::HashMap;
 use std::io;
@@ -40,7 +40,7 @@ async fn accepted(outbox: &Outbox, rng: &mut StdRng) -> HashMap<String, NewWrite
     accepted
 }
 
-/// Opens a damaged file, and says what is left of it after it was checked against what was accepted.
+/// Opens a damaged file, checks the remaining rows against the accepted ones, and counts them.
 async fn survivors(bench: &Bench, accepted: &HashMap<String, NewWrite>) -> (usize, Option<Recovery>) {
     let (outbox, opened) = Outbox::open(&bench.path(), bench.clock.clone(), bench.limits).await.unwrap();
     let left = outbox.list(Which::All, 0, 1_000).await.unwrap();
@@ -59,7 +59,7 @@ async fn survivors(bench: &Bench, accepted: &HashMap<String, NewWrite>) -> (usiz
             );
         }
     }
-    // It goes on.
+    // The outbox is still usable.
     fill(&outbox, "new", &["after"]).await;
     bench.clock.advance(Duration::from_secs(3600));
     let delivered = deliver(&outbox).await;
@@ -69,7 +69,7 @@ async fn survivors(bench: &Bench, accepted: &HashMap<String, NewWrite>) -> (usiz
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_byte_is_lost_the_rest_goes_on() {
+async fn damage_anywhere_costs_only_the_affected_rows() {
     let (mut damaged, mut kept) = (0_u64, 0);
     for seed in 0..SEEDS {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -79,7 +79,7 @@ async fn whatever_byte_is_lost_the_rest_goes_on() {
         outbox.close().await.unwrap();
         let mut bytes = std::fs::read(bench.path()).unwrap();
         match seed % 4 {
-            // One byte.
+            // A single byte.
             0 => {
                 let at = rng.random_range(0..bytes.len());
                 bytes[at] ^= 1 << rng.random_range(0..8);
@@ -91,7 +91,7 @@ async fn whatever_byte_is_lost_the_rest_goes_on() {
             }
             // The end.
             2 => bytes.truncate(rng.random_range(1..bytes.len())),
-            // The beginning, with which SQLite can do nothing at all without it.
+            // The beginning, without which SQLite cannot open the file.
             _ => {
                 let length = rng.random_range(1..200);
                 bytes[..length].fill(0);
@@ -106,24 +106,24 @@ async fn whatever_byte_is_lost_the_rest_goes_on() {
             assert_eq!(
                 std::fs::read(&recovery.moved_to).unwrap(),
                 bytes,
-                "seed {seed}: what was damaged is kept"
+                "seed {seed}: the damaged file is kept"
             );
-            // Only what was on the lost page is lost, and what was lost is known of by the next.
+            // Only the rows of the damaged page are lost, and the loss is reported on opening.
             let most = if seed % 4 == 2 { 0 } else { accepted.len() / 3 };
             assert!(left >= most, "seed {seed}: {left} of {}", accepted.len());
             if seed % 4 == 3 {
-                assert_eq!(left, accepted.len(), "seed {seed}: the beginning holds no rows");
+                assert_eq!(left, accepted.len(), "seed {seed}: the first page contains no rows");
             }
         } else {
-            assert_eq!(left, accepted.len(), "seed {seed}: nothing was said of what is missing");
+            assert_eq!(left, accepted.len(), "seed {seed}: missing rows were not reported");
         }
     }
-    assert!(damaged * 3 >= SEEDS * 2, "{damaged} files were found to be damaged");
+    assert!(damaged * 3 >= SEEDS * 2, "damage was detected in {damaged} files");
     assert!(kept > 30 * SEEDS as usize, "{kept} rows were kept");
 }
 
 #[tokio::test]
-async fn a_log_that_was_cut_off_or_changed_leaves_what_came_before() {
+async fn damaged_log_keeps_earlier_writes() {
     for seed in 0..20 {
         let mut rng = StdRng::seed_from_u64(seed);
         let bench = Bench::new();
@@ -132,7 +132,7 @@ async fn a_log_that_was_cut_off_or_changed_leaves_what_came_before() {
         for key in &keys {
             outbox.enqueue(write("s", key)).await.unwrap();
         }
-        // As a crash leaves it: copied while it is open.
+        // As after a crash: copied while it is open.
         let crashed = Bench::new();
         std::fs::create_dir_all(crashed.path().parent().unwrap()).unwrap();
         std::fs::copy(bench.path(), crashed.path()).unwrap();
@@ -153,7 +153,7 @@ async fn a_log_that_was_cut_off_or_changed_leaves_what_came_before() {
 }
 
 #[tokio::test]
-async fn a_file_that_lost_everything_but_its_log_is_recovered_from_that() {
+async fn empty_file_is_recovered_from_its_log() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -171,9 +171,9 @@ async fn a_file_that_lost_everything_but_its_log_is_recovered_from_that() {
     .await;
 }
 
-/// Damage that is found while two have the file open: both go on, on the same new file.
+/// Damage is found while two processes have the file open: both continue on the same new file.
 #[tokio::test]
-async fn damage_is_put_in_order_while_others_use_the_file() {
+async fn damage_is_repaired_while_the_file_is_in_use() {
     bounded(async {
         let bench = Bench::new();
         let (one, other) = (bench.open().await, bench.open().await);
@@ -184,25 +184,25 @@ async fn damage_is_put_in_order_while_others_use_the_file() {
         one.close().await.unwrap();
         other.close().await.unwrap();
         fill(&other, "t", &["c"]).await;
-        // In the middle of the long one, where only its sum can tell.
+        // In the middle of the long text, where only the checksum detects it.
         let mut bytes = std::fs::read(bench.path()).unwrap();
         let at = bytes.windows(100).rposition(|window| window == [b'x'; 100]).unwrap();
         bytes[at + 50] = b'y';
         let file = std::fs::OpenOptions::new().write(true).open(bench.path()).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
         let first = one.claim("one", super::LEASE).await.unwrap().unwrap();
-        assert_eq!(first.key, "a", "what cannot be believed is not sent");
+        assert_eq!(first.key, "a", "rows with a wrong checksum are not sent");
         let recovery = one.take_recovery().unwrap();
         assert_eq!((recovery.rows, one.take_recovery()), (Some(3), None));
         fill(&other, "t", &["d"]).await;
-        assert!(other.settle(&first).await.unwrap(), "the claim went along");
+        assert!(other.settle(&first).await.unwrap(), "the claim was preserved");
         assert_eq!(deliver(&one).await, ["b", "c", "d"]);
         assert!(recovery.moved_to.exists());
     })
     .await;
 }
 
-/// Files of which the step of one number fails.
+/// File operations that fail at one numbered step.
 #[derive(Debug)]
 struct Failing {
     fails_at: usize,
@@ -256,7 +256,7 @@ async fn with_a_damaged_index(bench: &Bench) {
     std::fs::write(bench.path(), &bytes).unwrap();
 }
 
-/// A file of which only the log is left, which SQLite would throw away.
+/// A file of which only the log is left, which SQLite would discard.
 async fn with_its_log_only(bench: &Bench) {
     let outbox = bench.open().await;
     fill(&outbox, "s", &["a", "b", "c", "d"]).await;
@@ -267,9 +267,9 @@ async fn with_its_log_only(bench: &Bench) {
     std::fs::write(bench.path(), b"").unwrap();
 }
 
-/// A recovery that stops at any of its steps is finished by the next, with the same result.
+/// A recovery that was interrupted at any step is completed by the next, with the same result.
 #[tokio::test]
-async fn a_recovery_that_stopped_is_finished_by_the_next() {
+async fn interrupted_recovery_is_completed_by_the_next() {
     bounded(async {
         for log_only in [false, true] {
             let mut fails_at = 0;
@@ -282,7 +282,7 @@ async fn a_recovery_that_stopped_is_finished_by_the_next() {
     .await;
 }
 
-/// True when there was no such step any more.
+/// Returns true if there was no such step any more.
 async fn stopped_at(fails_at: usize, log_only: bool) -> bool {
     let bench = Bench::new();
     match log_only {
@@ -300,7 +300,7 @@ async fn stopped_at(fails_at: usize, log_only: bool) -> bool {
             true
         }
         Err(error) => {
-            let advice = if full { "make room" } else { "can be written to" };
+            let advice = if full { "free some" } else { "writable folder" };
             assert!(error.to_string().contains(advice), "{error}");
             false
         }

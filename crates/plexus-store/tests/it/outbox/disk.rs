@@ -1,4 +1,4 @@
-//! Disks that are full or cannot be written to, as they really are: in a mount namespace of their own.
+//! Full and read-only disks, using a real mount in a mount namespace.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::crash::{own_folder, process, said, say};
 use super::{claim, deliver, write};
 use crate::backend::bounded;
 
-/// Runs an ignored test with a small disk at `disk` in its folder; none where the system does not allow it.
+/// Runs an ignored test with a small disk at `disk` in its folder; `None` if the system does not allow it.
 fn on_small_disk(test: &str, folder: &Path) -> Option<Vec<String>> {
     let allowed = Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success());
     if !allowed {
@@ -32,7 +32,7 @@ async fn open(path: &Path) -> Result<Outbox, OutboxError> {
 
 #[tokio::test]
 #[ignore = "the process of another test, on its small disk"]
-async fn fills_the_disk() {
+async fn fill_the_disk() {
     let Some(folder) = own_folder() else { return };
     let path = folder.join("disk/box/outbox.db");
     let outbox = open(&path).await.unwrap();
@@ -42,22 +42,22 @@ async fn fills_the_disk() {
         new.params = "x".repeat(3_000);
         match outbox.enqueue(new).await {
             Ok(queued) if !queued.earlier => accepted.push(format!("key-{:04}", accepted.len())),
-            Ok(queued) => panic!("it was refused and is there: {queued:?}"),
+            Ok(queued) => panic!("a rejected write was stored: {queued:?}"),
             Err(error) => break error,
         }
         assert!(accepted.len() < 1_000);
     };
     assert!(matches!(error, OutboxError::DiskFull { .. }) && error.is_retryable(), "{error:?}");
-    assert!(error.to_string().contains("no room on the disk"), "{error}");
-    // Still full; and as often as it is asked.
+    assert!(error.to_string().contains("no disk space left"), "{error}");
+    // The disk is still full, for every attempt.
     for _ in 0..3 {
         assert!(outbox.enqueue(write("s", "refused")).await.is_err());
     }
     outbox.close().await.ok();
-    // What is there can be opened and read, by whoever comes next.
+    // The next process can still open and read the existing rows.
     let again = open(&path).await.unwrap();
     assert_eq!(again.counts().await.unwrap().pending, accepted.len() as u64);
-    // There is room again.
+    // Space is available again.
     let output = Command::new("mount").args(["-o", "remount,size=8m", "disk"]).status().unwrap();
     assert!(output.success());
     again.enqueue(write("s", "refused")).await.unwrap();
@@ -67,16 +67,16 @@ async fn fills_the_disk() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_and_loses_nothing() {
+async fn full_disk_rejects_writes_and_loses_none() {
     let dir = tempfile::tempdir().unwrap();
-    if let Some(said) = on_small_disk("outbox::disk::fills_the_disk", dir.path()) {
+    if let Some(said) = on_small_disk("outbox::disk::fill_the_disk", dir.path()) {
         assert_eq!(said, ["done"]);
     }
 }
 
 #[tokio::test]
 #[ignore = "the process of another test, on its small disk"]
-async fn turns_the_disk_read_only() {
+async fn make_the_disk_read_only() {
     let Some(here) = own_folder() else { return };
     let path = here.join("disk/box/outbox.db");
     let outbox = open(&path).await.unwrap();
@@ -88,9 +88,9 @@ async fn turns_the_disk_read_only() {
     drop(outbox);
     mount("remount,ro");
     let error = open(&path).await.unwrap_err();
-    assert!(error.to_string().contains("can be written to"), "{error}");
+    assert!(error.to_string().contains("writable folder"), "{error}");
     let error = open(&here.join("disk/new/outbox.db")).await.unwrap_err();
-    assert!(error.to_string().contains("can be written to"), "{error}");
+    assert!(error.to_string().contains("writable folder"), "{error}");
     mount("remount,rw");
     let outbox = open(&path).await.unwrap();
     outbox.enqueue(write("s", "c")).await.unwrap();
@@ -99,16 +99,16 @@ async fn turns_the_disk_read_only() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_to_is_said_to_be() {
+async fn read_only_folder_is_reported() {
     let dir = tempfile::tempdir().unwrap();
-    if let Some(said) = on_small_disk("outbox::disk::turns_the_disk_read_only", dir.path()) {
+    if let Some(said) = on_small_disk("outbox::disk::make_the_disk_read_only", dir.path()) {
         assert_eq!(said, ["done"]);
     }
 }
 
-/// Where there ought to be a folder, or a file, and something else is.
+/// Something else is in the place of the folder or the file.
 #[tokio::test]
-async fn what_is_in_the_way_is_named() {
+async fn obstructing_file_is_named_in_the_error() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "not a folder").unwrap();
@@ -117,7 +117,7 @@ async fn what_is_in_the_way_is_named() {
         std::fs::create_dir_all(dir.path().join("box/outbox.db")).unwrap();
         let error = open(&dir.path().join("box/outbox.db")).await.unwrap_err();
         assert!(error.to_string().contains("outbox.db"), "{error}");
-        // A file of somebody else is moved aside, not written over.
+        // A foreign file is moved aside, not overwritten.
         let path = dir.path().join("other/outbox.db");
         std::fs::create_dir(dir.path().join("other")).unwrap();
         std::fs::write(&path, "my notes, which are longer than the header of a database, and no database")

@@ -8,7 +8,7 @@ fn ids(writes: &[Write]) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_is_retried_goes_to_the_end_with_its_key_and_time() {
+async fn retried_letter_is_requeued_last_with_its_key_and_time() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -18,9 +18,9 @@ async fn a_dead_letter_that_is_retried_goes_to_the_end_with_its_key_and_time() {
         bench.clock.advance(super::LEASE);
         let new = outbox.retry(first.id).await.unwrap().unwrap();
         assert!(new > first.id, "{new}");
-        assert_eq!(outbox.retry(first.id).await.unwrap(), None, "it is no dead letter any more");
+        assert_eq!(outbox.retry(first.id).await.unwrap(), None, "not a dead letter any more");
         assert_eq!(outbox.retry(new).await.unwrap(), None);
-        assert!(!outbox.settle(&first).await.unwrap(), "the old claim is worth nothing");
+        assert!(!outbox.settle(&first).await.unwrap(), "the old claim is void");
         let second = claim(&outbox, "me").await.unwrap();
         assert_eq!(second.key, "b");
         outbox.settle(&second).await.unwrap();
@@ -28,7 +28,7 @@ async fn a_dead_letter_that_is_retried_goes_to_the_end_with_its_key_and_time() {
         assert_eq!((&again.key, again.occurred_at), (&first.key, first.occurred_at));
         assert_eq!((again.id, again.attempts), (new, 1));
         outbox.settle(&again).await.unwrap();
-        // A number is not given twice.
+        // Ids are never reused.
         fill(&outbox, "s", &["c"]).await;
         assert!(ids(&outbox.list(Which::All, 0, 10).await.unwrap())[0] > new);
     })
@@ -36,7 +36,7 @@ async fn a_dead_letter_that_is_retried_goes_to_the_end_with_its_key_and_time() {
 }
 
 #[tokio::test]
-async fn what_waits_is_dropped_only_on_purpose_and_not_while_it_is_sent() {
+async fn waiting_write_is_dropped_only_on_request_and_never_in_flight() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -63,7 +63,7 @@ async fn what_waits_is_dropped_only_on_purpose_and_not_while_it_is_sent() {
 }
 
 #[tokio::test]
-async fn hub_and_agent_are_told_each_until_they_know() {
+async fn hub_and_agent_are_each_notified_until_they_confirm() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -84,7 +84,7 @@ async fn hub_and_agent_are_told_each_until_they_know() {
         assert_eq!(outbox.untold(Told::Agent, None, 10).await.unwrap().len(), 1);
         let (told, _) = outbox.show(of_t[0].id).await.unwrap().unwrap();
         assert!(matches!(told.state, WriteState::Dead { told_hub: true, told_agent: true, .. }), "{told:?}");
-        // One that dies again is news again.
+        // A letter that dies again is reported again.
         outbox.retry(of_t[0].id).await.unwrap().unwrap();
         let claimed = claim(&outbox, "me").await.unwrap();
         outbox.bury(&claimed, "still no").await.unwrap();

@@ -15,7 +15,7 @@ use plexus_store::outbox::{Claimed, Limits, NewWrite, Outbox};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// A folder, a clock, and as many outboxes on the same file as are wanted.
+/// A folder, a clock, and any number of outboxes on the same file.
 pub(crate) struct Bench {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) clock: Clock,
@@ -32,7 +32,7 @@ impl Bench {
         self.dir.path().join("codex-0011aabb/outbox.db")
     }
 
-    /// As another process would open it.
+    /// Opens the file as another process would.
     pub(crate) async fn open(&self) -> Outbox {
         let (outbox, opened) = Outbox::open(&self.path(), self.clock.clone(), self.limits).await.unwrap();
         assert_eq!(opened.recovered, None);
@@ -60,7 +60,7 @@ pub(crate) async fn claim(outbox: &Outbox, owner: &str) -> Option<Claimed> {
     outbox.claim(owner, LEASE).await.unwrap()
 }
 
-/// Delivers all that is due, and says in which order.
+/// Delivers all due writes, and returns their keys in order.
 pub(crate) async fn deliver(outbox: &Outbox) -> Vec<String> {
     let mut delivered = Vec::new();
     while let Some(claimed) = claim(outbox, "deliver").await {

@@ -1,4 +1,4 @@
-//! Random operations of two proxies on one file, beside a model of what has to be true.
+//! Random operations of two proxies on one file, compared with a model.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -40,7 +40,7 @@ enum Step {
     Back {
         seconds: u64,
     },
-    /// Killed and started again: its claims are never heard of again.
+    /// Killed and restarted: its claims are abandoned.
     Restart,
 }
 
@@ -61,13 +61,13 @@ fn steps() -> impl Strategy<Value = Vec<(bool, Step)>> {
     proptest::collection::vec((any::<bool>(), step), 1..60)
 }
 
-/// What has to be in the file.
+/// The expected content of the file.
 #[derive(Debug, Default)]
 struct Model {
-    /// Keys by their place, per session.
+    /// Keys by their position, per session.
     queues: HashMap<String, BTreeMap<i64, String>>,
     dead: BTreeMap<i64, String>,
-    /// The claim that counts, of each row that has one.
+    /// The valid claim of each claimed row.
     claims: HashMap<i64, Claimed>,
     ended: HashMap<String, &'static str>,
 }
@@ -174,13 +174,13 @@ async fn run(steps: Vec<(bool, Step)>) {
     finish(&bench, &boxes[0], model, made).await;
 }
 
-/// Everything that is left is delivered in order, and then every row has ended once.
+/// Delivers all remaining rows in order; then every row has ended once.
 async fn finish(bench: &Bench, outbox: &Outbox, mut model: Model, made: usize) {
     let counts = outbox.counts().await.unwrap();
     let waiting: usize = model.queues.values().map(BTreeMap::len).sum();
     assert_eq!((counts.pending, counts.dead), (waiting as u64, model.dead.len() as u64));
     while let Some(due) = outbox.next_due().await.unwrap() {
-        assert!(due <= bench.clock.now() + Duration::from_secs(300), "nothing is parked: {due}");
+        assert!(due <= bench.clock.now() + Duration::from_secs(300), "no row is blocked: {due}");
         bench.clock.set(due.max(bench.clock.now()));
         let claimed = outbox.claim("last", LEASE).await.unwrap().expect("it is due");
         let queue = model.queues.get_mut(&claimed.session).unwrap();
@@ -190,12 +190,12 @@ async fn finish(bench: &Bench, outbox: &Outbox, mut model: Model, made: usize) {
     }
     let dead = outbox.list(Which::All, 0, 1_000).await.unwrap();
     assert_eq!(dead.into_iter().map(|write| (write.id, write.key)).collect::<BTreeMap<_, _>>(), model.dead);
-    assert_eq!(model.ended.len() + model.dead.len(), made, "every write ended once, or is a dead letter");
+    assert_eq!(model.ended.len() + model.dead.len(), made, "every write ended once or is a dead letter");
     outbox.close().await.unwrap();
 }
 
 #[test]
-fn every_write_ends_once_and_in_order_whatever_two_proxies_do() {
+fn every_write_ends_once_and_in_order_with_two_proxies() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: 48, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
     TestRunner::new(config)

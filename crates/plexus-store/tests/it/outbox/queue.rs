@@ -11,7 +11,7 @@ use super::{Bench, LEASE, claim, deliver, fill, write};
 use crate::backend::bounded;
 
 #[tokio::test]
-async fn what_was_accepted_comes_back_as_it_was_and_in_order() {
+async fn accepted_writes_are_claimed_unchanged_and_in_order() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -36,7 +36,7 @@ async fn what_was_accepted_comes_back_as_it_was_and_in_order() {
 }
 
 #[tokio::test]
-async fn the_file_is_its_owners_alone() {
+async fn file_is_private_to_its_owner() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -53,7 +53,7 @@ async fn the_file_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn a_key_is_one_row_and_stands_for_one_write() {
+async fn key_identifies_one_row_and_one_write() {
     bounded(async {
         let bench = Bench::new();
         let (one, other) = (bench.open().await, bench.open().await);
@@ -73,7 +73,7 @@ async fn a_key_is_one_row_and_stands_for_one_write() {
 }
 
 #[tokio::test]
-async fn only_the_oldest_of_a_session_is_claimed_and_sessions_do_not_wait_for_each_other() {
+async fn only_the_oldest_write_of_each_session_is_claimed() {
     bounded(async {
         let bench = Bench::new();
         let (one, other) = (bench.open().await, bench.open().await);
@@ -85,7 +85,7 @@ async fn only_the_oldest_of_a_session_is_claimed_and_sessions_do_not_wait_for_ea
         assert_eq!(claim(&one, "one").await, None);
         assert_eq!(claim(&other, "other").await, None);
         assert!(one.settle(&s1).await.unwrap());
-        // Postponed, and with it what is behind it.
+        // Postponed together with the rows behind it.
         assert!(other.postpone(&t1, bench.clock.now() + LEASE, "HTTP 503").await.unwrap());
         assert_eq!(deliver(&other).await, ["s2"]);
         assert!(!one.has_pending("s").await.unwrap());
@@ -100,14 +100,14 @@ async fn only_the_oldest_of_a_session_is_claimed_and_sessions_do_not_wait_for_ea
 }
 
 #[tokio::test]
-async fn a_dead_letter_lets_the_queue_move_on() {
+async fn dead_letter_does_not_block_the_queue() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
         fill(&outbox, "s", &["a", "b"]).await;
         let first = claim(&outbox, "me").await.unwrap();
         assert!(outbox.bury(&first, "the hub refused it (HTTP 409)").await.unwrap());
-        assert!(!outbox.settle(&first).await.unwrap(), "it ended once");
+        assert!(!outbox.settle(&first).await.unwrap(), "it already ended");
         assert_eq!(deliver(&outbox).await, ["b"]);
         let counts = outbox.counts().await.unwrap();
         assert_eq!((counts.pending, counts.dead, counts.oldest), (0, 1, None));
@@ -116,7 +116,7 @@ async fn a_dead_letter_lets_the_queue_move_on() {
 }
 
 #[tokio::test]
-async fn who_lost_its_lease_has_no_say_any_more() {
+async fn lost_lease_cannot_change_the_row() {
     bounded(async {
         let bench = Bench::new();
         let (slow, quick) = (bench.open().await, bench.open().await);
@@ -124,7 +124,7 @@ async fn who_lost_its_lease_has_no_say_any_more() {
         let lost = claim(&slow, "slow").await.unwrap();
         assert_eq!(quick.next_due().await.unwrap(), Some(bench.clock.now() + LEASE));
         bench.clock.advance(LEASE - Duration::from_millis(1));
-        assert_eq!(claim(&quick, "quick").await, None, "the lease is still good");
+        assert_eq!(claim(&quick, "quick").await, None, "the lease is still valid");
         assert!(slow.renew_lease(&lost, LEASE).await.unwrap());
         bench.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(claim(&quick, "quick").await, None, "it was renewed");
@@ -143,7 +143,7 @@ async fn who_lost_its_lease_has_no_say_any_more() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_is_still_good_while_nobody_took_over() {
+async fn expired_lease_is_valid_until_taken_over() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -156,7 +156,7 @@ async fn a_lease_that_ran_out_is_still_good_while_nobody_took_over() {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_parks_nothing() {
+async fn clock_jumps_do_not_block_rows() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -165,13 +165,13 @@ async fn a_clock_that_jumps_parks_nothing() {
         let far = Duration::from_secs(365 * 24 * 60 * 60);
         claim(&outbox, "crashed").await.unwrap();
         let postponed = claim(&outbox, "me").await.unwrap();
-        // However far in the future: cut to the longest pause.
+        // Limited to the longest pause, however far in the future.
         outbox.postpone(&postponed, bench.clock.now() + far, "later").await.unwrap();
         assert_eq!(outbox.next_due().await.unwrap(), Some(bench.clock.now() + LEASE));
         bench.clock.advance(LONGEST_PAUSE - Duration::from_millis(1));
         assert_eq!(claim(&outbox, "me").await.unwrap().key, "a");
         assert_eq!(claim(&outbox, "me").await, None);
-        // Back by a year: what was said to be then is over.
+        // Back by a year: pauses written under the later clock are over.
         bench.clock.set(bench.clock.now() - far);
         assert_eq!(outbox.next_due().await.unwrap(), Some(bench.clock.now()));
         assert_eq!(deliver(&outbox).await, ["a", "b"]);
@@ -181,7 +181,7 @@ async fn a_clock_that_jumps_parks_nothing() {
 }
 
 #[tokio::test]
-async fn a_write_stamped_by_a_clock_that_was_ahead_is_delivered_as_it_was_stamped() {
+async fn future_timestamp_is_delivered_unchanged() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -197,7 +197,7 @@ async fn a_write_stamped_by_a_clock_that_was_ahead_is_delivered_as_it_was_stampe
 }
 
 #[tokio::test]
-async fn what_waited_for_too_long_is_not_sent_but_kept() {
+async fn expired_write_becomes_a_dead_letter() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -205,15 +205,15 @@ async fn what_waited_for_too_long_is_not_sent_but_kept() {
         bench.clock.advance(bench.limits.age);
         fill(&outbox, "s", &["new"]).await;
         let held = claim(&outbox, "me").await.unwrap();
-        assert_eq!(held.key, "old", "it is just young enough");
+        assert_eq!(held.key, "old", "just within the age limit");
         bench.clock.advance(Duration::from_millis(1));
-        assert_eq!(claim(&outbox, "me").await, None, "it is under way, and not buried meanwhile");
+        assert_eq!(claim(&outbox, "me").await, None, "in flight, so it is not buried");
         assert!(outbox.postpone(&held, bench.clock.now(), "HTTP 503").await.unwrap());
         assert_eq!(deliver(&outbox).await, ["new"]);
         let (write, _) = outbox.show(held.id).await.unwrap().unwrap();
         let WriteState::Dead { reason, .. } = write.state else { panic!("{write:?}") };
         assert!(reason.starts_with("expired"), "{reason}");
-        // A person says that it may be sent.
+        // A person allows it to be sent.
         let occurred = write.occurred_at;
         outbox.retry(held.id).await.unwrap().unwrap();
         let again = claim(&outbox, "me").await.unwrap();
@@ -223,7 +223,7 @@ async fn what_waited_for_too_long_is_not_sent_but_kept() {
 }
 
 #[tokio::test]
-async fn a_full_outbox_refuses_and_takes_again_when_there_is_room() {
+async fn full_outbox_rejects_until_there_is_space() {
     bounded(async {
         let mut bench = Bench::new();
         bench.limits.rows = 3;
@@ -231,12 +231,12 @@ async fn a_full_outbox_refuses_and_takes_again_when_there_is_room() {
         fill(&outbox, "s", &["a", "b", "c"]).await;
         let error = outbox.enqueue(write("s", "d")).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
-        assert!(error.to_string().contains("3 writes wait and 0 dead letters"), "{error}");
-        // What is there already is answered, full or not.
+        assert!(error.to_string().contains("3 waiting writes and 0 dead letters"), "{error}");
+        // Existing keys are answered even if the outbox is full.
         assert!(outbox.enqueue(write("s", "a")).await.unwrap().earlier);
         let first = claim(&outbox, "me").await.unwrap();
         outbox.bury(&first, "no").await.unwrap();
-        assert!(outbox.enqueue(write("s", "d")).await.is_err(), "a dead letter takes room too");
+        assert!(outbox.enqueue(write("s", "d")).await.is_err(), "dead letters count towards the limit");
         let second = claim(&outbox, "me").await.unwrap();
         outbox.settle(&second).await.unwrap();
         outbox.enqueue(write("s", "d")).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_full_outbox_refuses_and_takes_again_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn bytes_are_bounded_too() {
+async fn outbox_size_in_bytes_is_limited() {
     bounded(async {
         let mut bench = Bench::new();
         let mut long = write("s", "long");
@@ -267,7 +267,7 @@ async fn bytes_are_bounded_too() {
 }
 
 #[tokio::test]
-async fn who_waits_for_work_is_woken_by_it() {
+async fn waiting_consumer_is_woken_by_new_work() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -287,7 +287,7 @@ async fn who_waits_for_work_is_woken_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_stops_waiting_leaves_nothing_undone_behind() {
+async fn cancelled_caller_leaves_no_partial_operation() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
@@ -305,7 +305,7 @@ async fn a_caller_who_stops_waiting_leaves_nothing_undone_behind() {
 }
 
 #[test]
-fn pauses_grow_up_to_a_minute() {
+fn retry_delays_grow_up_to_a_minute() {
     let pauses: Vec<_> = (1..=9).map(|n| outbox::pause(n, &Jitter::fixed(1.0)).as_millis()).collect();
     assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
     assert_eq!(outbox::pause(u32::MAX, &Jitter::fixed(0.0)), Duration::from_secs(30));
@@ -313,7 +313,7 @@ fn pauses_grow_up_to_a_minute() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_left_alone() {
+async fn file_of_a_newer_version_is_not_modified() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;

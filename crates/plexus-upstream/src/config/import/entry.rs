@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::dialect::{self, Common, Dialect};
 use super::form::Inputs;
 use super::variables::translated;
 
@@ -30,13 +31,13 @@ pub(super) struct Converted {
 }
 
 /// A document with the same meaning, or why there is none.
-pub(super) fn convert(given: &Value, inputs: &Inputs) -> Result<Converted, String> {
+pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Result<Converted, String> {
     let Value::Object(given) = given else {
         return Err("it is not an object".to_owned());
     };
+    let Common { entry, mut left_out } = dialect::common(dialect, given)?;
     let mut document = Map::new();
-    let mut left_out = Vec::new();
-    for (key, value) in given {
+    for (key, value) in &entry {
         match key.as_str() {
             "type" | "transport" => {
                 document.insert("transport".to_owned(), json!(transport(value)?));
@@ -73,7 +74,9 @@ pub(super) fn convert(given: &Value, inputs: &Inputs) -> Result<Converted, Strin
     }
     // An empty part is no part; some programs write all of them.
     document.retain(|_, value| !is_nothing(value));
-    for (key, value) in &mut document {
+    // The others have their references translated already.
+    let written = document.iter_mut().filter(|_| dialect == Dialect::Common);
+    for (key, value) in written {
         translate(value, inputs).map_err(|(field, why)| format!("`{key}{field}` {why}"))?;
     }
     Ok(Converted { document, left_out })

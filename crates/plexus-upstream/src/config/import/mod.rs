@@ -1,18 +1,21 @@
 //! Servers out of the files of other programs: first a plan, then files.
 //!
-//! [`form`] finds the servers in a file, [`entry`] makes a document of each, [`variables`] writes its references as they
-//! are written here. A server that cannot be brought over as it was is left out with the reason; the others are not held
+//! [`source`] reads the text, [`form`] finds the servers in it, [`dialect`] gives all of them the same keys, [`entry`] makes
+//! a document of each, [`variables`] writes its references as they are written here. [`this_hub`] knows the hub's own entry,
+//! which is not a server to import. A server that cannot be brought over as it was is left out with the reason; the others are not held
 //! up by it.
 
+mod dialect;
 mod entry;
 mod form;
+mod source;
+mod this_hub;
 mod variables;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-use plexus_kit::syntax;
 use plexus_proto::tool_name;
 use serde_json::Value;
 
@@ -20,6 +23,8 @@ use super::check::{self, MissingReference};
 use super::literals;
 use super::problem::{Cause, FolderError, Problem};
 use super::{Folder, Inward, outline};
+use entry::Converted;
+pub use this_hub::ThisHub;
 
 /// Longest file that is imported. Programs that keep their servers among other things have long ones.
 pub(super) const MAX_IMPORT_BYTES: u64 = 8 * 1024 * 1024;
@@ -38,6 +43,8 @@ pub struct ImportPlan {
     pub skipped: Vec<Skipped>,
     /// About the file, and about what of its servers is not brought over.
     pub warnings: Vec<String>,
+    /// What is left out because it is not a server to import, such as the entry of the hub itself.
+    pub notes: Vec<String>,
 }
 
 /// A server that would be added.
@@ -91,6 +98,22 @@ impl fmt::Debug for Planned {
 pub struct Skipped {
     pub name: String,
     pub why: String,
+    /// The command that the machine would have to allow for it, where nothing else is missing.
+    pub command: Option<String>,
+}
+
+/// Why a server is not taken.
+#[derive(Debug, Clone, Default)]
+pub struct Refused {
+    pub why: String,
+    /// See [`Skipped::command`].
+    pub command: Option<String>,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Self {
+        Self { why, command: None }
+    }
 }
 
 impl fmt::Display for Skipped {
@@ -111,40 +134,48 @@ pub struct Applied {
 impl Folder {
     /// What importing a file of another program would do. Nothing is written.
     pub fn import(&self, file_name: &str, text: &str) -> Result<ImportPlan, FolderError> {
-        self.import_admitted(file_name, text, |_| Ok(()))
+        self.import_admitted(file_name, text, &ThisHub::default(), |_| Ok(()))
     }
 
     /// The same of those servers only that `admit` lets through; of the others it says why not. It is asked before a
-    /// reference of the server is looked up, which alone would tell what is there.
+    /// reference of the server is looked up, which alone would tell what is there. An entry of `hub` itself is left out
+    /// with a note.
     pub fn import_admitted(
         &self,
         file_name: &str,
         text: &str,
-        admit: impl Fn(&Planned) -> Result<(), String>,
+        hub: &ThisHub,
+        admit: impl Fn(&Planned) -> Result<(), Refused>,
     ) -> Result<ImportPlan, FolderError> {
         let refuse = |why: String| FolderError::Import { file: file_name.to_owned(), why };
         if text.len() as u64 > MAX_IMPORT_BYTES {
             return Err(refuse(format!("is longer than {} MiB", MAX_IMPORT_BYTES / 1024 / 1024)));
         }
-        let found = syntax::json(text).and_then(form::find).map_err(refuse)?;
+        let found = source::value(text).and_then(form::find).map_err(refuse)?;
         let mut plan = ImportPlan {
             source: file_name.to_owned(),
             form: found.form,
             servers: Vec::new(),
             skipped: Vec::new(),
             warnings: found.warnings,
+            notes: found.notes,
         };
         // A folder that cannot be read is no reason to leave out one server after the other.
         self.files()?;
         let mut slugs = BTreeSet::new();
         for (place, (name, given)) in found.servers.into_iter().enumerate() {
+            let converted = entry::convert(&given, found.dialect, &found.inputs);
+            if converted.as_ref().is_ok_and(|converted| hub.is(&converted.document)) {
+                plan.notes.push(format!("{name:?} is this hub itself, and is not imported"));
+                continue;
+            }
             let planned = match place < MAX_SERVERS {
-                true => self.plan(&name, &given, &found.inputs, &admit, &mut slugs),
-                false => Err(format!("only {MAX_SERVERS} servers of a file are imported")),
+                true => self.plan(&name, converted, &admit, &mut slugs),
+                false => Err(Refused::from(format!("only {MAX_SERVERS} servers of a file are imported"))),
             };
             match planned {
                 Ok(server) => plan.servers.push(server),
-                Err(why) => plan.skipped.push(Skipped { name, why }),
+                Err(Refused { why, command }) => plan.skipped.push(Skipped { name, why, command }),
             }
         }
         Ok(plan)
@@ -159,7 +190,8 @@ impl Folder {
                 Ok(file) => applied.written.push(file),
                 Err(error) => {
                     applied.incomplete |= matches!(error, FolderError::Io(_));
-                    applied.failed.push(Skipped { name: server.name.clone(), why: error.to_string() });
+                    let (name, why) = (server.name.clone(), error.to_string());
+                    applied.failed.push(Skipped { name, why, command: None });
                 }
             }
         }
@@ -169,21 +201,21 @@ impl Folder {
     fn plan(
         &self,
         given_name: &str,
-        given: &Value,
-        inputs: &form::Inputs,
-        admit: &dyn Fn(&Planned) -> Result<(), String>,
+        converted: Result<Converted, String>,
+        admit: &dyn Fn(&Planned) -> Result<(), Refused>,
         slugs: &mut BTreeSet<String>,
-    ) -> Result<Planned, String> {
+    ) -> Result<Planned, Refused> {
         let name = file_name(given_name);
         let slug = check::usable_name(&name).map_err(|why| format!("its name {why}"))?;
-        let converted = entry::convert(given, inputs)?;
+        let converted = converted?;
         if !slugs.insert(slug.to_ascii_lowercase()) {
-            return Err("another server of the file has the same name in the names of tools".to_owned());
+            let why = "another server of the file has the same name in the names of tools";
+            return Err(why.to_owned().into());
         }
         match self.taken(&name) {
             Ok(None) => {}
-            Ok(Some(file)) => return Err(format!("{} is there already", file.display())),
-            Err(error) => return Err(error.to_string()),
+            Ok(Some(file)) => return Err(format!("{} is there already", file.display()).into()),
+            Err(error) => return Err(error.to_string().into()),
         }
         let file = self.new_file(&name);
         let warnings = converted.left_out.iter().map(|told| format!("{}: {told}", file.display())).collect();
@@ -204,7 +236,7 @@ impl Folder {
                 let (missing, wrong): (Vec<_>, Vec<_>) =
                     problems.into_iter().partition(|problem| problem.cause == Cause::Missing);
                 if !wrong.is_empty() {
-                    return Err(wrong.iter().map(in_source).collect::<Vec<_>>().join("; and "));
+                    return Err(wrong.iter().map(in_source).collect::<Vec<_>>().join("; and ").into());
                 }
                 planned.warnings.extend(missing.iter().map(Problem::to_string));
             }

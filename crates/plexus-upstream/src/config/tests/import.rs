@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use plexus_kit::Clock;
 use serde_json::{Value, json};
 
-use super::super::{Folder, ImportPlan, Planned, migrate};
+use super::super::{Folder, ImportPlan, Planned, ThisHub, migrate};
 use super::{folder, plain};
 
 fn plan(folder: &Folder, text: &str) -> ImportPlan {
@@ -276,16 +276,214 @@ fn a_plain_map_of_servers_with_keys_of_ours() {
 }
 
 #[test]
+fn a_file_of_codex() {
+    let (_dir, folder) = folder(&[]);
+    let found = plan(
+        &folder,
+        r#"# Mine.
+model = "o9"
+
+[mcp_servers.docs]
+command = "npx"
+args = ["-y", "docs", "${HOME}"]
+env_vars = ["DOCS_HOME"]
+startup_timeout_sec = 20
+tool_timeout_sec = 90.5
+enabled_tools = ["read"]
+
+[mcp_servers.docs.env]
+TOKEN_FILE = "/run/docs"
+
+[mcp_servers.tickets]
+url = "https://tickets.example.com/mcp"
+bearer_token_env_var = "TICKETS"
+http_headers = { X-Team = "blue" }
+env_http_headers = { X-User = "USER" }
+tool_timeout_sec = 30
+
+[mcp_servers.tickets.tools.close]
+approval_mode = "approve"
+
+[mcp_servers.off]
+command = "uvx"
+enabled = false
+"#,
+    );
+    assert_eq!(found.form, "mcp_servers (Codex)");
+    assert_eq!(
+        documents(&found),
+        json!({
+            "docs": {
+                "command": "npx",
+                "args": ["-y", "docs", "$${HOME}"],
+                "env": { "DOCS_HOME": "${env:DOCS_HOME}", "TOKEN_FILE": "/run/docs" },
+                "timeout": "90500ms",
+                "tools": { "allow": ["read"] },
+            },
+            "tickets": {
+                "url": "https://tickets.example.com/mcp",
+                "headers": {
+                    "Authorization": "Bearer ${env:TICKETS}",
+                    "X-Team": "blue",
+                    "X-User": "${env:USER}",
+                },
+                "timeout": "30s",
+            },
+            "off": { "command": "uvx", "enabled": false },
+        })
+    );
+    assert!(skipped(&folder, &found).is_empty());
+    let tickets = found.servers.iter().find(|server| server.name == "tickets").unwrap();
+    assert!(tickets.warnings[0].contains("`tools` is not brought over"), "{:?}", tickets.warnings);
+}
+
+#[test]
+fn a_file_of_zed() {
+    let (_dir, folder) = folder(&[]);
+    let found = plan(
+        &folder,
+        r#"{
+          // Of the editor.
+          "theme": "One",
+          "context_servers": {
+            "now": { "source": "custom", "command": "npx", "args": ["-y", "a"], "env": { "A": "1" } },
+            "before": { "command": { "path": "/opt/b", "args": ["x"], "env": {} }, "settings": {} },
+            "far": { "url": "https://mcp.example.com/mcp" },
+            "packed": { "source": "extension", "settings": {} },
+          },
+        }"#,
+    );
+    assert_eq!(
+        documents(&found),
+        json!({
+            "now": { "command": "npx", "args": ["-y", "a"], "env": { "A": "1" } },
+            "before": { "command": "/opt/b", "args": ["x"] },
+            "far": { "url": "https://mcp.example.com/mcp" },
+        })
+    );
+    assert_eq!(
+        skipped(&folder, &found),
+        [
+            "\"packed\" is left out: it belongs to an extension of Zed, which knows how to start it; write `command` or \
+             `url`"
+        ]
+    );
+}
+
+#[test]
+fn a_file_of_opencode() {
+    let (_dir, folder) = folder(&[]);
+    let found = plan(
+        &folder,
+        r#"{
+          "$schema": "https://opencode.ai/config.json",
+          "mcp": {
+            "local": {
+              "type": "local", "command": ["npx", "-y", "a", "{x}", "${env:B}"], "environment": { "A": "{env:TOKEN}" },
+              "enabled": true, "timeout": 5000,
+            },
+            "far": { "type": "remote", "url": "https://a.example/mcp", "headers": { "X": "{file:/run/x}" }, "oauth": false },
+          },
+        }"#,
+    );
+    assert_eq!(found.form, "mcp (OpenCode)");
+    assert_eq!(
+        documents(&found),
+        json!({
+            "local": {
+                "transport": "stdio",
+                "command": "npx",
+                "args": ["-y", "a", "{x}", "$${env:B}"],
+                "env": { "A": "${env:TOKEN}" },
+                "enabled": true,
+            },
+            "far": {
+                "transport": "streamable_http",
+                "url": "https://a.example/mcp",
+                "headers": { "X": "${file:/run/x}" },
+            },
+        })
+    );
+}
+
+#[test]
+fn a_file_of_goose_as_json() {
+    let (_dir, folder) = folder(&[]);
+    let found = plan(
+        &folder,
+        r#"{ "extensions": {
+          "developer": { "type": "builtin", "name": "developer", "enabled": true },
+          "docs": {
+            "type": "stdio", "name": "docs", "cmd": "npx", "args": ["-y", "docs"], "envs": { "A": "1" },
+            "env_keys": ["DOCS_KEY"], "timeout": 300, "enabled": true, "bundled": null, "available_tools": []
+          },
+          "far": { "type": "streamable_http", "uri": "https://a.example/mcp", "enabled": false }
+        } }"#,
+    );
+    assert_eq!(
+        documents(&found),
+        json!({
+            "docs": {
+                "transport": "stdio",
+                "command": "npx",
+                "args": ["-y", "docs"],
+                "env": { "A": "1", "DOCS_KEY": "${env:DOCS_KEY}" },
+                "timeout": "300s",
+                "enabled": true,
+            },
+            "far": { "transport": "streamable_http", "url": "https://a.example/mcp", "enabled": false },
+        })
+    );
+    assert_eq!(found.notes, ["part of goose itself, and not servers: developer"]);
+}
+
+#[test]
+fn own_entry_is_known_by_its_target_and_not_by_its_name() {
+    let (_dir, folder) = folder(&[]);
+    let hub =
+        ThisHub { urls: vec!["http://127.0.0.1:7420".to_owned()], data_dir: Some("/data/plexus".into()) };
+    let proxy = |more: &[&str]| {
+        let args = [&["mcp", "--agent", "x"], more].concat();
+        json!({ "command": "/opt/plexus", "args": args })
+    };
+    let imported = |name: &str, entry: Value| {
+        let text = json!({ "mcpServers": { name: entry } }).to_string();
+        let plan = folder.import_admitted("theirs.json", &text, &hub, |_| Ok(())).unwrap();
+        (plan.notes.len(), plan.servers.len(), plan.skipped.len())
+    };
+    let (own, taken, refused) = ((1, 0, 0), (0, 1, 0), (0, 0, 1));
+    for name in ["plexus", "hub"] {
+        let other = if name == "plexus" { refused } else { taken };
+        for (entry, expected) in [
+            (proxy(&[]), own),
+            (proxy(&["--data-dir", "/data/plexus"]), own),
+            (proxy(&["--data-dir=/data/other"]), other),
+            (proxy(&["--hub", "http://localhost:7420"]), own),
+            (proxy(&["--hub", "https://hub.example.net"]), other),
+            (json!({ "url": "http://localhost:7420/mcp" }), own),
+            (json!({ "url": "http://localhost:7421/mcp" }), other),
+            (json!({ "command": "plexus", "args": ["up"] }), other),
+            (json!({ "command": "npx", "args": ["mcp"] }), other),
+        ] {
+            assert_eq!(imported(name, entry.clone()), expected, "{name}: {entry}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_file_of_servers_is_told() {
     let (_dir, folder) = folder(&[]);
-    let none = "has none of `mcpServers`, `servers` and `mcp.servers`, and is no list of servers by name; name the file in \
-                which the program keeps its MCP servers";
+    let none = "has none of `mcpServers`, `mcp_servers`, `servers`, `context_servers`, `mcp` and `extensions`, and is not a \
+                list of servers by name; name the file in which the program keeps its MCP servers";
     for (text, why) in [
         ("", "is empty"),
         ("[]", "is not an object: it has to begin with `{`"),
         ("{", "is not JSON: unterminated object on line 1, column 1"),
         ("{}", none),
         (r#"{"editor.fontSize": 12}"#, none),
+        ("[mcp_servers.a]\ncommand = x\n", "is not TOML: text needs quotes on line 2"),
+        ("model = \"o9\"\n", none),
+        ("no file of servers", "is not JSON: unexpected word on line 1, column 1"),
         (r#"{"mcpServers": []}"#, "has servers that are not an object with a name for each"),
     ] {
         let error = folder.import("x.json", text).unwrap_err();
@@ -349,10 +547,10 @@ fn who_is_not_admitted_does_not_learn_what_is_there() {
         let entry = json!({ "url": "https://a.example", "headers": { "X": format!("${{file:{path}}}") } });
         let text = json!({ "mcpServers": { "spy": entry } }).to_string();
         let admit = |planned: &Planned| match planned.has_references() {
-            true => Err("it refers to something".to_owned()),
+            true => Err("it refers to something".to_owned().into()),
             false => Ok(()),
         };
-        let plan = folder.import_admitted("theirs.json", &text, admit).unwrap();
+        let plan = folder.import_admitted("theirs.json", &text, &ThisHub::default(), admit).unwrap();
         assert!(plan.servers.is_empty());
         skipped(&folder, &plan)
     };

@@ -161,11 +161,11 @@ fn bytes_that_are_no_text_and_files_that_are_none_are_told() {
     assert_eq!(
         told,
         [
-            "dangling.toml: is a symbolic link; put the file itself here",
-            "latin.json: is not UTF-8: byte 16 is no part of a character; save it as UTF-8",
-            "link.json: is a symbolic link; put the file itself here",
+            "dangling.toml: is a symbolic link; replace it with a regular file",
+            "latin.json: is not UTF-8: byte 16 is not part of a valid character; save it as UTF-8",
+            "link.json: is a symbolic link; replace it with a regular file",
             "long.json: is longer than 256 KiB; shorten it",
-            "socket.json: is not a regular file; put the file itself here",
+            "socket.json: is not a regular file; replace it with a regular file",
         ]
     );
 }

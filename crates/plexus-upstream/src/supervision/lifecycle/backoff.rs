@@ -66,7 +66,7 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timing::Jitter;
+    use plexus_kit::backoff::Jitter;
     use super::*;
 
     fn timing() -> Timing {

@@ -134,7 +134,7 @@ async fn a_restart_reads_what_references_name_again_and_touches_no_other_server(
     std::fs::remove_file(&secret).unwrap();
     let invalid = hub.upstreams().restart("one").await.unwrap();
     assert_eq!(invalid.state, UpstreamState::Invalid, "{invalid:?}");
-    assert!(invalid.last_error.unwrap().message.contains("which is not there"));
+    assert!(invalid.last_error.unwrap().message.contains("which does not exist"));
 }
 
 #[tokio::test]

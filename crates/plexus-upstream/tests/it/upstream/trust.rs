@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{agent, quick, text, tools_of};
 
 /// The texts that the scan is tested with.
-const TEXTS: &str = include_str!("../../../src/upstream/trust/scan/texts.json");
+const TEXTS: &str = include_str!("../../../src/trust/scan/texts.json");
 
 fn timing() -> Timing {
     Timing { relist: Duration::from_millis(10), ..quick() }

@@ -36,10 +36,11 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The agents that are meant; none where a person has chosen none.
+/// The agents that are meant; none where a person has chosen none. `all` takes every agent that was found; without a
+/// terminal a dry run does so too, since it writes nothing.
 pub(super) fn agents(
     named: &[String],
-    yes: bool,
+    (all, dry_run): (bool, bool),
     scope: &Scope,
     desk: &Desk,
     invocation: &Invocation<'_>,
@@ -83,14 +84,17 @@ pub(super) fn agents(
             .hint("install one, or name one to have its files written before: plexus connect codex")
             .into());
     }
-    if yes {
+    let can_ask = invocation.out.can_ask() && invocation.out.terminal();
+    if all || (dry_run && !can_ask) {
         return Ok(Some(choices.into_iter().map(|choice| (choice.agent, Some(choice.installed))).collect()));
     }
-    if !invocation.out.can_ask() || !invocation.out.terminal() {
+    if !can_ask {
         let names: Vec<&str> = choices.iter().map(|choice| choice.agent.id).collect();
         let message = "it is not said which agents to connect, and there is nobody to ask";
-        let hint =
-            format!("name them, or say --yes for all that were found: plexus connect {}", names.join(" "));
+        let hint = format!(
+            "name them, or say --yes for all that were found; --dry-run shows the changes: plexus connect {}",
+            names.join(" ")
+        );
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
     ask(choices)

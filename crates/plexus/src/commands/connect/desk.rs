@@ -11,7 +11,7 @@ use plexus_kit::{Clock, Environment, env, private_file};
 
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{Answered, Output};
+use crate::output::{Answered, Answers, Output};
 
 /// In the folder of the ledger.
 const TURN: &str = "turn";
@@ -70,16 +70,30 @@ pub(crate) fn refused(error: &BridgeError) -> Failure {
 
 /// Asks a person; where there is none to ask, that is an error.
 pub(crate) async fn confirmed(out: &Output, question: &str) -> anyhow::Result<bool> {
-    if !out.can_ask() {
-        return Err(Failure::new(Exit::Usage, "nothing was changed: there is nobody to ask")
-            .hint("say --yes to write it, or --dry-run to only see it")
-            .into());
-    }
-    match out.answers()?.to(&format!("{question} [y/N]")).await {
-        Answered::With(answer) => Ok(matches!(answer.as_str(), "y" | "yes")),
-        Answered::NoMore => Ok(false),
-        Answered::Interrupted => {
-            Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into())
+    Questions::default().confirmed(out, &format!("{question} [y/N]")).await
+}
+
+/// All questions of one command: standard input has one reader.
+#[derive(Default)]
+pub(crate) struct Questions(Option<Answers>);
+
+impl Questions {
+    pub(crate) async fn confirmed(&mut self, out: &Output, question: &str) -> anyhow::Result<bool> {
+        if !out.can_ask() {
+            return Err(Failure::new(Exit::Usage, "nothing was changed: there is nobody to ask")
+                .hint("say --yes to write it, or --dry-run to only see it")
+                .into());
+        }
+        let answers = match &mut self.0 {
+            Some(answers) => answers,
+            none => none.insert(out.answers()?),
+        };
+        match answers.to(question).await {
+            Answered::With(answer) => Ok(matches!(answer.as_str(), "y" | "yes")),
+            Answered::NoMore => Ok(false),
+            Answered::Interrupted => {
+                Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into())
+            }
         }
     }
 }

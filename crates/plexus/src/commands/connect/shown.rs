@@ -34,6 +34,9 @@ pub(crate) fn change(out: &Output, change: &Change) -> anyhow::Result<()> {
 /// What comes and what goes. What stands around it is somebody else's and may be a credential: it is not shown, also where it is on
 /// the same line.
 fn lines(change: &Change) -> Vec<String> {
+    if !change.servers.is_empty() {
+        return servers(change);
+    }
     let (before, after) = match (&change.before, &change.after) {
         (Some(before), Some(after)) => (before.as_str(), after.as_str()),
         (before, after) => {
@@ -72,6 +75,19 @@ fn lines(change: &Change) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Where servers go or come back, what they hold may be a credential: their names are shown and nothing of the text.
+fn servers(change: &Change) -> Vec<String> {
+    if !change.is_needed() {
+        return Vec::new();
+    }
+    let (own, others, what) = match change.enters() {
+        true => ("+", "-", "moves behind the hub"),
+        false => ("-", "+", "comes back"),
+    };
+    let names = change.servers.iter().map(|name| format!("{others} {} ({what})", shown_line(name)));
+    std::iter::once(format!("{own} {}", plexus_bridge::SERVER)).chain(names).collect()
 }
 
 fn shown_line(line: &str) -> String {

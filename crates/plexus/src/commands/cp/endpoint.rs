@@ -9,7 +9,7 @@ pub(super) enum Endpoint {
     Here(PathBuf),
     There {
         node: String,
-        /// Absolute, or from `~` on.
+        /// Absolute, from `~` on, or relative to the working folder there.
         path: String,
     },
 }
@@ -29,9 +29,8 @@ impl Endpoint {
                 .into());
         }
         let path = match path {
-            "" => "~".to_owned(),
-            path if path.starts_with('/') || path == "~" || path.starts_with("~/") => path.to_owned(),
-            path => format!("~/{path}"),
+            "" => ".".to_owned(),
+            path => path.to_owned(),
         };
         Ok(Self::There { node: node.to_owned(), path })
     }
@@ -49,11 +48,11 @@ mod tests {
     fn a_colon_before_any_slash_names_a_node() {
         for (text, expected) in [
             ("nas:/srv/a", there("nas", "/srv/a")),
-            ("nas:a b", there("nas", "~/a b")),
-            ("nas:", there("nas", "~")),
+            ("nas:a b", there("nas", "a b")),
+            ("nas:", there("nas", ".")),
             ("nas:~/x", there("nas", "~/x")),
-            ("nas:-rf", there("nas", "~/-rf")),
-            ("role=nas:a:b", there("role=nas", "~/a:b")),
+            ("nas:-rf", there("nas", "-rf")),
+            ("role=nas:a:b", there("role=nas", "a:b")),
             ("/tmp/a:b", Endpoint::Here("/tmp/a:b".into())),
         ] {
             assert_eq!(Endpoint::parse(text).unwrap(), expected, "{text}");

@@ -28,11 +28,22 @@ pub(super) async fn upload(
 ) -> Ended {
     let about = fs::metadata(from)?;
     let there = wire::stat(remote, to).await?;
-    let into = there.what == What::Folder;
-    if !into && to.ends_with('/') && !about.is_dir() {
+    let is_missing = there.what == What::Nothing && to.ends_with('/');
+    let into = is_missing || there.what == What::Folder;
+    if !into && to.ends_with('/') {
         return Err(no_folder(&format!("{}:{to}", remote.node())));
     }
-    let to = if into { joined(to, &name_of(&text(from)?)?) } else { to.trim_end_matches('/').to_owned() };
+    if !about.is_file() && !about.is_dir() {
+        return Err(special(&from.display().to_string()));
+    }
+    if about.is_dir() {
+        needs(wish.recursive, &from.display().to_string())?;
+    }
+    let folder = to;
+    let to = if into { joined(to, &name_of(&text(from)?)?) } else { to.to_owned() };
+    if is_missing {
+        wire::ask(remote, Asked { action: "make_folder", path: folder, ..Asked::default() }).await?;
+    }
     let bar = told.bar();
     if about.is_file() {
         let there = if into { wire::stat(remote, &to).await? } else { there };
@@ -40,10 +51,6 @@ pub(super) async fn upload(
         told.copied(&up::file(remote, from, &to, &there, wish, &bar, out).await?)?;
         return Ok(None);
     }
-    if !about.is_dir() {
-        return Err(special(&from.display().to_string()));
-    }
-    needs(wish.recursive, &from.display().to_string())?;
     let mut files = Vec::new();
     let mut waiting = vec![(from.to_owned(), to)];
     while let Some((folder, to)) = waiting.pop() {
@@ -90,25 +97,32 @@ pub(super) async fn download(
 ) -> Ended {
     let entry = wire::stat(remote, from).await?;
     let shown = format!("{}:{from}", remote.node());
-    let into = to.is_dir();
-    if !into && to.as_os_str().as_encoded_bytes().ends_with(b"/") && entry.what == What::File {
-        return Err(no_folder(&to.display().to_string()));
-    }
+    let is_missing = !to.exists() && to.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let into = is_missing || to.is_dir();
+    let folder = to;
     let to = if into { to.join(name_of(from)?) } else { to.to_owned() };
     let bar = told.bar();
     match entry.what {
         What::File => {
+            if is_missing {
+                fs::create_dir_all(folder)?;
+            }
             bar.expect(entry.size);
             told.copied(&down::file(remote, from, &entry, &to, wish, &bar, out).await?)?;
             return Ok(None);
         }
         What::Nothing => {
             return Err(Failure::new(Exit::Failed, format!("{shown} is not there"))
-                .hint("a path that does not begin with / is in the home folder there")
+                .hint("a path that does not begin with / or ~/ is in the working folder there")
                 .into());
         }
         What::Link | What::Special => return Err(special(&shown)),
-        What::Folder => needs(wish.recursive, &shown)?,
+        What::Folder => {
+            needs(wish.recursive, &shown)?;
+            if is_missing {
+                fs::create_dir_all(folder)?;
+            }
+        }
     }
     let mut files: Vec<(String, Entry, PathBuf)> = Vec::new();
     let mut waiting = vec![(from.trim_end_matches('/').to_owned(), to)];
@@ -224,5 +238,7 @@ fn special(path: &str) -> anyhow::Error {
 }
 
 fn no_folder(path: &str) -> anyhow::Error {
-    Failure::new(Exit::Failed, format!("{path} is no folder that is there")).hint("make it first").into()
+    Failure::new(Exit::Failed, format!("{path} is not a folder"))
+        .hint("nothing was changed; choose another target")
+        .into()
 }

@@ -20,7 +20,7 @@ use plexus_store::{JournalCopy, NoWitness, Snapshot, StoreOptions, Witness};
 use serde_json::json;
 
 use super::settings::Settings;
-use super::{Place, no_database, status, store_options};
+use super::{Place, check_own, no_database, status, store_options};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -52,6 +52,7 @@ pub(super) async fn run(
     let mut config = args.place.config(invocation)?;
     let (servers, tools) = (mem::take(&mut config.upstreams.dir), mem::take(&mut config.tools.dir));
     let options = store_options(config);
+    check_own(&options)?;
     let target = Target::open(&args.file, args.force)?;
     let anchor = anchor(&options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
@@ -133,7 +134,7 @@ fn report(
 }
 
 /// What signs and reads the head of the audit; none where no hub has been yet.
-pub(super) fn anchor(options: &StoreOptions) -> anyhow::Result<Option<AuditAnchor>> {
+pub(in crate::commands) fn anchor(options: &StoreOptions) -> anyhow::Result<Option<AuditAnchor>> {
     let keys = KeyRing::load(&options.data_dir, Clock::system())?;
     let path = options.data_dir.join("audit.head");
     Ok(keys.map(|keys| AuditAnchor::new(path, Arc::new(keys), options.durability)))

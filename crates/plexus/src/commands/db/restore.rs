@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use plexus_kit::Supervisor;
 use plexus_store::archive::{self, Restored};
-use plexus_store::{Snapshot, StoreOptions};
+use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreOptions};
 use serde_json::json;
 
 use super::{Place, backup};
@@ -52,7 +52,7 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
     let Restored { header, manifest } =
         restored.with_context(|| format!("nothing was restored from {}", args.file.display()))?;
     progress.finish("Restored");
-    let (intact, place) = look(&options).await?;
+    let (intact, place) = settle(&options).await?;
     if out.json() {
         let line = json!({
             "made_at": header.created_at,
@@ -78,11 +78,15 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
     Ok(Exit::Ok.into())
 }
 
-/// Whether what was restored verifies with the keys and the signed head that are in the folder now, and
-/// where it is.
-async fn look(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
+/// Notes that the folder belongs to the restored database. Whether it verifies with the keys and the signed head that are
+/// in the folder now, and where it is.
+async fn settle(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
     let mut snapshot = Snapshot::open(options).await?.ok_or_else(|| super::no_database(options))?;
     let place = snapshot.location().to_owned();
+    // The folder belongs to this database from now on.
+    if let Some(store_id) = snapshot.store_id(&options.instance_id).await? {
+        DatabaseNote { place: DatabasePlace::of(options)?, store_id }.keep(&options.data_dir)?;
+    }
     let Some(anchor) = backup::anchor(options)? else { return Ok((false, place)) };
     let report = snapshot.verify_audit(&options.instance_id, anchor.read(), &anchor).await?;
     Ok((report.ok, place))

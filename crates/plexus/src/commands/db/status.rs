@@ -7,7 +7,7 @@ use plexus_kit::Supervisor;
 use plexus_store::{DatabaseInfo, Snapshot, Store};
 use serde_json::json;
 
-use super::{Place, no_database};
+use super::{Place, check_own, no_database};
 use crate::commands::Invocation;
 use crate::failure::Exit;
 
@@ -16,6 +16,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) async fn show(place: &Place, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let options = place.options(invocation)?;
+    check_own(&options)?;
     let mut snapshot = Snapshot::open(&options).await?.ok_or_else(|| no_database(&options))?;
     let info = snapshot.info().await?;
     let heads = if info.schema > 0 { snapshot.audit_heads().await? } else { vec![] };
@@ -57,6 +58,7 @@ pub(super) async fn show(place: &Place, invocation: &Invocation<'_>) -> anyhow::
 
 pub(super) async fn migrate(place: &Place, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let options = place.options(invocation)?;
+    check_own(&options)?;
     let before = match Snapshot::open(&options).await? {
         Some(mut snapshot) => snapshot.schema_version().await?,
         None => return Err(no_database(&options)),

@@ -13,6 +13,7 @@ use plexus_upstream::try_out;
 use serde_json::{Map, Value, json};
 
 use super::{Finding, Subject};
+use crate::client::Hub;
 use crate::commands::Invocation;
 use crate::commands::connect::desk::Desk;
 
@@ -26,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Tools that are named.
 const NAMED: usize = 6;
 
-pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> Vec<Finding> {
+pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>, own_hub: bool) -> Vec<Finding> {
     let plexus = &subject.plexus;
     let desk = match Desk::open(invocation) {
         Ok(desk) => desk,
@@ -50,13 +51,39 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> Vec
         }
     }
     for connection in ledger.connections.values() {
-        for record in &connection.files {
-            if let Some(entry) = entry_of(record, &agents) {
-                found.push(started(connection, entry, plexus, invocation.environment()).await);
-            }
+        let entries = connection.files.iter().filter_map(|record| entry_of(record, &agents));
+        let entries: Vec<_> = entries.collect();
+        if entries.is_empty() {
+            continue;
+        }
+        let unreachable = unreachable(connection, &desk, invocation, own_hub).await;
+        for entry in entries {
+            found.push(
+                started(connection, entry, plexus, invocation.environment(), unreachable.as_deref()).await,
+            );
         }
     }
     found
+}
+
+/// The hub of the agent, where it cannot be asked: then the proxy answers with the list that it keeps.
+async fn unreachable(
+    connection: &Connection,
+    desk: &Desk,
+    invocation: &Invocation<'_>,
+    own_hub: bool,
+) -> Option<String> {
+    let named = connection.hub.as_ref();
+    let Some(named) = named else {
+        return (!own_hub).then(|| format!("the hub of {}", desk.data_dir.display()));
+    };
+    let grant = desk.keeper.grants().read(&connection.agent).ok().flatten();
+    let hub = grant.and_then(|grant| Hub::new(invocation.target_of(&grant).ok()?).ok());
+    let answers = match hub {
+        Some(hub) => hub.probe("/healthz").await.is_ok_and(|alive| alive.ok),
+        None => false,
+    };
+    (!answers).then(|| format!("the hub at {named}"))
 }
 
 /// Our entry, where the file of the agent has it as it was written. What somebody has changed, or a repository has brought, is not
@@ -74,6 +101,7 @@ async fn started(
     entry: &Map<String, Value>,
     plexus: &str,
     environment: &Environment,
+    unreachable: Option<&str>,
 ) -> Finding {
     let name = Agent::named(&connection.agent).map_or(connection.agent.as_str(), |agent| agent.name);
     let again = format!("{plexus} connect {}", connection.agent);
@@ -98,6 +126,10 @@ async fn started(
         let why = error.unwrap_or_else(|| stderr.last().cloned().unwrap_or_default());
         return Finding::problem(CHECK, format!("{name}: `{words}` does not work: {why}"), again);
     }
+    if let Some(hub) = unreachable.filter(|_| tools.is_empty()) {
+        let message = format!("{name}: {hub} is not reachable, and its proxy keeps no list of tools yet");
+        return Finding::warning(CHECK, message, "start the hub; until then the agent has no tools");
+    }
     if tools.is_empty() {
         let message = format!("{name}: `{words}` works, and lists no tools");
         return Finding::warning(
@@ -114,10 +146,15 @@ async fn started(
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Finding::ok(
-        CHECK,
-        format!("{name}: {} tools in {elapsed_ms} ms: {}{more}", tools.len(), named.join(", ")),
-    )
+    let tools = format!("{} tools in {elapsed_ms} ms: {}{more}", tools.len(), named.join(", "));
+    match unreachable {
+        None => Finding::ok(CHECK, format!("{name}: {tools}")),
+        Some(hub) => {
+            let message =
+                format!("{name}: {hub} is not reachable; its proxy answers with a cached list: {tools}");
+            Finding::warning(CHECK, message, "start the hub; until then calls fail and writes are queued")
+        }
+    }
 }
 
 /// The program, its arguments and its variables, however the agent writes them.

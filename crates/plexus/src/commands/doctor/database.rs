@@ -1,25 +1,37 @@
 //! Whether the database can be read and has a schema that this program knows. A hub that runs is
 //! not disturbed: nothing is locked and nothing is written.
 
+use plexus_hub::INSTANCE;
 use plexus_kit::Config;
-use plexus_store::{Snapshot, StoreError, StoreOptions};
+use plexus_proto::api::Status;
+use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreError, StoreOptions};
 
+use super::hub::Seen;
 use super::{Finding, Subject};
 
 const CHECK: &str = "database";
 
 /// What was found, and whether there is a database.
-pub(super) async fn check(subject: &Subject) -> (Finding, bool) {
+pub(super) async fn check(subject: &Subject, seen: Option<&Seen>) -> (Finding, bool) {
     let config = &subject.config;
-    let options = StoreOptions {
-        data_dir: config.data_dir.clone(),
-        database_url: config.database_url.clone(),
-        durability: config.durability,
-        instance_id: String::new(),
-    };
+    let options = store_options(config);
+    let status = seen.filter(|seen| seen.on_folder).and_then(|seen| seen.status.as_ref());
+    if let Some(found) = elsewhere(subject, &options, status) {
+        return (found, true);
+    }
     let looked = async {
         let Some(mut snapshot) = Snapshot::glance(&options).await? else { return Ok(None) };
         let (schema, version) = (snapshot.schema_version().await?, snapshot.version().await?);
+        let id = if schema > 0 { snapshot.store_id(INSTANCE).await? } else { None };
+        if let (Some(note), Some(id)) = (DatabaseNote::read(&config.data_dir)?, id)
+            && note.store_id != id
+        {
+            return Err(StoreError::OtherDatabase {
+                folder: config.data_dir.display().to_string(),
+                noted: note.place.to_string(),
+                given: snapshot.location().to_owned(),
+            });
+        }
         Ok(Some(Found { place: snapshot.location().to_owned(), version, schema }))
     };
     match looked.await {
@@ -28,6 +40,37 @@ pub(super) async fn check(subject: &Subject) -> (Finding, bool) {
         // Whatever it is, it is there.
         Err(error) => (unusable(&error), config.data_dir.join("plexus.db").exists()),
     }
+}
+
+pub(super) fn store_options(config: &Config) -> StoreOptions {
+    StoreOptions {
+        data_dir: config.data_dir.clone(),
+        database_url: config.database_url.clone(),
+        durability: config.durability,
+        instance_id: INSTANCE.to_owned(),
+    }
+}
+
+/// A database that this command was not told how to reach: the hub was given its URL, as a flag or a variable.
+fn elsewhere(subject: &Subject, options: &StoreOptions, status: Option<&Status>) -> Option<Finding> {
+    let config = &subject.config;
+    let here = if DatabasePlace::of(options).ok()?.is_sqlite() { "sqlite" } else { "postgresql" };
+    if let Some(status) = status.filter(|status| status.database != here) {
+        if config.database_url.is_none() {
+            let Status { database, database_location, .. } = status;
+            let message = format!("{database}: {database_location}, as the running hub says");
+            return Some(Finding::ok(CHECK, message));
+        }
+        let message = format!("the hub's database is {}, that of this configuration {here}", status.database);
+        let fix = "run this with the hub's configuration: the same --config or PLEXUS_DATABASE_URL";
+        return Some(Finding::problem(CHECK, message, fix));
+    }
+    let note = DatabaseNote::read(&config.data_dir).ok().flatten()?;
+    (config.database_url.is_none() && !note.place.is_sqlite()).then(|| {
+        let message = format!("the folder belongs to {}, of which this command has no URL", note.place);
+        let fix = "set PLEXUS_DATABASE_URL as it is for the hub, which does not start here without it";
+        Finding::warning(CHECK, message, fix)
+    })
 }
 
 /// A folder with a key and a signed audit had a database: starting on it would begin a new one.
@@ -82,6 +125,9 @@ fn unusable(error: &StoreError) -> Finding {
         source = cause.source();
     }
     let fix = match error {
+        StoreError::OtherDatabase { .. } => {
+            "correct database_url, see `plexus config show --origin`, or put the folder's own database back"
+        }
         StoreError::UnsupportedUrl(_) | StoreError::Url { .. } => {
             "correct database_url, see `plexus config show --origin`"
         }

@@ -11,7 +11,7 @@ const CHECK: &str = "port";
 pub(super) fn check(subject: &Subject, hub: Option<&Seen>) -> Finding {
     let address = subject.config.listen;
     if let Some(hub) = hub {
-        return Finding::ok(CHECK, format!("the hub listens at {}", hub.url));
+        return Finding::ok(CHECK, format!("the hub listens at {}", hub.url()));
     }
     // Given back at once; nobody can have connected to it.
     match TcpListener::bind(address) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use plexus_kit::process::find_program;
 use plexus_kit::{Environment, ExposeSecret as _, env};
 use plexus_proto::api::{Upstream, UpstreamState};
+use plexus_upstream::client::install_advice;
 use plexus_upstream::config::{
     Cause, Entry, Exposure, Folder, LEGACY_FILE, ServerConfig, StdioConfig, Transport,
 };
@@ -150,7 +151,8 @@ fn of_entry(
     if server.enabled && !is_up && !is_told && !has_program(server, environment) {
         let message = format!("{}: `command` names a program that is not there", server.file.display());
         let fix = format!(
-            "install it, or write its full path; or switch the server off: {} upstream disable {}",
+            "{}; or write its full path; or switch the server off: {} upstream disable {}",
+            program_of(server).map_or_else(|| "install it".to_owned(), install_advice),
             subject.plexus,
             shell::name(&one_line(&server.name))
         );
@@ -171,6 +173,14 @@ fn split(check: &'static str, told: &str, finding: fn(&'static str, String, Stri
 }
 
 /// Whether the system would find the program; a server on the network needs none.
+/// The program of a server that is a process.
+fn program_of(server: &ServerConfig) -> Option<&str> {
+    match &server.transport {
+        Transport::Stdio(StdioConfig { command, .. }) => Some(command),
+        _ => None,
+    }
+}
+
 fn has_program(server: &ServerConfig, environment: &Environment) -> bool {
     let Transport::Stdio(StdioConfig { command, env: variables, .. }) = &server.transport else {
         return true;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use plexus_kit::findings::Problem;
 use plexus_kit::{config, env};
-use plexus_node::launch::{Launcher, Missing};
-use plexus_node::policy::{self, PathPattern, Policy};
+use plexus_machine::launch::{Launcher, Missing};
+use plexus_machine::policy::{self, PathPattern, Policy};
 use serde_json::{Value, json};
 
 use super::place;
@@ -104,10 +104,12 @@ fn report(out: &Output, file: &Path, problems: Vec<Problem>) -> anyhow::Result<E
 fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyhow::Result<()> {
     let (held, missing) = (launcher.held(policy.sandbox), launcher.missing(policy.sandbox.network));
     let described = described(policy);
+    let work = policy.work_folder().map_err(|error| error.to_string());
     if out.json() {
         let mut all = json!({
             "file": file,
             "file_exists": file.exists(),
+            "working_folder": work.ok(),
             "sandbox": {
                 "asked": policy.sandbox.level,
                 "held": held.as_ref().ok(),
@@ -135,6 +137,7 @@ fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyh
         ("sandbox", in_effect),
         ("asked for", asked.as_str().unwrap_or_default().to_owned()),
         ("network", if policy.sandbox.network { "yes" } else { "no" }.to_owned()),
+        ("working folder", work.map_or_else(|why| format!("none: {why}"), |work| work.display().to_string())),
     ])?;
     for Missing { level, because } in &missing {
         out.line(&format!("{level} does not work here: {because}"))?;
@@ -162,6 +165,7 @@ fn described(policy: &Policy) -> Vec<(&'static str, Vec<(&'static str, Value)>)>
             vec![
                 ("read", paths(&files.read)),
                 ("write", paths(&files.write)),
+                ("work", json!(policy.work)),
                 ("read_only", paths(&files.read_only)),
                 ("deny", paths(&files.deny)),
             ],

@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plexus_kit::config::UPSTREAMS_FOLDER;
 use plexus_kit::{Clock, Stage, Supervisor, env};
-use plexus_node::tools::external_agents;
-use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport};
+use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport, external_agents};
 use plexus_proto::api::JoinNodeParams;
 use tokio_util::sync::CancellationToken;
 
@@ -67,8 +66,12 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let agents = Desk::open_default(invocation)?
         .map(|desk| external_agents::tool(desk.keeper.for_hub(Some(&credential.hub))));
     let node = Node::open_with(options, agents.into_iter().collect(), &supervisor).await?;
+    let work = match node.work_folder() {
+        Ok(work) => format!("{}: commands start there, and relative paths begin there", work.display()),
+        Err(why) => format!("none: {why}; `work` under [files] in node.toml names another one"),
+    };
     output::announce(&format!(
-        "Plexus node {} of {}.\n  Data folder  {}\n\nStop with Ctrl-C.\n",
+        "Plexus node {} of {}.\n  Data folder     {}\n  Working folder  {work}\n\nStop with Ctrl-C.\n",
         one_line(&credential.name),
         one_line(&credential.hub),
         data_dir.display()

@@ -12,18 +12,21 @@ use crate::failure::{Exit, Failure};
 
 /// The outbox of one agent at one hub.
 #[derive(Debug)]
-pub(super) struct AgentBox {
+pub(in crate::commands) struct AgentBox {
     /// Of its folder: `codex-0011aabb`.
-    pub(super) name: String,
-    pub(super) outbox: Outbox,
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) outbox: Outbox,
 }
 
 #[derive(Debug)]
-pub(super) struct Boxes(Vec<AgentBox>);
+pub(in crate::commands) struct Boxes(Vec<AgentBox>);
 
 impl Boxes {
     /// Those of this machine, or of one agent.
-    pub(super) async fn open(agent: Option<&str>, invocation: &Invocation<'_>) -> anyhow::Result<Self> {
+    pub(in crate::commands) async fn open(
+        agent: Option<&str>,
+        invocation: &Invocation<'_>,
+    ) -> anyhow::Result<Self> {
         let folder = data_dir(invocation)?.join("proxy");
         let found = names(&folder)?;
         let wanted: Vec<&String> =
@@ -61,15 +64,15 @@ impl Boxes {
         Ok(Self(boxes))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::commands) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &AgentBox> {
+    pub(in crate::commands) fn iter(&self) -> impl Iterator<Item = &AgentBox> {
         self.0.iter()
     }
 
-    pub(super) async fn close(&self) {
+    pub(in crate::commands) async fn close(&self) {
         for one in &self.0 {
             // Everything is on the disk; a log that is left is folded in by the next.
             let _ = one.outbox.close().await;
@@ -77,7 +80,7 @@ impl Boxes {
     }
 
     /// The one write of this id.
-    pub(super) async fn find(&self, id: i64) -> anyhow::Result<(&AgentBox, Write, String)> {
+    pub(in crate::commands) async fn find(&self, id: i64) -> anyhow::Result<(&AgentBox, Write, String)> {
         let mut found = Vec::new();
         for one in &self.0 {
             if let Some((write, params)) = one.outbox.show(id).await? {
@@ -97,7 +100,7 @@ impl Boxes {
     }
 
     /// Where each of the writes is.
-    pub(super) async fn find_all(&self, ids: &[i64]) -> anyhow::Result<Vec<(&AgentBox, i64)>> {
+    pub(in crate::commands) async fn find_all(&self, ids: &[i64]) -> anyhow::Result<Vec<(&AgentBox, i64)>> {
         let mut found = Vec::new();
         for id in ids {
             found.push((self.find(*id).await?.0, *id));

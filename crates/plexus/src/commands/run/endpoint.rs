@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Environment, Secret, Supervisor, env};
-use plexus_node::proxy::{self, First, Proxy, ProxyOptions};
-use plexus_node::runner::Via;
+use plexus_proxy::runner::Via;
+use plexus_proxy::{First, Proxy, ProxyOptions};
 use tokio::sync::watch;
 
 use crate::client::pinned;
@@ -69,7 +69,7 @@ async fn proxy(wanted: &Wanted<'_>) -> anyhow::Result<Endpoint> {
     let Wanted { target, token, agent, conversation, data_dir, .. } = wanted;
     // What an earlier run of the agent left is of the same subject: tokens of runs have the name of their maker and the agent.
     let whose = format!("session:{}/{agent}", target.subject());
-    let folder = proxy::folder(data_dir, agent, &whose, &target.url);
+    let folder = plexus_proxy::folder(data_dir, agent, &whose, &target.url);
     let options = ProxyOptions {
         tls: target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new),
         session: conversation.map(str::to_owned),

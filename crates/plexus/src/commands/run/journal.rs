@@ -4,9 +4,9 @@
 //! own, under which the hub keeps each of them once.
 
 use plexus_kit::Secret;
-use plexus_node::runner::{AgentKind, Ending, Record, RunEvent};
 use plexus_proto::api::{AppendEvent, AppendEventsParams, CreateSessionParams, MAX_EVENTS, Page, Session};
 use plexus_proto::{ErrorCode, SessionId};
+use plexus_proxy::runner::{AgentKind, Ending, Record, RunEvent};
 use serde_json::{Map, json};
 
 use super::maker::{Maker, is};

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use plexus_kit::process::Signal;
-use plexus_node::runner::{Record, RunEvent, RunState, Runs, Scratch};
 use plexus_proto::Timestamp;
+use plexus_proxy::runner::{Record, RunEvent, RunState, Runs, Scratch};
 use rustix::process::{Pid, kill_process, kill_process_group};
 
 use super::journal;
@@ -91,7 +91,7 @@ async fn end_agent(record: &Record) {
 }
 
 pub(crate) fn is_alive(record: &Record) -> bool {
-    record.process.as_ref().is_some_and(plexus_node::runner::ProcessId::is_alive)
+    record.process.as_ref().is_some_and(plexus_proxy::runner::ProcessId::is_alive)
 }
 
 /// Signals the agent of a run, and its group where that is its own. False: it is not there any more.

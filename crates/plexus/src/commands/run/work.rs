@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use plexus_kit::{Environment, Secret, env};
-use plexus_node::runner::{
+use plexus_proto::Timestamp;
+use plexus_proto::api::ProfileRun;
+use plexus_proxy::runner::{
     Agent, AgentKind, Conversation, Ending, Injected, Launch, Record, RunEvent, RunState, Runs, Scratch,
     Signals, Wires, Wiring, codex_thread, ended_codex_thread, has_begun, inject,
 };
-use plexus_proto::Timestamp;
-use plexus_proto::api::ProfileRun;
 use tokio::sync::watch;
 
 use super::endpoint::Endpoint;
@@ -143,7 +143,7 @@ impl Work<'_> {
     /// Everything that the agent is started with.
     fn launch(&self, shared: &Shared, again: bool) -> anyhow::Result<Launch> {
         let id = shared.record.borrow().id.clone();
-        let key_variable = format!("{}{:08X}_KEY", env::RUN_FAMILY, plexus_node::runner::random());
+        let key_variable = format!("{}{:08X}_KEY", env::RUN_FAMILY, plexus_proxy::runner::random());
         let wires = self
             .endpoint
             .as_ref()

@@ -1,32 +1,27 @@
 //! Why a hub cannot start here, told so that a person sees which of two reasons is the real one: a
 //! second hub on a data folder finds its address taken, too, by the first.
 
-use std::fs::TryLockError;
 use std::path::Path;
 
 use plexus_hub::HubError;
+use plexus_store::StoreError;
 
 use crate::failure::{Exit, Failure};
-use crate::hub_file::HubFile;
+use crate::hub_file::Occupant;
 
 /// Fails where a hub runs on the data folder. It is the lock that keeps a second one out; this only
 /// looks whether somebody holds it.
 pub(super) fn unoccupied(data_dir: &Path) -> Result<(), Failure> {
-    let path = data_dir.join("plexus.lock");
-    // Whatever else is wrong with it, the hub itself finds out when it takes the lock.
-    let Ok(lock) = std::fs::File::open(&path) else { return Ok(()) };
-    match lock.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => {}
-        Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
-    }
-    let holder: Option<i32> = std::fs::read_to_string(&path).ok().and_then(|pid| pid.parse().ok());
     let mut message = format!("a hub already runs on the data folder {}", data_dir.display());
-    if let Some(pid) = holder {
-        message.push_str(&format!(" (process {pid})"));
-    }
-    // One that was killed left its address behind, and the next one may not be ready.
-    if let Some(hub) = HubFile::read(data_dir).ok().flatten().filter(|hub| Some(hub.pid) == holder) {
-        message.push_str(&format!(", at {}", hub.url.as_str().trim_end_matches('/')));
+    match Occupant::of(data_dir) {
+        // Whatever is wrong with its files, the hub itself finds out when it takes the lock.
+        Ok(Occupant::Nobody) | Err(_) => return Ok(()),
+        Ok(Occupant::Unready(None)) => {}
+        Ok(Occupant::Unready(Some(pid))) => message.push_str(&format!(" (process {pid})")),
+        Ok(Occupant::Hub(hub)) => {
+            let url = hub.url.as_str().trim_end_matches('/');
+            message.push_str(&format!(" (process {}), at {url}", hub.pid));
+        }
     }
     let hint = "use that one, or stop it first; a second hub needs its own --data-dir and --listen";
     Err(Failure::new(Exit::Failed, message).hint(hint))
@@ -41,6 +36,23 @@ pub(super) fn explained(error: HubError) -> anyhow::Error {
                 .into()
         }
         HubError::Tls(error) => Failure::new(Exit::Usage, error.what).hint(error.fix).into(),
+        HubError::Store(error) => database(error),
         other => other.into(),
     }
+}
+
+/// The hint of a data folder that is not started with its own database.
+fn database(error: StoreError) -> anyhow::Error {
+    let hint = match &error {
+        StoreError::OtherDatabase { folder, .. } => format!(
+            "start it with the URL of its database in PLEXUS_DATABASE_URL or --database-url; to move it to another \
+             database, restore an export there first with `plexus db restore --data-dir {folder}`"
+        ),
+        StoreError::DatabaseGone { .. } => "put the file back, or restore a backup into a new folder; a hub on \
+             PostgreSQL needs its URL in PLEXUS_DATABASE_URL or --database-url; to begin a new record with these keys, \
+             move audit.head and database.json away"
+            .to_owned(),
+        _ => return error.into(),
+    };
+    Failure::new(Exit::Failed, error.to_string()).hint(hint).into()
 }

@@ -7,6 +7,7 @@ use plexus_proto::ErrorCode;
 use plexus_proto::api::{AddUpstreamParams, Upstream, UpstreamState};
 use serde_json::Value;
 
+use super::allow::{AllowArgs, Owner};
 use super::document::ServerArgs;
 use super::show;
 use crate::arguments;
@@ -36,6 +37,8 @@ pub(super) struct AddArgs {
     #[arg(long)]
     disabled: bool,
     #[command(flatten)]
+    allow: AllowArgs,
+    #[command(flatten)]
     wait: WaitArgs,
 }
 
@@ -53,8 +56,8 @@ impl WaitArgs {
     }
 }
 
-pub(super) async fn run(out: &Output, hub: &Hub, args: AddArgs) -> anyhow::Result<()> {
-    let AddArgs { name, server, lazy, approve, disabled, wait } = args;
+pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: AddArgs) -> anyhow::Result<()> {
+    let AddArgs { name, server, lazy, approve, disabled, allow, wait } = args;
     let mut server = server.document(&format!("add {}", shell::name(&name)))?;
     if lazy {
         server.insert("lazy".to_owned(), Value::Bool(true));
@@ -67,7 +70,8 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: AddArgs) -> anyhow::Resul
     }
     let params = AddUpstreamParams { name, server };
     let began = Instant::now();
-    let answer = hub.post_with(&["upstreams"], &wait.query(), &params, &[]).await;
+    let request = async || hub.post_with(&["upstreams"], &wait.query(), &params, &[]).await;
+    let answer = owner.allowing(allow, request).await;
     let answer = answer.map_err(|error| as_given(error, &params.name))?;
     let upstream: Upstream = answer.decode()?;
     for strange in &upstream.warnings {

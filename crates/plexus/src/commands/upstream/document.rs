@@ -151,7 +151,8 @@ pub(super) fn without_dashes(words: &[String]) -> Option<anyhow::Error> {
     }
     let mut begin = 0;
     while let Some(word) = rest.get(begin).filter(|word| word.starts_with('-')) {
-        let alone = word.contains('=') || ["--lazy", "--disabled", "--json"].contains(&word.as_str());
+        let alone = word.contains('=')
+            || ["--lazy", "--disabled", "--json", "--allow-command"].contains(&word.as_str());
         begin += if alone { 1 } else { 2 };
     }
     let (flags, command) = (rest.get(..begin)?, rest.get(begin..)?);

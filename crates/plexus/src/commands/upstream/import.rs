@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plexus_bridge::document::Syntax;
 use plexus_proto::api::{ImportUpstreamsParams, UpstreamImport};
+use serde_json::{Value, json};
 
+use super::allow::{AllowArgs, Owner};
 use crate::arguments;
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
@@ -17,14 +20,28 @@ pub(super) struct ImportArgs {
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    allow: AllowArgs,
 }
 
-pub(super) async fn run(out: &Output, hub: &Hub, args: &ImportArgs) -> anyhow::Result<()> {
+pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: &ImportArgs) -> anyhow::Result<()> {
     let name = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let file_name = name.ok_or_else(|| Failure::new(Exit::Usage, "give the file to import"))?;
-    let content = arguments::file(&args.file)?;
-    let params = ImportUpstreamsParams { file_name, content, dry_run: args.dry_run };
-    let answer = hub.post(&["upstreams", "-", "import"], &params, &[]).await?;
+    let content = without_yaml(arguments::file(&args.file)?)?;
+    let params =
+        |dry_run| ImportUpstreamsParams { file_name: file_name.clone(), content: content.clone(), dry_run };
+    let request = async |dry_run| hub.post(&["upstreams", "-", "import"], &params(dry_run), &[]).await;
+    if !args.dry_run && owner.can_allow() {
+        let plan: UpstreamImport = request(true).await?.decode()?;
+        let mut commands: Vec<String> = plan.skipped.into_iter().filter_map(|one| one.command).collect();
+        commands.sort();
+        commands.dedup();
+        // Without an answer the servers are left out, and the reason names the flag.
+        if !commands.is_empty() {
+            owner.permit(args.allow, &commands).await?;
+        }
+    }
+    let answer = request(args.dry_run).await?;
     if out.json() {
         out.json_line(answer.raw().get())?;
     }
@@ -40,9 +57,42 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: &ImportArgs) -> anyhow::R
     Err(Failure::new(Exit::Failed, message).into())
 }
 
+/// The hub reads JSON and TOML. Of YAML, in which goose keeps its servers, it gets these as JSON.
+fn without_yaml(text: String) -> anyhow::Result<String> {
+    const EXTENSIONS: &str = "extensions";
+    if text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])
+        || Syntax::Toml.value(&text).is_ok()
+    {
+        return Ok(text);
+    }
+    let Ok(value) = Syntax::Yaml.value(&text) else { return Ok(text) };
+    let Some(extensions) = value.get(EXTENSIONS).filter(|extensions| extensions.is_object()) else {
+        return Ok(text);
+    };
+    if has_alias(extensions) {
+        let message = "the file uses YAML aliases (`*name`) in its extensions, which are not followed";
+        return Err(Failure::new(Exit::Failed, message).hint("write out what they stand for").into());
+    }
+    Ok(json!({ EXTENSIONS: extensions }).to_string())
+}
+
+/// The reader of YAML leaves `*` and a hash where an alias stands.
+fn has_alias(value: &Value) -> bool {
+    const LENGTH: usize = 1 + 64;
+    match value {
+        Value::String(text) => text.len() == LENGTH && text.starts_with('*'),
+        Value::Array(items) => items.iter().any(has_alias),
+        Value::Object(fields) => fields.values().any(has_alias),
+        _ => false,
+    }
+}
+
 fn show(out: &Output, import: &UpstreamImport) -> anyhow::Result<()> {
     for strange in &import.warnings {
         warning(strange);
+    }
+    for note in &import.notes {
+        out.note(note);
     }
     let done = if import.dry_run { "would be added" } else { "added" };
     let added = import.added.iter().map(|one| vec![one.name.clone(), done.to_owned(), one.file.clone()]);
@@ -50,7 +100,8 @@ fn show(out: &Output, import: &UpstreamImport) -> anyhow::Result<()> {
         import.skipped.iter().map(|one| vec![one.name.clone(), "left out".to_owned(), one.reason.clone()]);
     let rows: Vec<Vec<String>> = added.chain(skipped).collect();
     match rows.is_empty() {
-        true => out.note("There are no servers in this file."),
+        true if import.notes.is_empty() => out.note("There are no servers in this file."),
+        true => out.note("There are no other servers in this file."),
         false => out.table(&["NAME", "RESULT", "ABOUT"], rows)?,
     }
     match (import.added.is_empty(), import.dry_run) {

@@ -5,6 +5,7 @@ use plexus_proto::api::{
 };
 
 use super::add::tools;
+use super::allow::{AllowArgs, Owner};
 use super::document::ServerArgs;
 use super::is_unwell;
 use crate::client::Hub;
@@ -86,12 +87,21 @@ pub(super) async fn run(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<(
     Ok(())
 }
 
-pub(super) async fn test(out: &Output, hub: &Hub, name: &str, server: ServerArgs) -> anyhow::Result<()> {
+pub(super) async fn test(
+    out: &Output,
+    hub: &Hub,
+    (owner, allow): (&Owner<'_>, AllowArgs),
+    name: &str,
+    server: ServerArgs,
+) -> anyhow::Result<()> {
     let server =
         if server.is_given() { Some(server.document(&format!("test {}", shell::name(name)))?) } else { None };
-    let progress = out.progress(&format!("Connecting to {name}"));
-    let answer = hub.post(&["upstreams", name, "test"], &TestUpstreamParams { server }, &[]).await?;
-    drop(progress);
+    let (path, params) = (["upstreams", name, "test"], TestUpstreamParams { server });
+    let request = async || {
+        let _progress = out.progress(&format!("Connecting to {name}"));
+        hub.post(&path, &params, &[]).await
+    };
+    let answer = owner.allowing(allow, request).await?;
     if out.json() {
         out.json_line(answer.raw().get())?;
     }

@@ -49,7 +49,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
         let steps = steps();
         assert_eq!(steps[..3], ["make run", "make test", "plexus connect"], "{steps:?}");
         // What `make run` builds is what is tested here; what it runs is this.
-        assert!(MAKEFILE.contains("cargo run --package plexus -- up $(ARGS)"));
+        assert!(MAKEFILE.contains("/debug/plexus' up $(ARGS)"));
 
         let model = ScriptedModel::start(
             Script::new().turn(todo(add("milk"))).turn(Turn::text("Milk is on the list.")),

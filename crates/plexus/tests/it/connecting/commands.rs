@@ -33,6 +33,20 @@ async fn a_dry_run_shows_every_line_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn dry_run_without_terminal_covers_all_agents_found() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let ran = plexus.run(&["connect", "--dry-run"]).await;
+    assert!(ran.ok().contains("Codex 0.166.0") && ran.stdout.contains("Claude Code 2.1.325"), "{ran:?}");
+    assert!(ran.stderr.contains("Nothing was changed: this was a dry run."), "{ran:?}");
+    let json = plexus.run(&["connect", "--dry-run", "--json"]).await.json(0);
+    let agents: Vec<&Value> =
+        json["agents"].as_array().expect("a list").iter().map(|one| &one["agent"]).collect();
+    assert_eq!(agents, [&json!("codex"), &json!("claude-code")], "{json}");
+    assert!(!plexus.home().join(".codex").exists() && !plexus.home().join(".claude.json").exists());
+}
+
+#[tokio::test]
 async fn what_is_connected_is_listed_restored_and_taken_out_byte_by_byte() {
     let plexus = home();
     let _hub = plexus.up().await;
@@ -232,4 +246,19 @@ async fn an_agent_whose_settings_are_elsewhere_by_now_is_not_said_to_be_connecte
     // Whoever takes it out need not know.
     plexus.run(&["disconnect", "--yes"]).await.ok();
     assert!(!plexus.home().join("elsewhere").exists());
+}
+
+#[tokio::test]
+async fn agents_are_run_once_for_their_version_and_not_in_the_real_home() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let count = plexus.home().join("count");
+    let does = format!("mkdir -p \"$HOME/.codex\"; echo x >>{}; echo codex-cli 0.166.0", count.display());
+    super::program(&plexus, "codex", &does);
+    for args in [&["connect", "--dry-run"][..], &["connect", "--status"], &["sync", "list"], &["doctor"]] {
+        let ran = plexus.run(args).await;
+        assert!(ran.stdout.contains("0.166.0") || args == ["doctor"], "{args:?}: {ran:?}");
+    }
+    assert_eq!(read(&count), "x\n");
+    assert!(!plexus.home().join(".codex").exists());
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plexus_testkit::{HubProcess, Plexus};
+use plexus_testkit::{HubProcess, Plexus, Signal, send};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{home, read, write};
 use crate::machines::{join, run_node};
@@ -165,4 +166,55 @@ async fn a_machine_that_is_no_node_syncs_when_it_is_told_to() {
     // The agent needs neither variable: what it was given is with its proxy.
     let doctor = laptop.run(&["doctor", "--json"]).await;
     assert!(doctor.stdout.contains("Codex: ") && doctor.stdout.contains("session_info"), "{doctor:?}");
+}
+
+#[tokio::test]
+async fn doctor_says_that_the_tools_of_an_agent_are_a_cached_list_while_the_hub_is_down() {
+    let plexus = home();
+    let hub = plexus.up().await;
+    plexus.run(&["connect", "--yes", "codex"]).await.ok();
+    let row = async |code| {
+        let ran = plexus.run(&["doctor"]).await;
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        ran.stdout
+            .lines()
+            .find(|line| line.contains("Codex: "))
+            .map(str::to_owned)
+            .expect("a line of the agent")
+    };
+    let live = row(0).await;
+    assert!(live.starts_with("ok") && !live.contains("cached"), "{live}");
+    // It leaves its address behind, by which the proxy knows whose list it keeps.
+    hub.kill().await;
+    let down = row(1).await;
+    assert!(down.starts_with("warning") && down.contains("cached list"), "{down}");
+    assert!(down.contains("is not reachable"), "{down}");
+}
+
+#[tokio::test]
+async fn sync_says_what_it_follows_and_prints_each_file_it_writes() {
+    let (plexus, laptop) = (crate::plexus(), home());
+    let hub = plexus.up().await;
+    let user = plexus.run(&["token", "create", "--kind", "user", "--name", "ann"]).await;
+    let there = [("PLEXUS_HUB", hub.url("")), ("PLEXUS_TOKEN", user.ok().trim().to_owned())];
+    let laptop = there.into_iter().fold(laptop, |laptop, (name, value)| laptop.with(name, value));
+    laptop.run(&["connect", "--yes", "codex"]).await.ok();
+
+    let mut sync = laptop.spawn(&["sync"]);
+    let mut said = BufReader::new(sync.stderr.take().expect("its standard error")).lines();
+    let mut printed = BufReader::new(sync.stdout.take().expect("its output")).lines();
+    let intro = [said.next_line().await, said.next_line().await].map(|line| line.expect("a line"));
+    let [Some(what), Some(how)] = intro else { panic!("{intro:?}") };
+    assert!(what.contains(&hub.url("")) && what.ends_with("for codex."), "{what}");
+    assert!(how.contains("Ctrl-C stops this"), "{how}");
+    let workspace = hub.data_dir().join("workspace");
+    std::fs::create_dir(&workspace).expect("a folder");
+    std::fs::write(workspace.join("USER.md"), "Ann travels.").expect("a file");
+    let line = tokio::time::timeout(PATIENCE, printed.next_line()).await.expect("a line in time");
+    let rules = laptop.home().join(".codex/AGENTS.md");
+    assert_eq!(line.expect("a line"), Some(format!("wrote {}", rules.display())));
+    assert!(read(&rules).contains("Ann travels."));
+    send(&sync, Signal::INT);
+    assert!(sync.wait().await.expect("its end").success());
+    assert_eq!(printed.next_line().await.expect("its output"), None);
 }

@@ -129,9 +129,7 @@ impl NodeScene {
         let token = ["token", "create", "--kind", "agent", "--name", "ann", "--json"];
         let token = plexus.run(&[&token[..], &may].concat()).await.json(0);
         let token = serde_json::from_value(token).expect("a token");
-        // Commands make no files directly in the home folder.
-        std::fs::create_dir(machine.home().join("work")).expect("a folder");
-        let ledger = machine.home().join("work/ledger");
+        let ledger = machine.home().join("plexus-work/ledger");
         let address = Arc::new(Mutex::new(hub.url("")));
         let mut scene = Self {
             plexus,

@@ -21,7 +21,7 @@ async fn files_go_both_ways_with_mode_and_time_and_under_odd_names() {
     });
     assert!(about[0].0 == 0o741 && about[0] == about[1] && about[1] == about[2], "{about:?}");
 
-    // Into folders, from the home folder on, with names that look like something else; empty ones too.
+    // Into folders, from the working folder on, with names that look like something else; empty ones too.
     std::fs::create_dir(site.there("in here")).unwrap();
     std::fs::write(site.here("a:b -c"), "colon").unwrap();
     std::fs::write(site.here("-dash"), "").unwrap();
@@ -41,9 +41,42 @@ async fn files_go_both_ways_with_mode_and_time_and_under_odd_names() {
     // There already, and the same: nothing is carried.
     let again = site.ok(&["cp", "nas:there.bin", "json.bin", "--json"]).await;
     assert!(again.contains(r#""unchanged":true"#) && again.contains(r#""carried":0"#), "{again}");
-    for folder in [site.plexus.home(), site.nas.home(), &site.there("in here")] {
+    for folder in [site.plexus.home(), &site.there(""), &site.there("in here")] {
         Site::nothing_left_in(folder);
     }
+}
+
+/// As the README has it, on a node that nothing was prepared on.
+#[tokio::test]
+async fn target_that_ends_with_a_slash_is_made_with_the_folders_above_it() {
+    let site = Site::new().await;
+    std::fs::write(site.here("report.pdf"), "a report").unwrap();
+    site.ok(&["cp", "report.pdf", "nas:inbox/"]).await;
+    assert_eq!(std::fs::read_to_string(site.there("inbox/report.pdf")).unwrap(), "a report");
+    site.ok(&["cp", "report.pdf", "nas:a/b c/"]).await;
+    assert_eq!(std::fs::read_to_string(site.there("a/b c/report.pdf")).unwrap(), "a report");
+    // A command there sees the same folder, and can make another.
+    assert_eq!(site.ok(&["exec", "nas", "--", "cat", "inbox/report.pdf"]).await, "a report");
+    site.ok(&["exec", "nas", "--", "mkdir", "outbox"]).await;
+    assert!(site.there("outbox").is_dir());
+    // The same command twice ends in the same place, also with a folder.
+    std::fs::create_dir(site.here("tree")).unwrap();
+    std::fs::write(site.here("tree/leaf"), "green").unwrap();
+    for _ in 0..2 {
+        site.ok(&["cp", "-r", "tree", "nas:forest/"]).await;
+    }
+    assert_eq!(std::fs::read_to_string(site.there("forest/tree/leaf")).unwrap(), "green");
+    assert!(!site.there("forest/leaf").exists() && !site.there("forest/tree/tree").exists());
+    for _ in 0..2 {
+        site.ok(&["cp", "-r", "nas:forest/tree", "back/here/"]).await;
+    }
+    assert_eq!(std::fs::read_to_string(site.here("back/here/tree/leaf")).unwrap(), "green");
+    // What is refused leaves no folder behind.
+    assert!(site.fails(2, &["cp", "tree", "nas:empty/"]).await.contains("-r"));
+    assert!(!site.there("empty").exists());
+    site.fails(5, &["cp", "report.pdf", "nas:~/.ssh/new/"]).await;
+    assert!(!site.at_home(".ssh").exists());
+    assert!(site.fails(1, &["cp", "report.pdf", "nas:inbox/report.pdf/"]).await.contains("no folder"));
 }
 
 #[tokio::test]
@@ -78,11 +111,11 @@ async fn what_is_not_to_be_reached_or_replaced_is_refused_and_stays_as_it_is() {
     let site = Site::new().await;
     std::fs::write(site.here("file"), "mine").unwrap();
     std::fs::write(site.there("file"), "theirs").unwrap();
-    std::fs::create_dir_all(site.there(".ssh")).unwrap();
-    std::fs::write(site.there(".ssh/id"), "a key").unwrap();
-    symlink(site.there(".ssh/id"), site.there("innocent")).unwrap();
+    std::fs::create_dir_all(site.at_home(".ssh")).unwrap();
+    std::fs::write(site.at_home(".ssh/id"), "a key").unwrap();
+    symlink(site.at_home(".ssh/id"), site.there("innocent")).unwrap();
     symlink("/etc", site.there("etc")).unwrap();
-    symlink(site.there(".ssh"), site.there("keys")).unwrap();
+    symlink(site.at_home(".ssh"), site.there("keys")).unwrap();
 
     for target in ["nas:file", "nas:./file", "nas:x/../file"] {
         std::fs::create_dir_all(site.there("x")).unwrap();
@@ -96,11 +129,12 @@ async fn what_is_not_to_be_reached_or_replaced_is_refused_and_stays_as_it_is() {
 
     // By the policy of the machine, however the path is written.
     for source in [
-        "nas:.ssh/id",
+        "nas:~/.ssh/id",
         "nas:innocent",
         "nas:keys/id",
-        "nas:x/../.ssh/id",
-        "nas:.local/share/plexus-node/credential.json",
+        "nas:../.ssh/id",
+        "nas:x/../../.ssh/id",
+        "nas:~/.local/share/plexus-node/credential.json",
     ] {
         let said = site.fails(5, &["cp", source, "stolen"]).await;
         assert!(said.contains("out of reach"), "{source}: {said}");
@@ -109,14 +143,14 @@ async fn what_is_not_to_be_reached_or_replaced_is_refused_and_stays_as_it_is() {
     for target in [
         "nas:/etc/plexus-test",
         "nas:etc/plexus-test",
-        "nas:.ssh/authorized_keys",
+        "nas:~/.ssh/authorized_keys",
         "nas:keys/new",
-        "nas:.bashrc",
+        "nas:~/.bashrc",
     ] {
         site.fails(5, &["cp", "--force", "file", target]).await;
     }
-    assert!(!std::path::Path::new("/etc/plexus-test").exists() && !site.there(".bashrc").exists());
-    assert_eq!(std::fs::read_dir(site.there(".ssh")).unwrap().count(), 1);
+    assert!(!std::path::Path::new("/etc/plexus-test").exists() && !site.at_home(".bashrc").exists());
+    assert_eq!(std::fs::read_dir(site.at_home(".ssh")).unwrap().count(), 1);
     assert!(site.fails(1, &["cp", "nas:/proc/self/environ", "env"]).await.contains("kernel"));
     assert!(site.fails(1, &["cp", "nas:nothing", "x"]).await.contains("is not there"));
     assert!(site.fails(1, &["cp", "file", "nas:no/such/folder/x"]).await.contains("is not there"));
@@ -143,7 +177,7 @@ async fn what_is_not_to_be_reached_or_replaced_is_refused_and_stays_as_it_is() {
         assert_eq!((ran.code == Some(0), site.here(&name).exists()), (works, works), "{scopes:?}");
     }
     // The owner has the last word.
-    std::fs::write(site.there(".local/share/plexus-node/node.toml"), "[tools]\noff = ['transfer']\n")
+    std::fs::write(site.at_home(".local/share/plexus-node/node.toml"), "[tools]\noff = ['transfer']\n")
         .unwrap();
     let begun = std::time::Instant::now();
     loop {
@@ -185,7 +219,7 @@ async fn what_is_carried_is_in_no_record_and_in_no_list() {
     site.kill_node().await;
     use base64::Engine as _;
     let encoded = base64::engine::general_purpose::STANDARD.encode(&marker[..54]);
-    let (mut looked_at, mut waiting) = (0, vec![site.here(".local"), site.there(".local")]);
+    let (mut looked_at, mut waiting) = (0, vec![site.here(".local"), site.at_home(".local")]);
     while let Some(folder) = waiting.pop() {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             if entry.file_type().unwrap().is_dir() {

@@ -119,7 +119,7 @@ async fn a_hub_that_restarts_is_waited_for() {
     let size = 32 << 20;
     std::fs::write(site.here("up"), noise(size, 5)).unwrap();
     let mut copy = site.command(&["cp", "up", "nas:up"]).spawn().unwrap();
-    arrived(site.nas.home(), size as u64 / 4).await;
+    arrived(&site.there(""), size as u64 / 4).await;
     site.restart_hub().await;
     let ended = tokio::time::timeout(PATIENCE, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
@@ -160,9 +160,9 @@ async fn what_arrives_damaged_is_sent_again_and_never_put_in_its_place() {
     let size = 32 << 20;
     std::fs::write(site.here("up"), noise(size, 8)).unwrap();
     let mut copy = site.command(&["cp", "up", "nas:up"]).spawn().unwrap();
-    arrived(site.nas.home(), size as u64 / 2).await;
+    arrived(&site.there(""), size as u64 / 2).await;
     // Somebody on the machine writes into what has arrived.
-    let part = std::fs::read_dir(site.nas.home()).unwrap().flatten();
+    let part = std::fs::read_dir(site.there("")).unwrap().flatten();
     let part =
         part.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|it| it == "part")).unwrap();
     use std::os::unix::fs::FileExt as _;
@@ -170,7 +170,7 @@ async fn what_arrives_damaged_is_sent_again_and_never_put_in_its_place() {
     let ended = tokio::time::timeout(PATIENCE, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
     assert_eq!(hash(&site.here("up")), hash(&site.there("up")));
-    Site::nothing_left_in(site.nas.home());
+    Site::nothing_left_in(&site.there(""));
 
     // One whose hash is not what was announced, by calls as anybody could make them.
     let call = async |arguments: serde_json::Value| {
@@ -187,5 +187,5 @@ async fn what_arrives_damaged_is_sent_again_and_never_put_in_its_place() {
     assert_eq!(call(write).await["received"], 4);
     assert_eq!(call(about("finish")).await["damaged"], true);
     assert!(!site.there("wrong").exists());
-    Site::nothing_left_in(site.nas.home());
+    Site::nothing_left_in(&site.there(""));
 }

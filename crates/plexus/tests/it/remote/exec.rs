@@ -97,11 +97,9 @@ async fn nothing_is_lost_or_doubled_over_cut_wires_and_a_hub_that_restarts() {
 #[tokio::test]
 async fn a_command_can_be_left_running_and_what_it_shows_is_in_no_record() {
     let site = Site::new().await;
-    // Directly in the home folder, which has what is protected in it, a command can make nothing.
-    std::fs::create_dir(site.there("work")).unwrap();
-    let file = site.there("work/done");
-    let script = format!("sleep 0.2; echo finished > {}", file.display());
-    let job = site.ok(&["exec", "nas", "--detach", "--", "sh", "-c", &script]).await;
+    let file = site.there("done");
+    let script = "sleep 0.2; echo finished > done";
+    let job = site.ok(&["exec", "nas", "--detach", "--", "sh", "-c", script]).await;
     assert_eq!(job.trim().len(), 8, "{job}");
     let begun = Instant::now();
     while !file.exists() {
@@ -116,7 +114,7 @@ async fn a_command_can_be_left_running_and_what_it_shows_is_in_no_record() {
     let encoded = base64::engine::general_purpose::STANDARD.encode("a-secret-that-was-typed");
     assert!(!audit.contains("a-secret") && !audit.contains(&encoded), "{audit}");
     // Where the terminal is off, so is this.
-    std::fs::write(site.there(".local/share/plexus-node/node.toml"), "[tools]\noff = ['terminal']\n")
+    std::fs::write(site.at_home(".local/share/plexus-node/node.toml"), "[tools]\noff = ['terminal']\n")
         .unwrap();
     let begun = Instant::now();
     while site.run(&["exec", "nas", "--", "true"]).await.0 == 0 {
@@ -126,4 +124,33 @@ async fn a_command_can_be_left_running_and_what_it_shows_is_in_no_record() {
     let (code, _, said) =
         site.run(&["tools", "call", "console", "--node", "nas", "--json-args", &told]).await;
     assert!(code != 0 && (said.contains("has it off") || said.contains("has no tool")), "{said}");
+}
+
+/// Whether commands are held on this machine: where they are not, nothing is refused.
+pub(super) async fn is_held(site: &Site) -> bool {
+    let shown = site.nas.run(&["node", "policy", "--json"]).await.json(0);
+    shown["sandbox"]["held"] != "none"
+}
+
+#[tokio::test]
+async fn refusal_by_the_sandbox_is_explained() {
+    let site = Site::new().await;
+    let (code, _, said) = site.run(&["exec", "nas", "--", "mkdir", "inbox"]).await;
+    assert_eq!((code, &*said), (0, ""), "in the working folder nothing is refused");
+    let new = site.at_home("new").display().to_string();
+    let (code, _, said) = site.run(&["exec", "nas", "--", "mkdir", &new]).await;
+    match is_held(&site).await {
+        true => {
+            assert_eq!(code, 1, "{said}");
+            let work = site.there("").display().to_string();
+            assert!(
+                said.contains("held to its policy by") && said.contains(work.trim_end_matches('/')),
+                "{said}"
+            );
+        }
+        false => assert_eq!((code, &*said), (0, "")),
+    }
+    // A failure that has nothing to do with it is not explained by it.
+    let (code, _, said) = site.run(&["exec", "nas", "--", "sh", "-c", "echo wrong >&2; exit 3"]).await;
+    assert_eq!((code, &*said), (3, "wrong\n"));
 }

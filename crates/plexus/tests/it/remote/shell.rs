@@ -110,6 +110,23 @@ async fn a_shell_takes_every_key_and_the_window_and_ends_with_its_code() {
     assert_eq!(typist.ends().await, Some(9));
 }
 
+#[tokio::test]
+async fn shell_begins_in_the_working_folder_and_a_refusal_is_explained_at_its_end() {
+    let site = Site::new().await;
+    let mut typist = Typist::at(&site, &["shell", "nas"]);
+    typist.types("mkdir inbox && echo made-in-$PWD.\r").await;
+    typist.sees(&format!("made-in-{}.", site.there("").display().to_string().trim_end_matches('/'))).await;
+    assert!(site.there("inbox").is_dir());
+    typist.types("mkdir ~/new; echo tried-$((1 + 1))\r").await;
+    typist.sees("tried-2").await;
+    typist.types("exit 0\r").await;
+    if super::exec::is_held(&site).await {
+        typist.sees("held to its policy by").await;
+        assert!(!site.at_home("new").exists());
+    }
+    assert_eq!(typist.ends().await, Some(0));
+}
+
 /// Waits until a process with this command line runs.
 async fn wait_for_job(site: &Site, line: &str) {
     let begun = std::time::Instant::now();

@@ -90,14 +90,14 @@ impl Site {
 
     /// The outbox of an agent's proxies, as one more process that uses it.
     pub(super) async fn outbox(&self, agent: &str) -> Result<Outbox> {
-        let proxies = self.data().join(plexus_node::proxy::FOLDER);
+        let proxies = self.data().join(plexus_kit::config::PROXY_FOLDER);
         let named = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.strip_prefix(agent).is_some_and(|rest| rest.starts_with('-') && !rest[1..].contains('-'))
         };
         let mut folders = std::fs::read_dir(&proxies)?.flatten().map(|entry| entry.path());
         let folder = folders.find(named).context("the proxy has no folder")?;
-        open(&folder.join(plexus_node::proxy::OUTBOX_FILE)).await
+        open(&folder.join(plexus_proxy::OUTBOX_FILE)).await
     }
 
     /// An outbox of nobody's.

@@ -1,0 +1,89 @@
+//! What the kernel says of a process, in `/proc`.
+
+use fs_err as fs;
+
+/// The parts of `/proc/<pid>/stat` that matter here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub pid: u32,
+    /// It has ended, and nobody has asked how.
+    pub dead: bool,
+    /// It was told to stop, and waits to go on.
+    pub stopped: bool,
+    pub parent: u32,
+    pub group: u32,
+    pub session: u32,
+    /// Time of its processors, in ticks.
+    pub ticks: u64,
+    /// The same of all its children that have ended and that it has asked about, and of theirs.
+    pub waited_ticks: u64,
+    pub threads: u64,
+    /// In ticks since the machine was started.
+    pub born: u64,
+    /// Pages that it has in memory, shared ones included.
+    pub resident: u64,
+}
+
+impl Stat {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        // The name of the program is in brackets, and may have anything in it.
+        let (before, after) = text.rsplit_once(')')?;
+        let pid = before.split(' ').next()?.parse().ok()?;
+        let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+        let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok());
+        Some(Self {
+            pid,
+            dead: matches!(*fields.first()?, "Z" | "X"),
+            stopped: matches!(*fields.first()?, "T" | "t"),
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            ticks: number(11)? + number(12)?,
+            waited_ticks: number(13)? + number(14)?,
+            threads: number(17)?,
+            born: number(19)?,
+            resident: number(21).unwrap_or(0),
+        })
+    }
+
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        // Not as text: the name of a program need not be UTF-8.
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&stat))
+    }
+}
+
+/// Numbers of all processes that are there now.
+pub fn pids() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten();
+    processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let stat =
+            Stat::parse("7 (a) b ) 1) T 3 7 6 0 -1 4194560 1 0 0 0 5 6 70 8 20 0 9 0 4242 0 77 1").unwrap();
+        let expected = Stat {
+            pid: 7,
+            dead: false,
+            stopped: true,
+            parent: 3,
+            group: 7,
+            session: 6,
+            ticks: 11,
+            waited_ticks: 78,
+            threads: 9,
+            born: 4242,
+            resident: 77,
+        };
+        assert_eq!(stat, expected);
+        assert!(Stat::parse("nonsense").is_none());
+        assert!(pids().any(|pid| pid == std::process::id()));
+    }
+}

@@ -1,0 +1,162 @@
+//! From `node.toml` to a policy: everything that is wrong with it at once, or what it says.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plexus_kit::Environment;
+use plexus_kit::findings::{Findings, Problem};
+use plexus_kit::syntax::Format;
+use serde_json::Value;
+
+use super::document::{Document, SCHEMA};
+use super::{
+    CodeLimits, CommandRules, FileRules, ImageRules, PathPattern, Policy, SandboxRules, SshRules, ToolRules,
+    VariableRules, credentials, home, work,
+};
+
+/// Those that a program needs to be found, to find its files and to write its texts. All others may be secret.
+const PASSED: &[&str] =
+    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TZ", "TERM", "TMPDIR", "XDG_*"];
+
+pub(super) fn standard(environment: &Environment, data_dir: &Path) -> Policy {
+    let mut findings = Findings::new(PathBuf::new());
+    checked(Document::default(), environment, data_dir, &mut findings)
+}
+
+/// All that is wrong with a text, or the policy it is.
+pub(super) fn policy(
+    text: &str,
+    file: &Path,
+    environment: &Environment,
+    data_dir: &Path,
+) -> Result<Policy, Vec<Problem>> {
+    let mut findings = Findings::new(file.to_owned());
+    let document = match Format::Toml.parse(text) {
+        Ok(mut written) => {
+            SCHEMA.check(&mut written, &mut findings);
+            serde_json::from_value(Value::Object(written)).unwrap_or_else(|_| {
+                findings.unusable("cannot be read", "compare it with `plexus node policy --default`");
+                Document::default()
+            })
+        }
+        Err(what) => {
+            findings
+                .unusable(what, "correct it, or see `plexus node policy --default` for what it looks like");
+            Document::default()
+        }
+    };
+    let policy = checked(document, environment, data_dir, &mut findings);
+    if findings.problems.is_empty() { Ok(policy) } else { Err(findings.problems) }
+}
+
+fn checked(
+    document: Document,
+    environment: &Environment,
+    data_dir: &Path,
+    findings: &mut Findings,
+) -> Policy {
+    let Document { tools, files, commands, environment: variables, sandbox, code, ssh, images } = document;
+    let home = home(environment);
+    let texts = |given: Option<Vec<String>>, default: &[&str]| {
+        given.unwrap_or_else(|| default.iter().map(|text| (*text).to_owned()).collect())
+    };
+    let commands = CommandRules::new(&texts(commands.allow, &["*"]), &texts(commands.deny, &[]));
+    // What runs then may be chosen by a variable: `PATH`, `LD_PRELOAD`, `GIT_SSH_COMMAND`.
+    let settable: &[&str] = if commands.are_restricted() { &[] } else { &["*"] };
+    // On a host that leads back here, as this machine may itself, no list of commands holds.
+    let hosts = settable;
+    let mut paths = |key: &str, given: Option<Vec<String>>, default: &[&str]| {
+        let given = texts(given, default);
+        let parsed = given.iter().enumerate().filter_map(|(place, text)| {
+            let pattern = PathPattern::parse(text, &home);
+            if pattern.is_none() {
+                let field = format!("files.{key}[{place}]");
+                findings.problem(field, "is not a full path", "begin it with / or ~/, without `..` in it");
+            }
+            pattern
+        });
+        parsed.collect::<Vec<_>>()
+    };
+    let read = paths("read", files.read, &["/"]);
+    let write = paths("write", files.write, &["~", "/tmp"]);
+    let read_only = paths("read_only", files.read_only, credentials::RUN_AT_LOGIN);
+    let mut deny = paths("deny", files.deny, &[]);
+    let in_home = credentials::IN_HOME.iter().map(|path| format!("~/{path}"));
+    let of_machine = credentials::OF_MACHINE.iter().map(|path| (*path).to_owned());
+    let own = data_dir.display().to_string();
+    deny.extend(in_home.chain(of_machine).chain([own]).filter_map(|text| PathPattern::parse(&text, &home)));
+    let rules = FileRules {
+        read: really(read),
+        write: really(write),
+        read_only: really(read_only),
+        deny: really(deny),
+    };
+    let work = work_folder(files.work.as_deref(), &home, &rules, findings);
+    Policy {
+        tools: ToolRules { on: texts(tools.on, &["*"]), off: texts(tools.off, &[]) },
+        files: rules,
+        work,
+        commands,
+        environment: VariableRules {
+            pass: texts(variables.pass, PASSED),
+            set: texts(variables.set, settable),
+        },
+        sandbox: SandboxRules {
+            level: sandbox.level.unwrap_or_default(),
+            network: sandbox.network.unwrap_or(true),
+        },
+        code: CodeLimits {
+            time: Duration::from_secs(code.seconds.unwrap_or(60)),
+            cpu: Duration::from_secs(code.cpu_seconds.unwrap_or(60)),
+            memory: code.memory_mb.unwrap_or(1024) << 20,
+            file: code.file_mb.unwrap_or(64) << 20,
+            processes: code.processes.unwrap_or(64),
+            output: code.output_kb.unwrap_or(256) << 10,
+        },
+        ssh: SshRules { hosts: texts(ssh.hosts, hosts) },
+        images: ImageRules {
+            urls: images.urls.unwrap_or(true),
+            private_networks: images.private_networks.unwrap_or(false),
+        },
+    }
+}
+
+/// The working folder that a file names or the default one. One that the file names has to be of use.
+fn work_folder(
+    given: Option<&str>,
+    home: &Path,
+    rules: &FileRules,
+    findings: &mut Findings,
+) -> Option<PathBuf> {
+    let Some(given) = given else {
+        // Below the root, there is no folder of the user alone.
+        let default = PathPattern::parse(work::DEFAULT, home).filter(|_| home != Path::new("/"));
+        return default.map(|path| path.as_path().to_owned());
+    };
+    let path = PathPattern::parse(given, home).filter(|path| !path.is_pattern());
+    let Some(path) = path.map(|path| path.as_path().to_owned()) else {
+        findings.problem(
+            "files.work",
+            "is not a full path",
+            "begin it with / or ~/, without `..` or `*` in it",
+        );
+        return None;
+    };
+    if let Err(refused) = rules.check_work(&path) {
+        let fix = "name a folder that `files.write` covers and that has nothing protected in it, such as ~/plexus-work";
+        findings.problem("files.work", refused.to_string(), fix);
+    }
+    Some(path)
+}
+
+/// With what links lead to: real paths are compared with these.
+fn really(patterns: Vec<PathPattern>) -> Vec<PathPattern> {
+    let mut all = patterns;
+    for place in 0..all.len() {
+        let real = fs_err::canonicalize(all[place].as_path()).ok();
+        if let Some(real) = real.filter(|real| real != all[place].as_path()) {
+            all.push(PathPattern::real(real));
+        }
+    }
+    all
+}

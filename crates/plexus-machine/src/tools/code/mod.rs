@@ -1,0 +1,138 @@
+//! `code_exec`: a snippet of Python, JavaScript or shell, in a folder that is thrown away.
+//!
+//! What it may take is in the policy of the machine and holds without a sandbox: its [`warden`](crate::warden) sees to it, and
+//! ends everything that the snippet has started when the snippet itself ends, whatever the reason.
+
+mod args;
+mod collect;
+mod folder;
+mod head_and_tail;
+mod languages;
+mod report;
+mod running;
+mod snippet;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_kit::{Stage, private_file};
+use plexus_proto::ErrorCode;
+use plexus_tools::{CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::output::{Live, Source as _};
+use super::{CODE_EXEC, COMMAND};
+use crate::Machine;
+use crate::policy::CodeLimits;
+use crate::warden;
+use args::{ALIASES, Args, DEFAULT_TIME, LONGEST};
+use report::Output;
+use running::Written;
+use snippet::{MARK, Snippet};
+
+/// What it takes to end everything, to look through the folder and to say so.
+const GRACE: Duration = Duration::from_secs(20);
+/// Snippets that run at once.
+const RUNNING: usize = 8;
+/// Files and folders that a snippet may have.
+const ENTRIES: u64 = 10_000;
+/// A snippet may write so many times what is kept of it, and is ended then.
+const FLOOD: u64 = 64;
+
+#[derive(Debug)]
+pub(super) struct CodeExec {
+    machine: Machine,
+    folder: PathBuf,
+    places: Arc<Semaphore>,
+}
+
+/// Everything but the schemas.
+pub(super) fn spec() -> ToolSpec {
+    let spec = ToolSpec::node(
+        CODE_EXEC,
+        "Run code",
+        "Runs a snippet of Python, JavaScript (Node.js) or shell on a machine, in an empty folder that is removed \
+         afterwards. Give input as `files`; the files that it writes into its working folder come back with the answer. \
+         Time, processor time, memory, processes, files and output are limited, and nothing of it goes on in the \
+         background. Nothing is kept between two calls.",
+        COMMAND,
+    );
+    let spec = spec.with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
+    ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
+}
+
+impl TypedTool for CodeExec {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        spec()
+    }
+
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| {
+            CallError::new(ErrorCode::Overloaded, format!("{RUNNING} snippets run already, the most at once"))
+                .hint("Nothing was run. Wait for one to end.")
+        })?;
+        let snippet = Snippet::new(&self.machine, &self.folder, args)?;
+        let written = Arc::new(Written::new(&snippet.id, snippet.kept()));
+        // It ends with the call, and with the node.
+        let unwanted = self.machine.supervisor.stopping(Stage::Work).child_token();
+        let _leash = unwanted.clone().drop_guard();
+        let work = {
+            let written = written.clone();
+            async move {
+                let _place = place;
+                let ran = snippet.run(&written, &unwanted).await;
+                written.end();
+                ran
+            }
+        };
+        // Whoever cancels a call drops what carries it out; what it has started is ended and removed all the same.
+        let work = self.machine.supervisor.see_through(Stage::Work, "code", work);
+        let telling = async {
+            let mut live = Live::from_start(&context, &*written);
+            live.until_end().await;
+            live
+        };
+        let (ran, live) = tokio::join!(work, telling);
+        let (output, text) = ran?;
+        live.close(json!({
+            "job": written.id(),
+            "exit_code": output.exit_code,
+            "signal": output.signal,
+            "timed_out": output.timed_out,
+            "duration_ms": output.duration_ms,
+        }));
+        Ok(Outcome::Ready(ToolOutput::new(text, &output)))
+    }
+}
+
+impl CodeExec {
+    /// What an earlier process has left is ended and removed.
+    pub(super) fn open(machine: &Machine) -> io::Result<Self> {
+        let folder = machine.data_dir.join("code");
+        private_file::create_dir(&folder)?;
+        // A sandbox knows folders by their real names.
+        let folder = fs_err::canonicalize(folder)?;
+        let left = folder::left(&folder)?;
+        if !left.is_empty() {
+            let clearing = tokio::task::spawn_blocking(move || {
+                for scratch in left {
+                    warden::end_marked(&format!("{MARK}={}", scratch.id()));
+                    scratch.remove();
+                }
+            });
+            machine.supervisor.spawn(Stage::Work, "code that was left", async { drop(clearing.await) });
+        }
+        Ok(Self { machine: machine.clone(), folder, places: Arc::new(Semaphore::new(RUNNING)) })
+    }
+}
+
+/// Bytes of one output after which a snippet is ended.
+fn most_output(limits: &CodeLimits) -> u64 {
+    limits.output.saturating_mul(FLOOD)
+}

@@ -1,0 +1,228 @@
+//! What `code_exec` answers: data for programs, and the same as text for models.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::collect::{Collected, Found, LeftOut, Why};
+use super::head_and_tail::Kept;
+use crate::policy::CodeLimits;
+use crate::tools::output::{Decoded, on_a_new_line};
+use crate::tools::terminal::jobs::signals;
+use crate::warden::{Limit, Report};
+
+/// Bytes of JSON that an answer may have; a node sends none that is longer than a mebibyte.
+const ANSWER: usize = 900 << 10;
+const STDOUT: usize = 320 << 10;
+const STDERR: usize = 160 << 10;
+/// Bytes that a model is shown of each output, and of a file.
+const STDOUT_SHOWN: usize = 48 << 10;
+const STDERR_SHOWN: usize = 16 << 10;
+const FILE_SHOWN: usize = 4 << 10;
+/// And of all files.
+const FILES_SHOWN: usize = 16 << 10;
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Output {
+    /// None where a signal ended it.
+    pub(super) exit_code: Option<i32>,
+    /// That ended it, such as `KILL`.
+    pub(super) signal: Option<String>,
+    pub(super) timed_out: bool,
+    /// The limit that it was ended for.
+    limit: Option<Limit>,
+    pub(super) duration_ms: u64,
+    /// Processor time of all its processes.
+    cpu_ms: u64,
+    /// The most memory that was seen in use, in bytes; none where it ended before anybody looked.
+    peak_memory: Option<u64>,
+    /// Processes that it left in the background, and that were ended.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_running: u64,
+    stdout: Shown,
+    stderr: Shown,
+    /// Files that are new or changed, or that were asked for.
+    files: Vec<Collected>,
+    /// Files that are among those, and are not given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files_left_out: Vec<LeftOut>,
+    /// More of them than are named.
+    #[serde(skip_serializing_if = "is_zero")]
+    files_not_named: u64,
+    /// What else is to be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// An output: all of it, or its beginning and its end.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Shown {
+    /// What is no UTF-8 is replaced in it.
+    text: String,
+    /// Size of the whole.
+    bytes: u64,
+    /// Some of it is left out, and not kept.
+    truncated: bool,
+    /// The bytes that are shown, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Bytes of something as JSON.
+pub(super) fn json_length(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
+}
+
+impl Shown {
+    /// As much as fits into `room` bytes of JSON.
+    fn of(kept: &Kept, room: usize) -> Self {
+        let mut limit = room;
+        loop {
+            let shown = Self::within(kept, limit);
+            if json_length(&shown) <= room || limit < 64 {
+                return shown;
+            }
+            // Control characters and what is no text take several times their size.
+            limit /= 2;
+        }
+    }
+
+    fn within(kept: &Kept, limit: usize) -> Self {
+        let ends = kept.ends(limit);
+        let Decoded { text, base64 } = match &ends.last {
+            None => Decoded::of(&ends.first),
+            Some(last) => {
+                Decoded::of_ends(&ends.first, &format!("{} bytes left out and not kept", ends.left_out), last)
+            }
+        };
+        Self { text, bytes: kept.size(), truncated: ends.last.is_some(), base64 }
+    }
+}
+
+/// What is known of a run, besides its files.
+pub(super) struct Ran<'r> {
+    pub(super) report: &'r Report,
+    pub(super) limits: &'r CodeLimits,
+    pub(super) stdout: &'r Kept,
+    pub(super) stderr: &'r Kept,
+    pub(super) note: Option<String>,
+}
+
+impl Output {
+    /// Without files, and the bytes of JSON that are left for them.
+    pub(super) fn of(ran: &Ran<'_>) -> (Self, usize) {
+        let report = ran.report;
+        let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let output = Self {
+            exit_code: report.exit_code,
+            signal: report
+                .signal
+                .map(|signal| signals::name(signal).map_or_else(|| signal.to_string(), str::to_owned)),
+            timed_out: report.limit == Some(Limit::Time),
+            limit: report.limit,
+            duration_ms: millis(report.duration),
+            cpu_ms: millis(report.cpu),
+            peak_memory: Some(report.memory).filter(|bytes| *bytes > 0),
+            left_running: report.left,
+            stdout: Shown::of(ran.stdout, STDOUT),
+            stderr: Shown::of(ran.stderr, STDERR),
+            files: Vec::new(),
+            files_left_out: Vec::new(),
+            files_not_named: 0,
+            note: ran.note.clone(),
+        };
+        let left = ANSWER.saturating_sub(json_length(&output));
+        (output, left)
+    }
+
+    pub(super) fn with_files(self, found: Found) -> Self {
+        let Found { files, left_out, more } = found;
+        Self { files, files_left_out: left_out, files_not_named: more, ..self }
+    }
+
+    /// The same for a model: what was written first, then files, and how it ended last.
+    pub(super) fn text(&self, ran: &Ran<'_>) -> String {
+        let mut text = Shown::within(ran.stdout, STDOUT_SHOWN).text;
+        if ran.stderr.size() > 0 {
+            on_a_new_line(&mut text);
+            text.push_str("[stderr]\n");
+            text.push_str(&Shown::within(ran.stderr, STDERR_SHOWN).text);
+        }
+        let mut room = FILES_SHOWN;
+        for file in &self.files {
+            on_a_new_line(&mut text);
+            text.push_str(&format!("[file {:?}, {} bytes", file.name, file.bytes));
+            match &file.text {
+                Some(content) if content.len() <= FILE_SHOWN.min(room) => {
+                    room -= content.len();
+                    text.push_str("]\n");
+                    text.push_str(content);
+                }
+                _ => text.push_str("; its content is in the structured result]"),
+            }
+        }
+        for file in &self.files_left_out {
+            on_a_new_line(&mut text);
+            let why = why(file.why);
+            text.push_str(&format!("[file {:?}, {} bytes: not given, {why}]", file.name, file.bytes));
+        }
+        if self.files_not_named > 0 {
+            on_a_new_line(&mut text);
+            text.push_str("[and more files, which are not given]");
+        }
+        on_a_new_line(&mut text);
+        text.push_str(&format!("[{}]", self.words(ran.limits)));
+        text
+    }
+
+    fn words(&self, limits: &CodeLimits) -> String {
+        let seconds = self.duration_ms as f64 / 1_000.0;
+        let mut words = match (self.limit, &self.signal, self.exit_code) {
+            (Some(limit), ..) => {
+                format!("killed after {seconds:.1} s because of a limit: {}", limit_words(limit, limits))
+            }
+            (None, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
+            (None, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
+            (None, None, None) => "ended".to_owned(),
+        };
+        if self.left_running > 0 {
+            let count = self.left_running;
+            words.push_str(&format!("; {count} that it had left in the background were killed"));
+        }
+        if let Some(note) = &self.note {
+            words.push_str("; ");
+            words.push_str(note);
+        }
+        words
+    }
+}
+
+fn limit_words(limit: Limit, limits: &CodeLimits) -> String {
+    match limit {
+        Limit::Time => format!("time, at most {} s", limits.time.as_secs()),
+        Limit::Cpu => format!("processor time, {} s on this machine", limits.cpu.as_secs()),
+        Limit::Memory => format!("memory, {} MiB on this machine", limits.memory >> 20),
+        Limit::Processes => format!("processes, {} at once on this machine", limits.processes),
+        Limit::FileSize => format!("size of a file, {} MiB on this machine", limits.file >> 20),
+        Limit::Disk => {
+            format!("files, {} MiB or {} of them on this machine", limits.file >> 20, super::ENTRIES)
+        }
+        Limit::Output => format!("output, {} KiB on this machine", super::most_output(limits) >> 10),
+    }
+}
+
+fn why(why: Why) -> &'static str {
+    match why {
+        Why::TooLarge => {
+            "there is no room for it in the answer; print a part of it, or write it to a folder outside"
+        }
+        Why::TooMany => "there are too many; put them into one file",
+        Why::Link => "it is a link, which is not followed",
+        Why::Special => "it is a device, a pipe or a socket",
+        Why::TooDeep => "it is in too many folders",
+        Why::Unreadable => "it cannot be read",
+    }
+}

@@ -1,0 +1,133 @@
+//! `glob`: files by their names.
+
+use std::path::Path;
+
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+use plexus_tools::CallError;
+
+use super::args::Args;
+use super::listing::{First, kind_name, limit};
+use super::report::{Answer, Entry, Output, Total, one_line};
+use super::{FileCall, needed, wrong};
+use crate::files::{Found, Kind, Visit, Walk, walk};
+
+/// Names of a list, if nothing is said.
+const LISTED: usize = 500;
+/// Longest path that a pattern is compared with.
+const DEEPEST: usize = 1_000;
+
+impl FileCall {
+    pub(super) fn glob(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
+        let pattern = needed(args, "pattern", args.pattern.as_deref())?;
+        let glob = pattern_of("pattern", pattern, args.ignore_case.unwrap_or(false))?.compile_matcher();
+        let folder = self.files.folder(path)?;
+        let how = how(args, pattern);
+        let found = First::new(limit(args, LISTED));
+        let stop = || self.cancel.is_cancelled();
+        let walked = walk(&self.files, &folder, how, &stop, || Matching { glob: &glob, found: &found });
+        self.go_on()?;
+        let (all, count) = (found.sorted(), found.count());
+        let mut text = String::new();
+        let mut entries = Vec::new();
+        for (relative, kind) in all {
+            let path = relative.to_string_lossy().into_owned();
+            text.push_str(&one_line(&path));
+            text.push_str(if kind == Kind::Folder { "/\n" } else { "\n" });
+            entries.push(Entry {
+                path,
+                kind: kind_name(kind),
+                bytes: None,
+                modified_at: None,
+                link_to: None,
+            });
+        }
+        let truncated = count > entries.len() as u64;
+        let mut output = Output { path: folder.path().display().to_string(), ..Output::default() };
+        if truncated {
+            output
+                .notes
+                .push(format!("{} of {count}; narrow the pattern, or give a larger `limit`", entries.len()));
+        }
+        if count == 0 {
+            let hint =
+                if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were left out" };
+            output.notes.push(format!("nothing fits {pattern:?}{hint}"));
+        }
+        output.total = Some(Total {
+            entries: count,
+            truncated,
+            closed: (walked.closed > 0).then_some(walked.closed as u64),
+            ..Total::default()
+        });
+        output.entries = Some(entries);
+        Ok(Answer::new(text, output))
+    }
+}
+
+/// How a folder is walked through; who asks for a name with a dot wants to see it.
+fn how(args: &Args, pattern: &str) -> Walk {
+    let dotted = pattern.split('/').any(|part| part.starts_with('.') && part.len() > 1);
+    Walk {
+        hidden: args.hidden.unwrap_or(dotted),
+        ignored: args.ignored.unwrap_or(false),
+        depth: args.depth.unwrap_or(DEEPEST),
+    }
+}
+
+/// A pattern without a slash is for names, wherever they are.
+pub(super) fn pattern_of(field: &str, pattern: &str, ignore_case: bool) -> Result<Glob, CallError> {
+    let plain = pattern.strip_prefix("./").unwrap_or(pattern);
+    let full = if plain.contains('/') { plain.to_owned() } else { format!("**/{plain}") };
+    let mut builder = GlobBuilder::new(full.strip_prefix('/').unwrap_or(&full));
+    let built = builder.literal_separator(true).case_insensitive(ignore_case).build();
+    built.map_err(|error| wrong(field, format!("{pattern:?} is no pattern of paths: {}", error.kind())))
+}
+
+/// Which files are meant by a list of patterns.
+#[derive(Debug)]
+pub(super) struct Selected {
+    wanted: Option<GlobSet>,
+    unwanted: Option<GlobSet>,
+}
+
+impl Selected {
+    pub(super) fn of(args: &Args) -> Result<Self, CallError> {
+        let given = args.files.as_deref().unwrap_or_default();
+        let set = |patterns: Vec<&str>| {
+            if patterns.is_empty() {
+                return Ok(None);
+            }
+            let mut set = GlobSetBuilder::new();
+            for pattern in patterns {
+                set.add(pattern_of("files", pattern, false)?);
+            }
+            set.build().map(Some).map_err(|error| wrong("files", format!("too much to look for: {error}")))
+        };
+        Ok(Self {
+            wanted: set(given
+                .iter()
+                .map(String::as_str)
+                .filter(|pattern| !pattern.starts_with('!'))
+                .collect())?,
+            unwanted: set(given.iter().filter_map(|pattern| pattern.strip_prefix('!')).collect())?,
+        })
+    }
+
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.wanted.as_ref().is_none_or(|set| set.is_match(path))
+            && !self.unwanted.as_ref().is_some_and(|set| set.is_match(path))
+    }
+}
+
+struct Matching<'a> {
+    glob: &'a GlobMatcher,
+    found: &'a First,
+}
+
+impl Visit for Matching<'_> {
+    fn found(&mut self, found: &Found<'_>) {
+        if self.glob.is_match(found.relative) {
+            self.found.add(found.relative, found.kind);
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! `read`: a part of a file, in lines or bytes, no longer than an answer can be.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use plexus_proto::ErrorCode;
+use plexus_tools::CallError;
+
+use super::args::{Args, Unit};
+use super::content::{EDITABLE, Encoding, line_ending, sha256};
+use super::listing::{kind_name, mode_text};
+use super::report::{About, Answer, Content, Output};
+use super::{FileCall, failed, wrong};
+use crate::files::Handle;
+
+/// Lines and bytes of a part, if nothing is said.
+const LINES: u64 = 2_000;
+const BYTES: u64 = 64 << 10;
+/// Most bytes of a part as JSON; an answer holds no more than a mebibyte.
+const MOST: usize = 256 << 10;
+/// Most bytes of one line.
+const LINE: usize = 4_000;
+/// How far into a file lines are counted, and of which files all of them are.
+const COUNTED: u64 = 1 << 30;
+const COUNTED_TO_END: u64 = 64 << 20;
+/// Binary files up to this are hashed when they are told of.
+const HASHED: u64 = 64 << 20;
+
+impl FileCall {
+    pub(super) fn read(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
+        let (handle, file) = self.files.read(path)?;
+        let real = handle.path().to_owned();
+        let size = file.metadata().map_err(failed(&real))?.len();
+        let (encoding, _) = Encoding::sample(&file).map_err(failed(&real))?;
+        let as_base64 = args.as_base64.unwrap_or(false);
+        let unit = args.unit.unwrap_or(if as_base64 { Unit::Bytes } else { Unit::Lines });
+        if as_base64 && unit == Unit::Lines {
+            return Err(wrong("as_base64", "goes with unit \"bytes\""));
+        }
+        let output = Output { path: real.display().to_string(), ..Output::default() };
+        if let (Encoding::Binary(what), Unit::Lines) = (encoding, unit) {
+            return self.binary(&handle, &file, what, output);
+        }
+        if unit == Unit::Bytes {
+            return self.bytes(&real, &file, size, encoding, args, output);
+        }
+        let first = self.first_line(&real, &file, size, args)?;
+        let limit = args.limit.unwrap_or(LINES);
+        let numbered = args.line_numbers.unwrap_or(false);
+        let page = match encoding {
+            Encoding::Utf16Le | Encoding::Utf16Be => {
+                let content = self.whole(&real, &file)?;
+                self.lines(&real, Cursor::new(utf16(&content, encoding)), u64::MAX, first, limit, numbered)?
+            }
+            _ => {
+                self.lines(&real, BufReader::with_capacity(64 << 10, &file), size, first, limit, numbered)?
+            }
+        };
+        self.shown(page, size, encoding, output)
+    }
+
+    /// Where to begin, counted from the beginning.
+    fn first_line(&self, path: &Path, file: &File, size: u64, args: &Args) -> Result<u64, CallError> {
+        let Ok(offset) = u64::try_from(args.offset.unwrap_or(1)) else {
+            let back = args.offset.unwrap_or(0).unsigned_abs();
+            if size > COUNTED_TO_END {
+                return Err(wrong(
+                    "offset",
+                    format!(
+                        "counts lines from the end only in files up to {COUNTED_TO_END} bytes; use unit \"bytes\" with an offset below 0"
+                    ),
+                ));
+            }
+            let mut reader = BufReader::with_capacity(64 << 10, Shared(file, 0));
+            let (mut lines, mut ended) = (0, true);
+            loop {
+                self.go_on()?;
+                let block = reader.fill_buf().map_err(failed(path))?;
+                let Some(last) = block.last() else { break };
+                lines += block.iter().filter(|byte| **byte == b'\n').count() as u64;
+                ended = *last == b'\n';
+                let length = block.len();
+                reader.consume(length);
+            }
+            return Ok((lines + u64::from(!ended)).saturating_sub(back) + 1);
+        };
+        Ok(offset.max(1))
+    }
+
+    /// Lines from `first` on, as far as they fit.
+    fn lines(
+        &self,
+        path: &Path,
+        mut reader: impl BufRead,
+        size: u64,
+        first: u64,
+        limit: u64,
+        numbered: bool,
+    ) -> Result<Page, CallError> {
+        let mut page = Page { first, next: first, ..Page::default() };
+        let (mut number, mut at, mut line, mut length) = (1_u64, 0_u64, Vec::new(), 0_usize);
+        let mut full = false;
+        loop {
+            self.go_on()?;
+            let block = reader.fill_buf().map_err(failed(path))?;
+            if block.is_empty() {
+                break;
+            }
+            let end = block.iter().position(|byte| *byte == b'\n').map(|place| place + 1);
+            let piece = &block[..end.unwrap_or(block.len())];
+            let (taken, wanted) = (piece.len(), number >= first && !full);
+            if wanted {
+                if length == 0 && page.bytes.is_empty() && page.shown == 0 {
+                    page.offset = at;
+                }
+                let room = (LINE + 4).saturating_sub(line.len());
+                line.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+            length += taken;
+            at += taken as u64;
+            reader.consume(taken);
+            if end.is_some() {
+                if wanted {
+                    full = page.add(&line, length, number, numbered, at) || number - first + 1 >= limit;
+                }
+                (number, length) = (number + 1, 0);
+                line.clear();
+            }
+            if full && size > COUNTED_TO_END {
+                page.more = at < size;
+                return Ok(page);
+            }
+            if !full && at > COUNTED && number < first {
+                return Err(wrong(
+                    "offset",
+                    format!(
+                        "lines are counted through {COUNTED} bytes only, and this one comes later; use unit \"bytes\""
+                    ),
+                ));
+            }
+        }
+        if length > 0 {
+            if number >= first && !full {
+                page.add(&line, length, number, numbered, at);
+            }
+            number += 1;
+        }
+        page.all = Some(number - 1);
+        page.more = page.next < number;
+        Ok(page)
+    }
+
+    fn shown(
+        &self,
+        page: Page,
+        size: u64,
+        encoding: Encoding,
+        mut output: Output,
+    ) -> Result<Answer, CallError> {
+        if page.shown == 0 && page.first > 1 {
+            let message = format!("{} has {} lines", output.path, page.all.unwrap_or(0));
+            return Err(CallError::new(ErrorCode::InvalidArguments, message)
+                .hint("Give an `offset` that is not beyond its end; one below 0 counts from the end."));
+        }
+        let is_whole = page.first == 1 && !page.more && page.cut.is_empty();
+        let bom = encoding == Encoding::Utf8 { bom: true };
+        let bytes: &[u8] = if bom && page.first == 1 {
+            page.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&page.bytes)
+        } else {
+            &page.bytes
+        };
+        let (text, base64) = match std::str::from_utf8(bytes) {
+            Ok(text) => (text.to_owned(), None),
+            Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(STANDARD.encode(bytes))),
+        };
+        if base64.is_some() {
+            output.notes.push(
+                "this is no UTF-8: what does not fit is shown as \u{fffd}, `base64` has the bytes".to_owned(),
+            );
+        }
+        if matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be) {
+            output.notes.push(format!("the file is {}; it can be read, and not edited", encoding.name()));
+        }
+        let ending = line_ending(&page.raw_endings);
+        if ending == "crlf" || ending == "mixed" {
+            output.notes.push(format!("line endings: {ending}"));
+        }
+        if !page.cut.is_empty() {
+            let shown: Vec<_> = page.cut.iter().take(20).map(u64::to_string).collect();
+            let which = shown.join(", ");
+            output.notes.push(format!(
+                "only the first {LINE} bytes are shown of long lines: {which}; unit \"bytes\" shows the rest"
+            ));
+        }
+        let last = page.next.saturating_sub(1);
+        if page.more {
+            let of = page.all.map(|all| format!(" of {all}")).unwrap_or_default();
+            output.notes.push(format!("lines {} to {last}{of}; more with offset {}", page.first, page.next));
+        }
+        if is_whole && base64.is_none() && !page.numbered && matches!(encoding, Encoding::Utf8 { .. }) {
+            output.sha256 = Some(sha256(&page.bytes));
+        }
+        output.content = Some(Content {
+            text: text.clone(),
+            base64,
+            encoding: encoding.name().to_owned(),
+            line_ending: ending.to_owned(),
+            bom,
+            bytes: size,
+            first_line: (page.shown > 0).then_some(page.first),
+            last_line: (page.shown > 0).then_some(last),
+            lines: page.all,
+            offset: page.offset,
+            next_offset: page.more.then_some(page.next),
+            cut_lines: page.cut,
+        });
+        if size == 0 {
+            output.notes.push("the file is empty".to_owned());
+        }
+        Ok(Answer::new(text, output))
+    }
+
+    fn bytes(
+        &self,
+        path: &Path,
+        file: &File,
+        size: u64,
+        encoding: Encoding,
+        args: &Args,
+        mut output: Output,
+    ) -> Result<Answer, CallError> {
+        let as_base64 = args.as_base64.unwrap_or(false);
+        let offset = match u64::try_from(args.offset.unwrap_or(0)) {
+            Ok(offset) => offset,
+            Err(_) => size.saturating_sub(args.offset.unwrap_or(0).unsigned_abs()),
+        };
+        let most = if as_base64 { MOST / 2 } else { MOST };
+        let limit = args.limit.unwrap_or(BYTES).min(most as u64) as usize;
+        let mut bytes = Vec::new();
+        Shared(file, offset).take(limit as u64).read_to_end(&mut bytes).map_err(failed(path))?;
+        bytes.truncate(fitting(&bytes));
+        let text = match (as_base64, std::str::from_utf8(&bytes)) {
+            (true, _) => None,
+            (false, Ok(text)) => Some(text.to_owned()),
+            (false, Err(error)) => {
+                // The end may be in the middle of a character, which then comes with the next part.
+                if error.error_len().is_none() && error.valid_up_to() > 0 {
+                    bytes.truncate(error.valid_up_to());
+                }
+                Some(String::from_utf8_lossy(&bytes).into_owned())
+            }
+        };
+        let next = offset + bytes.len() as u64;
+        let is_text = std::str::from_utf8(&bytes).is_ok();
+        let content = Content {
+            base64: (as_base64 || !is_text).then(|| STANDARD.encode(&bytes)),
+            text: text.unwrap_or_default(),
+            encoding: encoding.name().to_owned(),
+            line_ending: line_ending(&bytes).to_owned(),
+            bom: encoding == Encoding::Utf8 { bom: true },
+            bytes: size,
+            offset,
+            next_offset: (next < size && !bytes.is_empty()).then_some(next),
+            ..Content::default()
+        };
+        output.notes.push(format!("bytes {offset} to {next} of {size}"));
+        if let Some(next) = content.next_offset {
+            output.notes.push(format!("more with unit \"bytes\" and offset {next}"));
+        }
+        let text = if as_base64 { content.base64.clone().unwrap_or_default() } else { content.text.clone() };
+        output.content = Some(content);
+        Ok(Answer::new(text, output))
+    }
+
+    /// What a file is that has no text to show.
+    fn binary(
+        &self,
+        handle: &Handle,
+        file: &File,
+        what: &'static str,
+        mut output: Output,
+    ) -> Result<Answer, CallError> {
+        let about = About {
+            looks_like: Some(what.to_owned()),
+            ..About::of(handle.about(), kind_name(handle.kind()))
+        };
+        if about.bytes <= HASHED {
+            output.sha256 = Some(self.digest(handle.path(), file)?);
+        }
+        let hash = output.sha256.as_deref().map(|hash| format!(", sha256 {hash}")).unwrap_or_default();
+        let text = format!("{} is {what}: {} bytes, {}{hash}\n", output.path, about.bytes, mode_text(&about));
+        output.about = Some(about);
+        output.notes.push(
+            "binary: as_base64 with `offset` and `limit` in bytes shows its bytes, image_view shows an image"
+                .to_owned(),
+        );
+        Ok(Answer::new(text, output))
+    }
+}
+
+/// Lines that were read.
+#[derive(Debug, Default)]
+struct Page {
+    bytes: Vec<u8>,
+    /// The ends of its lines.
+    raw_endings: Vec<u8>,
+    first: u64,
+    /// Line to read on from.
+    next: u64,
+    shown: u64,
+    offset: u64,
+    all: Option<u64>,
+    more: bool,
+    cut: Vec<u64>,
+    taken: usize,
+    numbered: bool,
+}
+
+impl Page {
+    /// Adds a line, of which `line` is the beginning; whether nothing more fits.
+    fn add(&mut self, line: &[u8], length: usize, number: u64, numbered: bool, _end: u64) -> bool {
+        let number_text = if numbered { format!("{number:>6}\t") } else { String::new() };
+        let is_cut = length > LINE + 2;
+        let mut kept = &line[..line.len().min(if is_cut { LINE } else { line.len() })];
+        if is_cut {
+            while kept.last().is_some_and(|byte| byte & 0xC0 == 0x80) {
+                kept = &kept[..kept.len() - 1];
+            }
+            if kept.last().is_some_and(|byte| *byte >= 0xC0) {
+                kept = &kept[..kept.len() - 1];
+            }
+        }
+        let cost = json_cost(kept) + number_text.len();
+        if self.shown > 0 && self.taken + cost > MOST {
+            return true;
+        }
+        self.numbered |= numbered;
+        self.taken += cost;
+        self.bytes.extend_from_slice(number_text.as_bytes());
+        self.bytes.extend_from_slice(kept);
+        if is_cut {
+            let notice = format!(" [… {} bytes more in this line …]\n", length - kept.len());
+            self.bytes.extend_from_slice(notice.as_bytes());
+            self.cut.push(number);
+        }
+        self.raw_endings.extend_from_slice(&line[line.len().saturating_sub(2)..]);
+        self.shown += 1;
+        self.next = number + 1;
+        self.taken > MOST
+    }
+}
+
+/// Bytes that a text takes as JSON, at least.
+fn json_cost(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .map(|byte| match byte {
+            b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 2,
+            0..0x20 | 0x7f => 6,
+            // A byte that is no text is shown as three, and as base64 too.
+            0x80.. => 3,
+            _ => 1,
+        })
+        .sum()
+}
+
+/// How many bytes fit into an answer.
+fn fitting(bytes: &[u8]) -> usize {
+    let mut cost = 0;
+    let over = bytes.iter().position(|byte| {
+        cost += json_cost(std::slice::from_ref(byte));
+        cost > 2 * MOST
+    });
+    over.unwrap_or(bytes.len())
+}
+
+fn utf16(content: &[u8], encoding: Encoding) -> Vec<u8> {
+    let units = content.get(2..).unwrap_or_default().chunks_exact(2).map(|pair| match encoding {
+        Encoding::Utf16Be => u16::from_be_bytes([pair[0], pair[1]]),
+        _ => u16::from_le_bytes([pair[0], pair[1]]),
+    });
+    char::decode_utf16(units)
+        .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect::<String>()
+        .into_bytes()
+}
+
+/// Reads from a place on, without moving where anybody else reads.
+struct Shared<'f>(&'f File, u64);
+
+impl Read for Shared<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read_at(buffer, self.1)?;
+        self.1 += read as u64;
+        Ok(read)
+    }
+}
+
+const _: () = assert!(EDITABLE < COUNTED_TO_END);

@@ -1,0 +1,224 @@
+//! `ssh_exec`: commands and files on the hosts that this machine can reach.
+//!
+//! It is the system's OpenSSH that connects, and not a library. What a person has set up for a host then holds for its agents
+//! as well, by the code that this person trusts already: aliases, jump hosts, proxies, certificates, agents, keys on a card,
+//! known hosts and their marks of revocation. A library has a part of each, and each part that it lacks is a host that
+//! cannot be reached, or a check that is not made. Keys stay where they are: the node reads none of them.
+//!
+//! What always holds, whatever a caller or the owner's configuration says: a host key is known beforehand or nothing is
+//! sent; nobody is asked anything, and no password is given; no agent, port or display is forwarded. A caller names a host, a
+//! user and a port, under the rules of [`target`], and never an option. A connection belongs to one session.
+//!
+//! ssh is started by the node itself and not within the sandbox of the terminal, since it needs what that denies: keys,
+//! the agent, the network. What it is told to do is fixed here. Files on this machine are read and written by the node under
+//! its policy, never by ssh.
+
+mod args;
+mod client;
+mod live;
+mod marks;
+mod master;
+mod pool;
+mod refusal;
+mod remote;
+mod report;
+mod sftp;
+mod target;
+mod transfer;
+
+use std::io;
+use std::time::Duration;
+
+use plexus_proto::ErrorCode;
+use plexus_proto::api::ToolAnnotations;
+use plexus_tools::{
+    Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::Machine;
+use crate::files::Files;
+use crate::tools::COMMAND;
+use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, SshAction};
+use live::Live;
+use pool::Pool;
+use remote::{NotRun, Program};
+use report::{CommandEnd, Output};
+use target::Target;
+use transfer::Way;
+
+const NAME: &str = "ssh_exec";
+/// In the node's folder: the sockets of connections.
+const FOLDER: &str = "ssh";
+/// What it takes to stop what takes too long, and to say so.
+const GRACE: Duration = Duration::from_secs(15);
+
+#[derive(Debug)]
+pub(super) struct SshExec {
+    machine: Machine,
+    pool: Pool,
+}
+
+/// Everything but the schemas.
+pub(super) fn spec() -> ToolSpec {
+    // A file is replaced as a whole: twice is as once.
+    let copy =
+        Access { annotations: ToolAnnotations { idempotent_hint: true, ..COMMAND.annotations }, ..COMMAND };
+    let close = Access {
+        annotations: ToolAnnotations { destructive_hint: false, open_world_hint: false, ..copy.annotations },
+        ..COMMAND
+    };
+    let action = |action: SshAction, access| Action::new(action.name(), access);
+    let spec = ToolSpec::node(
+        NAME,
+        "SSH",
+        "Runs commands on other hosts over ssh, from a machine that can reach them, and copies files there and back. Hosts, \
+         aliases and keys are those of the machine's ssh configuration; a host key must be known there already, and \
+         passwords are never used. `run` gives exit code, stdout and stderr, of long output the beginning and the end: write \
+         the rest to a file there and `download` it. Nothing is kept between two commands: give `cwd` each time.",
+        Access::READ,
+    );
+    let actions = vec![
+        action(SshAction::Run, COMMAND),
+        action(SshAction::Upload, copy),
+        action(SshAction::Download, copy),
+        action(SshAction::List, Access::READ),
+        action(SshAction::Close, close),
+    ];
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
+    ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
+}
+
+impl TypedTool for SshExec {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        spec()
+    }
+
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let output = match args.action {
+            SshAction::Run => self.run_there(&context, args).await,
+            SshAction::Upload | SshAction::Download => self.copy(&context, args).await,
+            SshAction::List => {
+                Ok(Output { connections: Some(self.pool.list(context.session_id)), ..Output::default() })
+            }
+            SshAction::Close => self.close(&context, &args),
+        }?;
+        Ok(Outcome::Ready(ToolOutput::new(output.text(), &output)))
+    }
+}
+
+impl SshExec {
+    pub(super) fn open(machine: &Machine) -> io::Result<Self> {
+        let folder = machine.data_dir.join(FOLDER);
+        let pool = Pool::open(&folder, &machine.environment, &machine.supervisor)?;
+        Ok(Self { machine: machine.clone(), pool })
+    }
+
+    async fn run_there(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
+        let target = Target::of(&args, &self.machine.policy.now().ssh)?;
+        let program = program(&mut args)?;
+        let (began, limit) = (Instant::now(), limit(&args));
+        let deadline = began + limit;
+        let mut live = Live::new(context, &target.host);
+        let ran = loop {
+            let leased = self.pool.lease(context.session_id, &target);
+            let leased = tokio::time::timeout_at(deadline, leased).await;
+            let lease = leased.map_err(|_| out_of_time(&target, limit).before_it_ran())??;
+            match remote::run(&self.pool, lease, &program, deadline, &mut live).await {
+                Ok(ran) => break ran,
+                // Each time there is another connection, and no end to it but that of the time.
+                Err(NotRun::Gone) => continue,
+                Err(NotRun::For(error)) => return Err(error),
+            }
+        };
+        let end = CommandEnd {
+            exit_code: ran.exit_code,
+            signal: CommandEnd::signal_of(ran.exit_code),
+            timed_out: ran.timed_out,
+            duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            left_running: ran.left_running,
+        };
+        Ok(Output {
+            host: Some(target.host),
+            end: Some(end),
+            stdout: Some(ran.stdout.excerpt()),
+            stderr: Some(ran.stderr.excerpt()),
+            ..Output::default()
+        })
+    }
+
+    async fn copy(&self, context: &ToolContext, args: Args) -> Result<Output, CallError> {
+        let target = Target::of(&args, &self.machine.policy.now().ssh)?;
+        let missing = |field| arguments::missing(NAME, field, args.action.name());
+        let local = args.path.as_deref().ok_or_else(|| missing("path"))?;
+        let remote = args.remote_path.as_deref().ok_or_else(|| missing("remote_path"))?;
+        let files = Files::of(&self.machine);
+        let way = Way { pool: self.pool.clone(), session: context.session_id, target };
+        let copying = async {
+            match args.action {
+                SshAction::Upload => transfer::upload(&way, files, context, local, remote).await,
+                _ => transfer::download(&way, files, context, remote, local).await,
+            }
+        };
+        let limit = limit(&args);
+        let copied = tokio::time::timeout(limit, copying).await;
+        let copied = copied.map_err(|_| out_of_time(&way.target, limit))??;
+        Ok(Output { host: Some(way.target.host), copied: Some(copied), ..Output::default() })
+    }
+
+    fn close(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let closed = match &args.host {
+            None => self.pool.close(context.session_id, |_| true),
+            Some(_) => {
+                let Target { host, user, port } = Target::of(args, &self.machine.policy.now().ssh)?;
+                self.pool.close(context.session_id, |target| {
+                    target.host == host
+                        && (user.is_none() || target.user == user)
+                        && (port.is_none() || target.port == port)
+                })
+            }
+        };
+        Ok(Output { closed: Some(closed), ..Output::default() })
+    }
+}
+
+/// What is to be run there.
+fn program(args: &mut Args) -> Result<Program, CallError> {
+    let line = match (args.command.take(), args.argv.take()) {
+        (Some(line), None) => line,
+        (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => {
+            return Err(wrong("argv", "its first element is the program, which is empty"));
+        }
+        (None, Some(argv)) => remote::line_of(&argv),
+        (None, None) => return Err(arguments::missing(NAME, "command", args.action.name())),
+        (Some(_), Some(_)) => return Err(wrong("argv", "give either `command` or `argv`, not both")),
+    };
+    if line.contains('\0') {
+        return Err(wrong("command", "must not contain the character U+0000"));
+    }
+    let cwd = args.cwd.take();
+    let is_folder = |cwd: &String| cwd.starts_with('/') || cwd == "~" || cwd.starts_with("~/");
+    if cwd.as_ref().is_some_and(|cwd| !is_folder(cwd) || cwd.contains('\0')) {
+        return Err(wrong("cwd", "expected an absolute path, or one that begins with ~/"));
+    }
+    Ok(Program { line, cwd, stdin: args.stdin.take().unwrap_or_default() })
+}
+
+fn limit(args: &Args) -> Duration {
+    args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST)
+}
+
+fn out_of_time(target: &Target, limit: Duration) -> CallError {
+    let message = format!("{target} took longer than {} s", limit.as_secs());
+    CallError::new(ErrorCode::DeadlineExceeded, message)
+        .hint("What was there before is unchanged. Give a larger `timeout_seconds`.")
+}
+
+/// One thing that is wrong with the arguments.
+fn wrong(field: &str, message: &str) -> CallError {
+    arguments::invalid(NAME, vec![json!({ "path": format!("/{field}"), "message": message })])
+}

@@ -1,0 +1,286 @@
+//! `terminal`: commands on this machine.
+//!
+//! Every command is a job: a folder with what it is, what it wrote and how it ended. A job belongs to the machine and not
+//! to the call that started it, so its output can be read later, by whoever may use the terminal here.
+
+mod args;
+mod commands;
+pub(crate) mod console;
+pub(super) mod jobs;
+mod read;
+mod refusals;
+mod report;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_proto::ErrorCode;
+use plexus_proto::api::ToolAnnotations;
+use plexus_tools::{
+    Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
+use serde_json::json;
+
+use super::COMMAND;
+use super::output::{Live, Stream};
+use crate::Machine;
+use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
+use commands::wrong;
+use console::Console;
+use jobs::{Job, Jobs, Limits, StartError, Why};
+use report::Output;
+
+pub(crate) const NAME: &str = "terminal";
+/// What it takes to stop what takes too long, and to say so.
+const GRACE: Duration = Duration::from_secs(15);
+/// Bytes that are shown of the beginning of an output, and as many of its end.
+const STDOUT_SHOWN: usize = 24 << 10;
+const STDERR_SHOWN: usize = 8 << 10;
+/// How long a job may take to read what is written to it.
+const WRITING: Duration = Duration::from_secs(5);
+/// How long a job may take to end that was killed.
+const DYING: Duration = Duration::from_secs(5);
+/// How long it is looked at what a signal does.
+const NOTICING: Duration = Duration::from_millis(300);
+
+/// Jobs in a list, beside those that run: older ones are rarely looked for.
+const LISTED: usize = 30;
+
+#[derive(Debug)]
+pub(super) struct Terminal {
+    machine: Machine,
+    jobs: Jobs,
+}
+
+/// Everything but the schemas.
+pub(super) fn spec() -> ToolSpec {
+    let ended =
+        Access { annotations: ToolAnnotations { idempotent_hint: true, ..COMMAND.annotations }, ..COMMAND };
+    let action = |action: TerminalAction, access| Action::new(action.name(), access);
+    let spec = ToolSpec::node(
+        NAME,
+        "Terminal",
+        "Runs commands on a machine. `run` waits for the end and gives exit code, stdout and stderr; `start` returns at \
+         once, for servers and long work: follow up with `read`, `write`, `wait`, `kill`. Of long output the beginning \
+         and the end are shown; the rest is read with action `read` and the `job` of the answer. Nothing is kept between \
+         two commands: give `cwd` and `env` each time. A command starts in the working folder of the machine, where new files \
+         belong; in the home folder itself it can make none.",
+        Access::READ,
+    );
+    let actions = vec![
+        action(TerminalAction::Run, COMMAND),
+        action(TerminalAction::Start, COMMAND),
+        action(TerminalAction::Read, Access::READ),
+        action(TerminalAction::Write, COMMAND),
+        action(TerminalAction::Wait, Access::READ),
+        action(TerminalAction::Kill, ended),
+        action(TerminalAction::List, Access::READ),
+    ];
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
+    ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
+}
+
+impl TypedTool for Terminal {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        spec()
+    }
+
+    async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let output = match args.action {
+            TerminalAction::Run => self.run_to_end(&context, args).await,
+            TerminalAction::Start => self.start(&context, args),
+            TerminalAction::Read => self.read(&args).await,
+            TerminalAction::Write => self.write(&context, &args).await,
+            TerminalAction::Wait => self.wait(&context, &args).await,
+            TerminalAction::Kill => self.kill(&context, &args).await,
+            TerminalAction::List => Ok(self.list(&context)),
+        }?;
+        Ok(Outcome::Ready(ToolOutput::new(output.text(), &output)))
+    }
+}
+
+impl Terminal {
+    pub(super) fn open(machine: &Machine) -> io::Result<Self> {
+        Ok(Self { machine: machine.clone(), jobs: Jobs::open(machine, Limits::default())? })
+    }
+
+    /// Who follows the same jobs from elsewhere.
+    pub(super) fn console(&self) -> Console {
+        Console { machine: self.machine.clone(), jobs: self.jobs.clone() }
+    }
+
+    async fn run_to_end(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
+        let request = commands::request(&self.machine, context, &mut args)?;
+        let leash = Leash(self.jobs.start(request).map_err(not_started)?);
+        follow(Live::from_start(context, &leash.0), context, &leash.0).await;
+        self.answer(context, &leash.0).await
+    }
+
+    fn start(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
+        let request = commands::request(&self.machine, context, &mut args)?;
+        let job = self.jobs.start(request).map_err(not_started)?;
+        Ok(Output { state: Some(read::state(&job, context.clock.now())), ..Output::default() })
+    }
+
+    async fn read(&self, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let limit = args.limit.unwrap_or(PAGE).min(MAX_PAGE) as usize;
+        let stream = args.stream.unwrap_or(Stream::Stdout);
+        let page = read::page(&job, stream, args.offset.unwrap_or(0), limit).await?;
+        let state = read::state(&job, self.machine.clock.now());
+        Ok(Output { state: Some(state), page: Some(page), ..Output::default() })
+    }
+
+    async fn wait(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let limit = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST);
+        if job.end().is_none() {
+            let live = follow(Live::from_now(context, &job), context, &job);
+            // A job that has not ended goes on; the answer says that it runs.
+            let _ = tokio::time::timeout(limit, live).await;
+        }
+        self.answer(context, &job).await
+    }
+
+    async fn write(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let eof = args.eof.unwrap_or(false);
+        if args.text.is_none() && !eof {
+            return Err(arguments::missing(NAME, "text", args.action.name()));
+        }
+        if job.end().is_some() {
+            return Err(refused(format!("job {} has ended", job.id))
+                .hint("Nothing was written. Action \"read\" shows what it wrote."));
+        }
+        if !job.takes_input() {
+            return Err(refused(format!("the standard input of job {} was given when it was started", job.id))
+                .hint("Nothing was written. Use action \"start\" without `stdin` for a command that is to be written to."));
+        }
+        let no_reader = |_: io::Error| {
+            refused(format!("job {} does not read its standard input", job.id))
+                .hint("It has closed it, or it was ended with `eof`. Action \"read\" shows what it wrote.")
+        };
+        let text = args.text.as_deref().unwrap_or_default();
+        let written = match text {
+            "" => 0,
+            text => job.write(text, WRITING).await.map_err(no_reader)?,
+        };
+        if eof && written == text.len() {
+            job.close(WRITING).await.map_err(no_reader)?;
+        }
+        let state = read::state(&job, context.clock.now());
+        Ok(Output { state: Some(state), written: Some(written), ..Output::default() })
+    }
+
+    async fn kill(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
+        let job = self.job(args)?;
+        let patience = match &args.signal {
+            None if job.end().is_none() => {
+                job.stop(Why::Killed);
+                DYING
+            }
+            // Of a job that has ended, what it has left behind.
+            given => {
+                let name = given.as_deref().unwrap_or("TERM");
+                let signal = jobs::signal_to_send(name).ok_or_else(|| {
+                    wrong(
+                        "signal",
+                        "expected one of HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT, WINCH",
+                    )
+                })?;
+                job.signal(signal).await;
+                NOTICING
+            }
+        };
+        let _ = tokio::time::timeout(patience, job.ended()).await;
+        Ok(Output { state: Some(read::state(&job, context.clock.now())), ..Output::default() })
+    }
+
+    fn list(&self, context: &ToolContext) -> Output {
+        let now = context.clock.now();
+        let all = self.jobs.all();
+        let mut places = LISTED;
+        let shown = all.iter().filter(|job| {
+            let has_place = places > 0;
+            places = places.saturating_sub(1);
+            has_place || job.end().is_none()
+        });
+        let jobs: Vec<_> = shown.map(|job| read::listed(job, now)).collect();
+        let not_shown = Some(all.len() - jobs.len()).filter(|count| *count > 0);
+        Output { jobs: Some(jobs), not_shown, ..Output::default() }
+    }
+
+    fn job(&self, args: &Args) -> Result<Arc<Job>, CallError> {
+        let id = args.job.as_deref().ok_or_else(|| arguments::missing(NAME, "job", args.action.name()))?;
+        self.jobs.get(id).ok_or_else(|| {
+            CallError::new(ErrorCode::NotFound, "there is no such job on this machine")
+                .hint("Action \"list\" shows the jobs. Jobs are of one machine, and old ones are removed.")
+        })
+    }
+
+    /// How a job is, and both ends of what it wrote.
+    async fn answer(&self, context: &ToolContext, job: &Job) -> Result<Output, CallError> {
+        let mut state = read::state(job, context.clock.now());
+        let stdout_shown = if job.record.pty { STDOUT_SHOWN + STDERR_SHOWN } else { STDOUT_SHOWN };
+        let stdout = read::shown(job, Stream::Stdout, stdout_shown, stdout_shown).await?;
+        let stderr = match job.record.pty {
+            true => None,
+            false => Some(read::shown(job, Stream::Stderr, STDERR_SHOWN, STDERR_SHOWN).await?),
+        };
+        if state.note.is_none() && state.exit_code.is_some_and(|code| code != 0) {
+            let said = &stderr.as_ref().unwrap_or(&stdout).text;
+            state.note = refusals::note(&self.machine, said);
+        }
+        Ok(Output { state: Some(state), stdout: Some(stdout), stderr, ..Output::default() })
+    }
+}
+
+/// Tells what a job writes until it ends, and how it ended.
+async fn follow(mut live: Live<'_, Job>, context: &ToolContext, job: &Job) {
+    live.until_end().await;
+    let state = read::state(job, context.clock.now());
+    live.close(json!({
+        "job": state.job,
+        "exit_code": state.exit_code,
+        "signal": state.signal,
+        "timed_out": state.timed_out,
+        "duration_ms": state.duration_ms,
+    }));
+}
+
+/// Ends a job that nobody waits for any more: whoever cancels a call drops what carries it out.
+struct Leash(Arc<Job>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.stop(Why::Cancelled);
+    }
+}
+
+fn refused(message: String) -> CallError {
+    CallError::new(ErrorCode::Conflict, message).before_it_ran()
+}
+
+fn not_started(error: StartError) -> CallError {
+    match error {
+        StartError::TooMany(_) => CallError::new(ErrorCode::Overloaded, error.to_string())
+            .hint("Nothing was run. Wait for one to end or kill one; action \"list\" shows them."),
+        StartError::Io(error) => {
+            // E2BIG
+            let hint = match error.kind() {
+                io::ErrorKind::ArgumentListTooLong => {
+                    "Nothing was run. Write the long text to a file, or give it as `stdin`."
+                }
+                io::ErrorKind::NotFound => "Nothing was run. The program was not found on this machine.",
+                _ => "Nothing was run. Look at the node's disk and its log.",
+            };
+            CallError::new(ErrorCode::ToolFailed, format!("the command could not be started: {error}"))
+                .hint(hint)
+                .before_it_ran()
+        }
+    }
+}

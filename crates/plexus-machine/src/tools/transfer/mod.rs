@@ -1,0 +1,358 @@
+//! `transfer`: files to and from this machine, in parts. It is for programs (`plexus cp`) and in no list.
+//!
+//! Every action can be repeated: a part that was written twice is there once, and a file that is in its place already is
+//! found to be. So a caller whose call got lost makes it again, and nothing has to be kept on its way. All paths go through
+//! [`Files`], with each call anew, and so through the policy as it is then. A file comes into its place as a whole, after its
+//! hash was compared; what is on its way is beside it.
+
+mod args;
+mod hashing;
+mod listing;
+mod received;
+#[cfg(test)]
+mod tests;
+mod uploads;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use plexus_proto::ErrorCode;
+use plexus_tools::{
+    Access, Action, CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedTool, arguments,
+};
+
+use crate::Machine;
+use crate::files::{FileError, Files, Place};
+use args::{Args, MAX_CHUNK, Output, TransferAction};
+use hashing::{Hashes, Progress};
+use uploads::{Announced, Upload, Uploads, partial_name};
+
+const NAME: &str = "transfer";
+/// Room that is left on a disk.
+const LEFT_FREE: u64 = 16 << 20;
+
+#[derive(Debug)]
+pub(super) struct Transfer {
+    machine: Machine,
+    uploads: Arc<Uploads>,
+    hashes: Hashes,
+}
+
+/// Everything but the schemas.
+pub(super) fn spec() -> ToolSpec {
+    let action = |action: TransferAction, access: Access| Action::new(action.name(), access);
+    ToolSpec::node(
+        NAME,
+        "Transfer",
+        "Carries files to and from a machine, in parts. For programs: `plexus cp` uses it.",
+        Access::READ,
+    )
+    .with_actions(vec![
+        action(TransferAction::Stat, Access::READ),
+        action(TransferAction::List, Access::READ),
+        action(TransferAction::Read, Access::READ),
+        action(TransferAction::Hash, Access::READ),
+        action(TransferAction::Begin, Access::SET.repeated()),
+        action(TransferAction::Write, Access::SET.repeated()),
+        action(TransferAction::Finish, Access::REMOVE.repeated()),
+        action(TransferAction::Abort, Access::REMOVE.repeated()),
+        action(TransferAction::MakeFolder, Access::SET.repeated()),
+    ])
+    .for_programs()
+    .without_record_of(&["data"])
+}
+
+impl TypedTool for Transfer {
+    type Args = Args;
+    type Output = Output;
+
+    fn spec(&self) -> ToolSpec {
+        spec()
+    }
+
+    async fn run(&self, _: ToolContext, args: Args) -> Result<Outcome, CallError> {
+        let files = Files::of(&self.machine);
+        let path = files.path(&args.path)?;
+        let output = match args.action {
+            TransferAction::Hash => self.hash(files, path, args).await,
+            TransferAction::Finish => self.finish(files, path, args).await,
+            TransferAction::Stat => blocking(move || Ok(listing::stat(&files, &path)?)).await,
+            TransferAction::List => {
+                blocking(move || Ok(listing::list(&files, &path, args.after.as_deref())?)).await
+            }
+            TransferAction::Read => blocking(move || read(&files, &path, &args)).await,
+            TransferAction::MakeFolder => {
+                blocking(move || {
+                    files.make_folder(&path)?;
+                    Ok(Output { done: true, ..Output::default() })
+                })
+                .await
+            }
+            TransferAction::Begin => {
+                self.with_uploads(move |uploads| begin(uploads, &files, &path, &args)).await
+            }
+            TransferAction::Write => {
+                self.with_uploads(move |uploads| write(uploads, &files, &path, &args)).await
+            }
+            TransferAction::Abort => {
+                self.with_uploads(move |uploads| abort(uploads, &files, &path, &args)).await
+            }
+        };
+        let output = output.map_err(for_a_person)?;
+        Ok(Outcome::Ready(ToolOutput::new("", &output)))
+    }
+}
+
+impl Transfer {
+    pub(super) fn open(machine: &Machine) -> io::Result<Self> {
+        let uploads = Arc::new(Uploads::open(&machine.data_dir, machine.clock.clone())?);
+        Ok(Self { machine: machine.clone(), uploads, hashes: Hashes::default() })
+    }
+
+    async fn with_uploads(
+        &self,
+        work: impl FnOnce(&Uploads) -> Result<Output, CallError> + Send + 'static,
+    ) -> Result<Output, CallError> {
+        let uploads = self.uploads.clone();
+        blocking(move || work(&uploads)).await
+    }
+
+    /// Of a file that is read.
+    async fn hash(&self, files: Files, path: PathBuf, args: Args) -> Result<Output, CallError> {
+        let identity = given(args.identity.as_ref(), &args, "identity")?.clone();
+        let shown = path.clone();
+        let opened = blocking(move || {
+            let (handle, file) = files.read(&path)?;
+            Ok((listing::identity(handle.about()), file))
+        });
+        let (now, file) = opened.await?;
+        if now != identity {
+            return Ok(Output { changed: true, ..Output::default() });
+        }
+        let progress = self.hashes.of(&identity, move || Ok(file)).await;
+        match progress.map_err(|error| FileError::io(&shown, error))? {
+            Progress::Done(hash) => Ok(Output { sha256: Some(hash), ..Output::default() }),
+            Progress::Going(looked_at) => Ok(Output { received: Some(looked_at), ..Output::default() }),
+            Progress::Busy => Err(busy()),
+        }
+    }
+
+    async fn finish(&self, files: Files, path: PathBuf, args: Args) -> Result<Output, CallError> {
+        let announced = announced(&args)?;
+        let uploads = self.uploads.clone();
+        let wanted = announced.clone();
+        let found = blocking(move || {
+            let place = files.place(&path)?;
+            let upload = uploads.find(&place, &wanted)?;
+            let there = match upload.is_none() {
+                true => Some(files.read(&path)?),
+                false => None,
+            };
+            Ok((place, upload, there))
+        });
+        let (place, upload, there) = found.await?;
+        let shown = place.path();
+        let Some(upload) = upload else {
+            // Put there before, by a call whose answer was lost.
+            let Some((handle, file)) = there else { return Err(unknown()) };
+            let key = listing::identity(handle.about());
+            let progress = self.hashes.of(&key, move || Ok(file)).await;
+            return match progress.map_err(|error| FileError::io(&shown, error))? {
+                Progress::Done(hash) if hash == announced.sha256 => {
+                    Ok(Output { done: true, sha256: Some(hash), ..Output::default() })
+                }
+                Progress::Done(_) => Err(unknown()),
+                Progress::Going(looked_at) => Ok(Output { received: Some(looked_at), ..Output::default() }),
+                Progress::Busy => Err(busy()),
+            };
+        };
+        if upload.complete() < announced.size {
+            let message = format!(
+                "{} is not complete: {} of {} bytes have arrived",
+                shown.display(),
+                upload.complete(),
+                announced.size
+            );
+            return Err(CallError::new(ErrorCode::Conflict, message).hint("Send what is missing first."));
+        }
+        upload.close();
+        let to_hash = upload.clone();
+        let progress = self.hashes.of(&upload.id, move || to_hash.file.try_clone()).await;
+        match progress.map_err(|error| FileError::io(&shown, error))? {
+            Progress::Going(looked_at) => Ok(Output { received: Some(looked_at), ..Output::default() }),
+            Progress::Busy => Err(busy()),
+            Progress::Done(hash) => {
+                self.hashes.forget(&upload.id);
+                let right = hash == announced.sha256;
+                self.with_uploads(move |uploads| match right {
+                    true => put(uploads, &place, &upload, &args),
+                    false => {
+                        place.remove_partial(&partial_name(&upload.id));
+                        uploads.forget(&upload.id);
+                        Ok(Output { damaged: true, sha256: Some(hash), ..Output::default() })
+                    }
+                })
+                .await
+            }
+        }
+    }
+}
+
+fn read(files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
+    let identity = given(args.identity.as_ref(), args, "identity")?;
+    let (handle, file) = files.read(path)?;
+    let failed = |error: io::Error| FileError::io(handle.path(), error);
+    if listing::identity(handle.about()) != *identity {
+        return Ok(Output { changed: true, ..Output::default() });
+    }
+    let offset = args.offset.unwrap_or(0);
+    let size = u64::try_from(handle.about().st_size).unwrap_or(0);
+    let length = u64::from(args.length.unwrap_or(MAX_CHUNK).min(MAX_CHUNK)).min(size.saturating_sub(offset));
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    match file.read_exact_at(&mut bytes, offset) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Ok(Output { changed: true, ..Output::default() });
+        }
+        Err(error) => return Err(failed(error).into()),
+    }
+    // What was changed while it was read is not of the file that was asked for.
+    let after = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
+    match listing::identity(&after) == *identity {
+        true => Ok(Output { data: Some(STANDARD.encode(&bytes)), ..Output::default() }),
+        false => Ok(Output { changed: true, ..Output::default() }),
+    }
+}
+
+fn begin(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
+    let announced = announced(args)?;
+    let place = files.place(path)?;
+    place.check_free()?;
+    if place.about().is_some() && !args.replace.unwrap_or(false) {
+        return Ok(Output { exists: true, ..Output::default() });
+    }
+    let Some(upload) = uploads.begin(files, &place, &announced)? else {
+        let message = "too many files are on their way to this machine";
+        return Err(CallError::new(ErrorCode::Overloaded, message)
+            .hint("Let some of them be finished first; those that nobody goes on with are given up after an hour.")
+            .before_it_ran());
+    };
+    let missing = announced.size.saturating_sub(upload.complete());
+    if let Some(free) = place.free_bytes().filter(|free| *free < missing.saturating_add(LEFT_FREE)) {
+        let message =
+            format!("{}: the disk has {free} free bytes, and {missing} are to come", place.path().display());
+        // What has arrived stays for a day: there may be room later.
+        return Err(CallError::new(ErrorCode::ToolFailed, message)
+            .hint("Make room there, and copy again: it goes on where it stopped."));
+    }
+    Ok(Output { received: Some(upload.complete()), ..Output::default() })
+}
+
+fn write(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
+    let announced = announced(args)?;
+    let offset = *given(args.offset.as_ref(), args, "offset")?;
+    let data = given(args.data.as_ref(), args, "data")?;
+    let bytes = STANDARD.decode(data).ok().filter(|bytes| bytes.len() <= MAX_CHUNK as usize);
+    let Some(bytes) = bytes else {
+        return Err(wrong("/data", format!("expected base64 of at most {MAX_CHUNK} bytes")));
+    };
+    let length = bytes.len() as u64;
+    if offset.checked_add(length).is_none_or(|end| end > announced.size) {
+        return Err(wrong("/offset", "it goes beyond the size of the file".to_owned()));
+    }
+    let place = files.place(path)?;
+    let Some(upload) = uploads.find(&place, &announced)? else { return Err(unknown()) };
+    if !upload.takes(offset) {
+        let message = format!("{}: this part does not come now", place.path().display());
+        return Err(
+            CallError::new(ErrorCode::Conflict, message).hint("Begin again: that says which part is next.")
+        );
+    }
+    upload.file.write_all_at(&bytes, offset).map_err(|error| FileError::io(&place.path(), error))?;
+    let received = uploads.arrived(&upload, offset, length)?;
+    Ok(Output { received: Some(received), ..Output::default() })
+}
+
+fn put(uploads: &Uploads, place: &Place, upload: &Upload, args: &Args) -> Result<Output, CallError> {
+    let failed = |error: io::Error| FileError::io(&place.path(), error);
+    place.check_free()?;
+    if let Some(mode) = args.mode {
+        set_mode(&upload.file, mode).map_err(failed)?;
+    }
+    if let Some(modified) = args.modified.as_deref().and_then(|text| text.parse::<u64>().ok()) {
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(modified);
+        upload.file.set_modified(modified).map_err(failed)?;
+    }
+    let put = place.put_partial(&partial_name(&upload.id), &upload.file, args.replace.unwrap_or(false))?;
+    if !put {
+        return Ok(Output { exists: true, ..Output::default() });
+    }
+    uploads.forget(&upload.id);
+    Ok(Output { done: true, sha256: args.sha256.clone(), ..Output::default() })
+}
+
+fn abort(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
+    let announced = announced(args)?;
+    let place = files.place(path)?;
+    if let Some(upload) = uploads.find(&place, &announced)? {
+        place.remove_partial(&partial_name(&upload.id));
+        uploads.forget(&upload.id);
+    }
+    Ok(Output { done: true, ..Output::default() })
+}
+
+/// Neither what runs as another user nor what keeps others from removing files comes over a link.
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777))
+}
+
+fn announced(args: &Args) -> Result<Announced, CallError> {
+    let size = *given(args.size.as_ref(), args, "size")?;
+    let sha256 = given(args.sha256.as_ref(), args, "sha256")?;
+    if sha256.len() != 64
+        || !sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    {
+        return Err(wrong("/sha256", "expected 64 hexadecimal digits, in small letters".to_owned()));
+    }
+    Ok(Announced { size, sha256: sha256.clone() })
+}
+
+fn given<'a, T>(value: Option<&'a T>, args: &Args, name: &'static str) -> Result<&'a T, CallError> {
+    value.ok_or_else(|| arguments::missing(NAME, name, args.action.name()))
+}
+
+fn wrong(path: &str, message: String) -> CallError {
+    arguments::invalid(NAME, vec![serde_json::json!({ "path": path, "message": message })])
+}
+
+fn unknown() -> CallError {
+    CallError::new(ErrorCode::Conflict, "nothing of this file has arrived here, or it was given up")
+        .hint("Begin again.")
+}
+
+fn busy() -> CallError {
+    CallError::new(ErrorCode::Overloaded, "too many files are looked at on this machine")
+        .hint("Call again in a moment.")
+}
+
+/// What tools for models advise is an action of theirs, of which nobody knows who copies a file.
+fn for_a_person(mut error: CallError) -> CallError {
+    error.hint = error.hint.filter(|hint| !hint.contains("ction \""));
+    error
+}
+
+/// Work on files, where it holds nobody up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CallError> + Send + 'static,
+) -> Result<T, CallError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(CallError::new(ErrorCode::Internal, "work on a file was stopped")))
+}

@@ -1,0 +1,99 @@
+//! Room that the files of a program take.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use plexus_kit::process::Stat;
+
+/// What file systems count in.
+const BLOCK: u64 = 512;
+
+/// Bytes on the disk, and files and folders.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+/// What is in a folder, and what these processes hold open that has no name any more. Looks no further than `most` entries:
+/// with one more than that it is too much whatever else there is.
+pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
+    let mut room = Room::default();
+    let mut seen = HashSet::new();
+    let mut count = |about: &std::fs::Metadata, room: &mut Room| {
+        if about.nlink() == 1 || about.is_dir() || seen.insert((about.dev(), about.ino())) {
+            room.bytes += about.blocks() * BLOCK;
+        }
+    };
+    let mut waiting: Vec<PathBuf> = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            // Its path is longer than the system takes: folders in folders without end.
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
+                return Room { entries: most + 1, ..room };
+            }
+            // It is gone by now, or shut, which is seen when it is removed.
+            Err(_) => continue,
+        };
+        for entry in entries.flatten() {
+            room.entries += 1;
+            if room.entries > most {
+                return room;
+            }
+            // Of a link, the link itself.
+            let Ok(about) = entry.metadata() else { continue };
+            count(&about, &mut room);
+            if about.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    for process in by {
+        let held = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten().flatten();
+        // Through the link, which the kernel makes up.
+        for about in held.filter_map(|open| std::fs::metadata(open.path()).ok()) {
+            if about.is_file() && about.nlink() == 0 {
+                count(&about, &mut room);
+            }
+        }
+    }
+    room
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_counts_once_and_a_hole_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let own = [Stat::of(std::process::id()).unwrap()];
+        let before = taken(folder.path(), 100, &[]);
+        assert_eq!(before, Room::default());
+        fs::write(path("a"), vec![7; 1 << 20]).unwrap();
+        let one = taken(folder.path(), 100, &[]);
+        fs::hard_link(path("a"), path("b")).unwrap();
+        std::os::unix::fs::symlink("/usr", path("c")).unwrap();
+        fs::File::create(path("d")).unwrap().set_len(1 << 40).unwrap();
+        let more = taken(folder.path(), 100, &[]);
+        assert!(one.bytes >= 1 << 20 && more.bytes < one.bytes + (64 << 10), "{one:?} {more:?}");
+        assert_eq!(more.entries, 4, "nothing behind a link");
+        assert_eq!(taken(folder.path(), 3, &[]).entries, 4, "one more than allowed is enough");
+
+        let mut unnamed = fs::File::create(path("e")).unwrap();
+        unnamed.write_all(&vec![7; 1 << 20]).unwrap();
+        unnamed.sync_all().unwrap();
+        fs::remove_file(path("e")).unwrap();
+        assert!(
+            taken(folder.path(), 100, &own).bytes >= more.bytes + (1 << 20),
+            "what has no name takes room"
+        );
+    }
+}

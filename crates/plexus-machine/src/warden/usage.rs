@@ -1,0 +1,114 @@
+//! What a program and all that it has started take, look by look.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use plexus_kit::process::Stat;
+
+use super::disk_usage::{self, Room};
+use super::{Limit, Limits, memory, tree};
+
+/// Between two counts that take the kernel longer, at least; and how many times their cost.
+const SELDOM: Duration = Duration::from_millis(60);
+const PART: u32 = 5;
+/// Processes that a sandbox adds to those of the program.
+const SANDBOX: u64 = 2;
+
+pub(super) struct Usage<'l> {
+    limits: &'l Limits,
+    own: u32,
+    /// Time of processors of those that are there, by number and birth, in ticks.
+    running: HashMap<(u32, u64), u64>,
+    /// The same of those that are gone, as far as it was seen.
+    gone: u64,
+    /// The most that was counted, in ticks.
+    ticks: u64,
+    /// The most that was seen, in bytes.
+    pub(super) memory: u64,
+    pub(super) processes: u64,
+    exact_at: Option<Instant>,
+    room_at: Option<Instant>,
+}
+
+impl<'l> Usage<'l> {
+    pub(super) fn new(limits: &'l Limits) -> Self {
+        Self {
+            limits,
+            own: std::process::id(),
+            running: HashMap::new(),
+            gone: 0,
+            ticks: 0,
+            memory: 0,
+            processes: 0,
+            exact_at: None,
+            room_at: None,
+        }
+    }
+
+    /// Looks at everybody; says which limit they are over.
+    pub(super) fn look(&mut self) -> Option<Limit> {
+        let most = self.limits.processes + SANDBOX;
+        // One more than allowed is enough to know.
+        let everybody = tree::below(self.own, usize::try_from(most + 1).unwrap_or(usize::MAX));
+        let living: Vec<Stat> = everybody.iter().filter(|process| !process.dead).cloned().collect();
+        // Who has ended and was not asked about has a number too, and those are not without end either.
+        let (count, threads) = (everybody.len() as u64, living.iter().map(|it| it.threads).sum::<u64>());
+        self.processes = self.processes.max(count);
+        if count > most || threads > self.limits.threads() {
+            return Some(Limit::Processes);
+        }
+        self.count_ticks(&everybody);
+        if self.cpu() > self.limits.cpu {
+            return Some(Limit::Cpu);
+        }
+        self.memory_over(&living).or_else(|| self.room_over(&living))
+    }
+
+    fn count_ticks(&mut self, everybody: &[Stat]) {
+        let now: HashMap<_, _> = everybody.iter().map(|it| ((it.pid, it.born), it.ticks)).collect();
+        let gone = self.running.iter().filter(|(process, _)| !now.contains_key(process));
+        self.gone += gone.map(|(_, ticks)| ticks).sum::<u64>();
+        // One way to count knows of all whom somebody asked about; the other of all that were seen. Programs decide whether
+        // anybody asks, so what counts is what is more.
+        let seen = self.gone + now.values().sum::<u64>();
+        let waited = everybody.iter().map(|it| it.ticks + it.waited_ticks).sum::<u64>();
+        let by_us = Stat::of(self.own).map_or(0, |own| own.waited_ticks);
+        self.ticks = self.ticks.max(seen).max(waited + by_us);
+        self.running = now;
+    }
+
+    fn cpu(&self) -> Duration {
+        let a_second = rustix::param::clock_ticks_per_second().max(1);
+        Duration::from_millis(self.ticks.saturating_mul(1_000) / a_second)
+    }
+
+    /// When nobody is left.
+    pub(super) fn cpu_in_all(&mut self) -> Duration {
+        self.count_ticks(&[]);
+        self.cpu()
+    }
+
+    fn memory_over(&mut self, living: &[Stat]) -> Option<Limit> {
+        let mut taken = memory::at_most(living);
+        if taken > self.limits.memory {
+            if self.exact_at.is_some_and(|at| Instant::now() < at) {
+                return None;
+            }
+            let began = Instant::now();
+            taken = memory::exactly(living);
+            self.exact_at = Some(Instant::now() + (began.elapsed() * PART).max(SELDOM));
+        }
+        self.memory = self.memory.max(taken);
+        (taken > self.limits.memory).then_some(Limit::Memory)
+    }
+
+    fn room_over(&mut self, living: &[Stat]) -> Option<Limit> {
+        if self.room_at.is_some_and(|at| Instant::now() < at) {
+            return None;
+        }
+        let began = Instant::now();
+        let Room { bytes, entries } = disk_usage::taken(&self.limits.folder, self.limits.entries, living);
+        self.room_at = Some(Instant::now() + (began.elapsed() * PART).max(SELDOM));
+        (bytes > self.limits.file || entries > self.limits.entries).then_some(Limit::Disk)
+    }
+}

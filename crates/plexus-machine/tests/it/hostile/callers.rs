@@ -1,0 +1,86 @@
+//! Who asks plays no part, and neither does how it is put.
+
+use plexus_machine::launch::Held;
+use plexus_proto::ErrorCode;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{SECRET, Scene, at, said};
+use crate::sandbox::{LEVELS, is_here};
+
+/// A hub may say whatever it likes of who is calling.
+#[tokio::test]
+async fn whoever_a_hub_says_it_is_is_held_in_the_same_way() {
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        let scene = Scene::new(&at(level, "[commands]\ndeny = ['printenv']\n")).await;
+        for subject in ["admin:admin", "admin:root", "user:owner", "node:self", "agent:admin"] {
+            let arguments = |command: &str| json!({ "action": "run", "command": scene.filled(command) });
+            let call = |command| {
+                scene.bench.call_as(subject, "terminal", arguments(command), CancellationToken::new(), None)
+            };
+            let output = call("cat {HOME}/.ssh/id_ed25519; cat {NODE}/node.key").await.unwrap();
+            let ran = output.structured().unwrap().into_owned();
+            assert!(!said(&ran).contains(SECRET) && ran["exit_code"] != 0, "{level}: {subject}: {ran}");
+            let refused = call("printenv").await.unwrap_err();
+            assert_eq!(refused.code, ErrorCode::Forbidden, "{level}: {subject}: {refused:?}");
+        }
+    }
+}
+
+/// With a list of commands, everything else is refused before it runs, with or without a sandbox.
+#[tokio::test]
+async fn a_list_of_commands_has_no_way_around_it() {
+    let lines = [
+        "echo a; touch {HOME}/work/ran",
+        "echo a && touch {HOME}/work/ran",
+        "echo a || touch {HOME}/work/ran",
+        "echo a | tee {HOME}/work/ran",
+        "echo a & touch {HOME}/work/ran",
+        "echo a\ntouch {HOME}/work/ran",
+        "echo $(touch {HOME}/work/ran)",
+        "echo `touch {HOME}/work/ran`",
+        "echo a > {HOME}/work/ran",
+        "echo a >> {HOME}/work/ran",
+        "echo <(touch {HOME}/work/ran)",
+        "X=1 touch {HOME}/work/ran",
+        "e\\cho a; t\\ouch {HOME}/work/ran",
+        "echo() { touch {HOME}/work/ran; }; echo",
+        "/bin/../usr/bin/touch {HOME}/work/ran",
+        "{ touch {HOME}/work/ran; }",
+        "(touch {HOME}/work/ran)",
+        "if true; then touch {HOME}/work/ran; fi",
+        "exec touch {HOME}/work/ran",
+        "eval 'touch {HOME}/work/ran'",
+    ];
+    let levels = [Held::None].into_iter().chain(LEVELS.into_iter().filter(|level| is_here(*level)));
+    for level in levels {
+        let scene = Scene::new(&at(level, "[commands]\nallow = ['echo', 'git log']\n")).await;
+        let allowed = scene.run("echo one; echo 'two three'").await;
+        assert_eq!(said(&allowed), "one\ntwo three\n", "{level}");
+        for line in lines {
+            let arguments = json!({ "action": "run", "command": scene.filled(line) });
+            let refused = scene.bench.terminal(arguments).await;
+            assert_eq!(
+                refused.as_ref().map_err(|error| error.code),
+                Err(ErrorCode::Forbidden),
+                "{level}: {line}: {refused:?}"
+            );
+        }
+        let target = scene.filled("{HOME}/work/ran");
+        for argv in [vec!["touch", &target], vec!["git", "push"], vec!["/tmp/echo", "a"], vec!["env", "echo"]]
+        {
+            let refused = scene.bench.terminal(json!({ "action": "run", "argv": argv })).await;
+            assert_eq!(
+                refused.as_ref().map_err(|error| error.code),
+                Err(ErrorCode::Forbidden),
+                "{level}: {argv:?}: {refused:?}"
+            );
+        }
+        let refused = scene
+            .bench
+            .terminal(json!({ "action": "run", "command": "echo a", "env": { "PATH": "/tmp" } }))
+            .await;
+        assert_eq!(refused.map_err(|error| error.code), Err(ErrorCode::Forbidden), "{level}");
+        assert!(!scene.home("work/ran").exists(), "{level}");
+    }
+}

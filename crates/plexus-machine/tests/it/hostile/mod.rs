@@ -1,0 +1,177 @@
+//! Commands that mean harm, at each level that says it holds them, by what they bring about.
+//!
+//! Each is also run with nothing to hold it, where it has to succeed: a case that harms nobody without a sandbox shows
+//! nothing about one. The exceptions say why.
+
+mod callers;
+mod credentials;
+mod devices;
+mod network;
+mod processes;
+mod system_calls;
+mod variables;
+mod writing;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use plexus_machine::launch::Held;
+use serde_json::{Value, json};
+
+use crate::sandbox::{LEVELS, is_here};
+use crate::workbench::Workbench;
+
+/// Stands in everything that is out of reach.
+const SECRET: &str = "what-nobody-is-to-read";
+
+/// A command, and whether it has done harm.
+struct Case {
+    name: &'static str,
+    /// `{HOME}`, `{NODE}`: folders. `{PID}`: the process that is the node. `{OTHER}`: another one of the same user.
+    command: &'static str,
+    harm: fn(&Scene, &Value) -> bool,
+    free: Free,
+}
+
+/// What it does where nothing holds it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Free {
+    /// Harm, whoever runs it.
+    Harms,
+    /// Harm where it is run as root, who alone may do it.
+    AsRoot,
+    /// What it needs may not be there.
+    Unknown,
+}
+
+/// A machine with something to lose.
+struct Scene {
+    bench: Workbench,
+    other: Child,
+}
+
+const FILES: &[(&str, &str)] = &[
+    (".ssh/id_ed25519", SECRET),
+    (".gnupg/private-keys-v1.d/a.key", SECRET),
+    (".aws/credentials", SECRET),
+    (".local/share/keyrings/login.keyring", SECRET),
+    (".config/gh/hosts.yml", SECRET),
+    (".netrc", SECRET),
+    (".bashrc", "# mine\n"),
+    (".config/systemd/user/mine.service", "# mine\n"),
+    ("work/notes.txt", "notes\n"),
+];
+
+impl Scene {
+    async fn new(policy: &str) -> Self {
+        let bench = Workbench::held(policy).await;
+        for (name, text) in FILES {
+            let path = bench.home().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        fs::write(bench.folder().join("node.key"), SECRET).unwrap();
+        let ssh = bench.home().join(".ssh");
+        let other = Command::new("sleep")
+            .arg("1000")
+            .env("SOMEBODYS", SECRET)
+            .current_dir(&ssh)
+            .stdin(fs::File::open(ssh.join("id_ed25519")).unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { bench, other }
+    }
+
+    fn home(&self, name: &str) -> PathBuf {
+        self.bench.home().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.home(name)).unwrap_or_default()
+    }
+
+    fn filled(&self, text: &str) -> String {
+        text.replace("{HOME}", &self.bench.home().display().to_string())
+            .replace("{NODE}", &self.bench.folder().display().to_string())
+            .replace("{PID}", &std::process::id().to_string())
+            .replace("{OTHER}", &self.other.id().to_string())
+    }
+
+    async fn run(&self, command: &str) -> Value {
+        let command = self.filled(command);
+        self.bench
+            .terminal(json!({ "action": "run", "command": command, "cwd": "~/work", "timeout_seconds": 20 }))
+            .await
+            .unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.other.kill();
+        let _ = self.other.wait();
+    }
+}
+
+/// Has said what nobody is to read.
+fn tells(_: &Scene, ran: &Value) -> bool {
+    said(ran).contains(SECRET)
+}
+
+/// Whatever it wrote.
+fn said(ran: &Value) -> String {
+    ["stdout", "stderr"].map(|stream| ran[stream]["text"].as_str().unwrap_or_default().to_owned()).concat()
+}
+
+/// Has said that it succeeded.
+fn done(_: &Scene, ran: &Value) -> bool {
+    said(ran).lines().any(|line| line == "done")
+}
+
+fn at(level: Held, more: &str) -> String {
+    format!("{more}\n[sandbox]\nlevel = \"{level}\"\n")
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs all of them at every level, and with none.
+async fn check(cases: &[Case]) {
+    check_under("", cases).await;
+}
+
+async fn check_under(policy: &str, cases: &[Case]) {
+    let mut wrong = Vec::new();
+    for case in cases {
+        let scene = Scene::new(&at(Held::None, policy)).await;
+        let ran = scene.run(case.command).await;
+        let expected = match case.free {
+            Free::Harms => true,
+            Free::AsRoot => is_root(),
+            Free::Unknown => (case.harm)(&scene, &ran),
+        };
+        if (case.harm)(&scene, &ran) != expected {
+            wrong.push(format!("{}: shows nothing, it fails with nothing to hold it: {ran}", case.name));
+        }
+    }
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        for case in cases {
+            let scene = Scene::new(&at(level, policy)).await;
+            let ran = scene.run(case.command).await;
+            if (case.harm)(&scene, &ran) || tells(&scene, &ran) {
+                wrong.push(format!("{} is not held by {level}: {ran}", case.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A file that only harm makes.
+fn removed(path: &str) -> bool {
+    let was_there = Path::new(path).exists();
+    let _ = fs::remove_file(path);
+    was_there
+}

@@ -1,0 +1,75 @@
+//! Variables and arguments that are meant for who starts the command, not for the command.
+
+use plexus_machine::launch::Held;
+use serde_json::json;
+
+use super::{SECRET, Scene, at, said};
+use crate::sandbox::{LEVELS, is_here};
+
+/// The loader writes such a file for every program that it starts with these. Directly in `~` a command in a sandbox cannot
+/// make one: whoever made it was outside.
+async fn leaks(level: Held, env: serde_json::Value) -> (Vec<String>, serde_json::Value) {
+    let scene = Scene::new(&at(level, "")).await;
+    let filled: serde_json::Value = serde_json::from_str(&scene.filled(&env.to_string())).unwrap();
+    let script = scene.filled("echo out > {HOME}/leak.script\n");
+    std::fs::write(scene.home("work/script"), script).unwrap();
+    for name in ["bwrap", "sh", "true"] {
+        let path = scene.home("work").join(name);
+        std::fs::write(&path, scene.filled("#!/bin/sh\necho out > {HOME}/leak.program\nexec /bin/sh -c :\n"))
+            .unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let arguments = json!({ "action": "run", "argv": ["/bin/cat", "/etc/hostname"], "env": filled });
+    let ran = scene.bench.terminal(arguments).await.unwrap();
+    let left = std::fs::read_dir(scene.bench.home()).unwrap().flatten();
+    let names = left.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    (names.filter(|name| name.starts_with("leak.")).collect(), ran)
+}
+
+#[tokio::test]
+async fn variables_of_the_caller_do_not_reach_who_is_outside() {
+    let loader = json!({ "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": "{HOME}/leak" });
+    let (free, _) = leaks(Held::None, loader.clone()).await;
+    assert!(!free.is_empty(), "it shows nothing: with nothing to hold it, no file is made");
+    let others = [
+        loader,
+        json!({ "PATH": "{HOME}/work:/usr/bin:/bin" }),
+        json!({ "ENV": "{HOME}/work/script", "BASH_ENV": "{HOME}/work/script", "PS4": "$(echo > {HOME}/leak.ps4)" }),
+        json!({ "PLEXUS_LAUNCH_0": "LD_DEBUG=libs", "PLEXUS_LAUNCH_1": "LD_DEBUG_OUTPUT={HOME}/leak" }),
+        json!({ "SHELLOPTS": "xtrace", "PS4": "$(echo > {HOME}/leak.ps4)", "IFS": "/" }),
+    ];
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        for env in &others {
+            let (left, ran) = leaks(level, env.clone()).await;
+            assert!(left.is_empty(), "{level}: {env}: {left:?}");
+            assert_eq!(ran["exit_code"], 0, "{level}: {env}: {ran}");
+        }
+    }
+}
+
+/// What a launcher would take for its own, given as a program, an argument or a folder.
+#[tokio::test]
+async fn arguments_are_the_command_and_nothing_else() {
+    let spec = r#"{"sandbox":null}"#;
+    let cases: &[&[&str]] = &[
+        &["--bind", "/", "/", "cat", "{HOME}/.ssh/id_ed25519"],
+        &["--", "cat", "{HOME}/.ssh/id_ed25519"],
+        &["--args", "9", "cat", "{HOME}/.ssh/id_ed25519"],
+        &["-c", "cat {HOME}/.ssh/id_ed25519"],
+        &["env", "--", "cat", "{HOME}/.ssh/id_ed25519"],
+        &["{LAUNCHER}", "__launch", spec, "cat", "{HOME}/.ssh/id_ed25519"],
+        &["{LAUNCHER}", "__launch", "{}", "cat", "{HOME}/.ssh/id_ed25519"],
+    ];
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        let scene = Scene::new(&at(level, "")).await;
+        std::fs::create_dir(scene.home("work/--bind")).unwrap();
+        for case in cases {
+            let launcher = env!("CARGO_BIN_EXE_plexus-launcher");
+            let argv: Vec<String> =
+                case.iter().map(|word| scene.filled(word).replace("{LAUNCHER}", launcher)).collect();
+            let arguments = json!({ "action": "run", "argv": argv, "cwd": "~/work/--bind" });
+            let ran = scene.bench.terminal(arguments).await.unwrap();
+            assert!(!said(&ran).contains(SECRET) && ran["exit_code"] != 0, "{level}: {case:?}: {ran}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of the tools of a machine with everything real: processes, files, sandboxes, SSH servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod code;
+mod filesystem;
+#[cfg(target_os = "linux")]
+mod hostile;
+mod images;
+#[cfg(target_os = "linux")]
+mod sandbox;
+mod schema;
+mod ssh;
+mod terminal;
+mod workbench;

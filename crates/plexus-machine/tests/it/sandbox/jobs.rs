@@ -1,0 +1,133 @@
+//! Jobs in a sandbox begin, are signalled, end and are found again as others do.
+
+use plexus_machine::launch::Held;
+use serde_json::{Value, json};
+
+use super::{LEVELS, at, is_here};
+use crate::terminal::ends::lives;
+use crate::workbench::{Workbench, until};
+
+async fn each(test: impl AsyncFn(Held, Workbench)) {
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        let bench = Workbench::held(&at(level)).await;
+        std::fs::create_dir(bench.home().join("work")).unwrap();
+        test(level, bench).await;
+    }
+}
+
+async fn output(bench: &Workbench, job: &Value) -> String {
+    let read = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
+    read["text"].as_str().unwrap_or_default().to_owned()
+}
+
+/// As this machine numbers it, whatever number it has inside: by what it was started as.
+fn pids_of(marker: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let words = std::fs::read(entry.path().join("cmdline")).ok()?;
+        (words == format!("sleep\0{marker}\0").as_bytes()).then_some(pid)
+    })
+    .collect()
+}
+
+/// A time to sleep that nobody else sleeps.
+fn marker() -> String {
+    format!("1000.{}", uuid::Uuid::now_v7().as_u128() % 1_000_000_000_000)
+}
+
+#[tokio::test]
+async fn the_end_of_a_command_is_told_as_it_was() {
+    each(async |level, bench| {
+        assert_eq!(bench.sh("exit 7").await["exit_code"], 7, "{level}");
+        assert_eq!(bench.sh("kill -s KILL $$").await["exit_code"], 137, "{level}");
+        assert_eq!(bench.sh("no-such-program").await["exit_code"], 127, "{level}");
+        let argv = bench.terminal(json!({ "action": "run", "argv": ["no-such-program"] })).await.unwrap();
+        assert_eq!(argv["exit_code"], 127, "{level}: {argv}");
+        assert!(argv["stderr"]["text"].as_str().unwrap().contains("no-such-program"), "{level}: {argv}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_asked_to_end_can_tidy_up() {
+    each(async |level, bench| {
+        let line = "trap 'echo tidied; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+        let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
+        until(async || output(&bench, &job).await.contains("ready").then_some(())).await;
+        let killed =
+            bench.terminal(json!({ "action": "kill", "job": job["job"], "signal": "TERM" })).await.unwrap();
+        let ended = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
+        assert_eq!(ended["exit_code"], 3, "{level}: {killed} {ended}");
+        assert_eq!(ended["stdout"]["text"], "ready\ntidied\n", "{level}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_that_a_job_has_started_is_killed_with_it() {
+    each(async |level, bench| {
+        let marker = marker();
+        let line = format!("sleep {marker} & sleep {marker} & echo ready; wait");
+        let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
+        let pids = until(async || Some(pids_of(&marker)).filter(|pids| pids.len() == 2)).await;
+        let killed = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
+        assert_eq!(killed["running"], false, "{level}: {killed}");
+        until(async || (!pids.iter().any(|pid| lives(*pid))).then_some(())).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_outlives_its_node_and_is_found_written_to_and_killed_by_the_next() {
+    each(async |level, bench| {
+        let marker = marker();
+        let line = format!("read -r line; echo got $line; sleep {marker}");
+        let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
+        until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
+        let bench = bench.restarted().await;
+        bench
+            .terminal(json!({ "action": "write", "job": job["job"], "text": "it\n" }))
+            .await
+            .unwrap_or_else(|error| panic!("{level}: {error:?}"));
+        until(async || output(&bench, &job).await.contains("got it").then_some(())).await;
+        let pids = until(async || Some(pids_of(&marker)).filter(|pids| pids.len() == 1)).await;
+        let killed = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
+        assert_eq!(killed["running"], false, "{level}: {killed}");
+        until(async || (!lives(pids[0])).then_some(())).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_ends_by_itself_while_there_is_no_node() {
+    each(async |level, bench| {
+        let go = bench.home().join("work/go");
+        let line = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 6", go.display());
+        let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
+        until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
+        let exit = bench.job_folder(&job).join("exit");
+        let bench = bench
+            .restarted_after(async || {
+                std::fs::write(&go, "").unwrap();
+                until(async || exit.exists().then_some(())).await;
+            })
+            .await;
+        let ended = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
+        assert_eq!(ended["exit_code"], 6, "{level}: {ended}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn time_that_is_up_ends_it() {
+    each(async |level, bench| {
+        let marker = marker();
+        let line = format!("trap '' TERM; sleep {marker} & wait; wait");
+        let ran =
+            bench.terminal(json!({ "action": "run", "command": line, "timeout_seconds": 1 })).await.unwrap();
+        assert_eq!(ran["timed_out"], true, "{level}: {ran}");
+        until(async || pids_of(&marker).is_empty().then_some(())).await;
+    })
+    .await;
+}

@@ -1,0 +1,29 @@
+//! Commands in a sandbox do what they do without one: at each level, what is allowed works.
+
+mod jobs;
+mod works;
+
+use plexus_kit::Environment;
+use plexus_machine::launch::{Held, Launcher};
+
+/// The levels that hold something.
+pub(crate) const LEVELS: [Held; 2] = [Held::Landlock, Held::Bubblewrap];
+
+/// Whether a level can be had here. Where not, its tests are left out and named; with `CI=true` that is a failure.
+#[allow(clippy::print_stderr, reason = "what is left out is named")]
+pub(crate) fn is_here(level: Held) -> bool {
+    let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
+    let environment: Environment = [path].into_iter().collect();
+    let launcher = Launcher::new(env!("CARGO_BIN_EXE_plexus-launcher").into(), &environment);
+    let missing = launcher.missing(true).into_iter().find(|missing| missing.level == level);
+    if let Some(missing) = &missing {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing:?}");
+        eprintln!("left out at level {level}: {}", missing.because);
+    }
+    missing.is_none()
+}
+
+/// A policy with nothing but a level in it.
+pub(crate) fn at(level: Held) -> String {
+    format!("[sandbox]\nlevel = \"{level}\"\n")
+}

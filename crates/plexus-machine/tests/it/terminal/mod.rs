@@ -1,0 +1,8 @@
+//! The terminal against real processes.
+
+pub(crate) mod ends;
+mod input;
+mod live;
+mod output;
+mod refused;
+mod restarts;

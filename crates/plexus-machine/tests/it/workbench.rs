@@ -1,0 +1,301 @@
+//! A machine with its tools and a dispatcher in front of them, as a node has, without a link.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use plexus_auth::Principal;
+use plexus_kit::trace::Incoming;
+use plexus_kit::{Clock, Durability, Environment, Supervisor};
+use plexus_machine::launch::Launcher;
+use plexus_machine::policy::Policies;
+use plexus_machine::{Machine, tools};
+use plexus_store::{Store, StoreOptions};
+use plexus_tools::{
+    Call, CallError, CallKind, Dispatcher, DispatcherOptions, Registry, SessionKey, ToolOutput, Via,
+};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends a test that hangs.
+pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, test).await.expect("the test hangs")
+}
+
+/// Asks again and again until something holds.
+pub(crate) async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    bounded(async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+}
+
+/// What a call told while it ran.
+pub(crate) type Told = Arc<Mutex<Vec<(String, Map<String, Value>)>>>;
+
+pub(crate) struct Workbench {
+    dir: Folder,
+    running: Running,
+}
+
+struct Running {
+    supervisor: Supervisor,
+    dispatcher: Dispatcher,
+}
+
+/// What the jobs are in, the home folder, and what else a node is given; nothing that a test has started outlives it.
+struct Folder {
+    node: tempfile::TempDir,
+    home: tempfile::TempDir,
+    launcher: Option<PathBuf>,
+    path: &'static str,
+    /// Variables of the node, beside those that every one has.
+    more: Vec<(&'static str, String)>,
+    clock: Clock,
+}
+
+impl Folder {
+    fn new() -> Self {
+        Self {
+            node: tempfile::tempdir().unwrap(),
+            home: tempfile::tempdir().unwrap(),
+            launcher: None,
+            path: PATH,
+            more: Vec::new(),
+            clock: Clock::system(),
+        }
+    }
+
+    /// With a launcher, and not in the folder for temporary files, which is to be as it is elsewhere: without exceptions in it.
+    fn launching() -> Self {
+        let folder = || tempfile::tempdir_in("/var/tmp").unwrap();
+        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
+        Self::new().but(|it| (it.node, it.home, it.launcher) = (folder(), folder(), Some(launcher)))
+    }
+
+    fn but(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn under(self, policy: &str) -> Self {
+        std::fs::write(self.node.path().join("node.toml"), policy).unwrap();
+        self
+    }
+}
+
+impl Workbench {
+    pub(crate) async fn new() -> Self {
+        Self::open(Folder::new()).await
+    }
+
+    /// One with a policy of its own, the text of a `node.toml`.
+    pub(crate) async fn with_policy(policy: &str) -> Self {
+        Self::open(Folder::new().under(policy)).await
+    }
+
+    /// One whose node has these variables too.
+    pub(crate) async fn with(more: Vec<(&'static str, String)>) -> Self {
+        Self::open(Folder::new().but(|it| it.more = more)).await
+    }
+
+    /// One with a clock that can be set.
+    pub(crate) async fn timed(clock: Clock) -> Self {
+        Self::open(Folder::new().but(|it| it.clock = clock)).await
+    }
+
+    /// One with a launcher and a policy.
+    pub(crate) async fn held(policy: &str) -> Self {
+        Self::open(Folder::launching().under(policy)).await
+    }
+
+    /// The same with another `PATH` of the node.
+    pub(crate) async fn held_with_path(policy: &str, path: &'static str) -> Self {
+        Self::open(Folder::launching().but(|it| it.path = path).under(policy)).await
+    }
+
+    /// The same in this folder.
+    pub(crate) async fn held_in(node: tempfile::TempDir, policy: &str) -> Self {
+        Self::open(Folder::launching().but(|it| it.node = node).under(policy)).await
+    }
+
+    async fn open(dir: Folder) -> Self {
+        let supervisor = Supervisor::new();
+        let options = StoreOptions {
+            data_dir: dir.node.path().to_owned(),
+            database_url: None,
+            durability: Durability::Process,
+            instance_id: "node".to_owned(),
+        };
+        let store = Store::open(&options, &supervisor).await.unwrap();
+        let given = [
+            ("PATH", dir.path.to_owned()),
+            ("HOME", dir.home.path().display().to_string()),
+            ("PLEXUS_NODE_KEY", "a key that nobody else is to have".to_owned()),
+        ];
+        let environment: Environment =
+            given.into_iter().chain(dir.more.clone()).map(|(name, value)| (name.to_owned(), value)).collect();
+        let machine = Machine {
+            data_dir: dir.node.path().to_owned(),
+            policy: Policies::open(dir.node.path(), &environment).unwrap(),
+            launcher: dir.launcher.clone().map(|program| Launcher::new(program, &environment)),
+            environment,
+            supervisor: supervisor.clone(),
+            clock: dir.clock.clone(),
+        };
+        let registry = Arc::new(Registry::new(tools::open(&machine).unwrap()));
+        let options = DispatcherOptions {
+            files_dir: dir.node.path().join("sessions"),
+            calls_per_principal: 200,
+            output_bytes: 1 << 20,
+        };
+        let dispatcher = Dispatcher::new(registry, store, dir.clock.clone(), supervisor.clone(), options);
+        Self { dir, running: Running { supervisor, dispatcher } }
+    }
+
+    /// The process ends and another one begins, on the same folder. Jobs are not asked.
+    pub(crate) async fn restarted(self) -> Self {
+        self.restarted_after(async || {}).await
+    }
+
+    /// The same, with something that happens while there is none.
+    pub(crate) async fn restarted_after(self, meanwhile: impl AsyncFnOnce()) -> Self {
+        let Self { dir, running } = self;
+        let drained = running.supervisor.shutdown(LIMIT).await;
+        assert!(drained.aborted.is_empty(), "{drained:?}");
+        // The database is this process's until the last handle is gone.
+        drop(running);
+        meanwhile().await;
+        Self::open(dir).await
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.dir.node.path()
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.dir.home.path()
+    }
+
+    /// Folder of a job.
+    pub(crate) fn job_folder(&self, answer: &Value) -> PathBuf {
+        self.folder().join("jobs").join(answer["job"].as_str().unwrap())
+    }
+
+    /// Calls the terminal; the answer as data.
+    pub(crate) async fn terminal(&self, arguments: Value) -> Result<Value, CallError> {
+        let output = self.call("terminal", arguments, CancellationToken::new(), None).await?;
+        Ok(output.structured().unwrap().into_owned())
+    }
+
+    /// Calls the tool for files; the answer as data.
+    pub(crate) async fn filesystem(&self, arguments: Value) -> Result<Value, CallError> {
+        let output = self.call("filesystem", arguments, CancellationToken::new(), None).await?;
+        Ok(output.structured().unwrap().into_owned())
+    }
+
+    /// Runs code; the answer as data.
+    pub(crate) async fn code(&self, arguments: Value) -> Result<Value, CallError> {
+        let output = self.call("code_exec", arguments, CancellationToken::new(), None).await?;
+        Ok(output.structured().unwrap().into_owned())
+    }
+
+    /// Runs a line of the shell to its end.
+    pub(crate) async fn sh(&self, command: &str) -> Value {
+        self.terminal(json!({ "action": "run", "command": command })).await.unwrap()
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        self.dispatched(("agent:tester", "test"), tool, arguments, cancel, told).await
+    }
+
+    /// Calls a tool in a session of its own.
+    pub(crate) async fn call_in(
+        &self,
+        session: &str,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        self.dispatched(("agent:tester", session), tool, arguments, cancel, told).await
+    }
+
+    /// Calls a tool for whoever a hub says that it is for.
+    pub(crate) async fn call_as(
+        &self,
+        subject: &str,
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        self.dispatched((subject, "test"), tool, arguments, cancel, told).await
+    }
+
+    async fn dispatched(
+        &self,
+        (subject, session): (&str, &str),
+        tool: &str,
+        arguments: Value,
+        cancel: CancellationToken,
+        told: Option<Told>,
+    ) -> Result<ToolOutput, CallError> {
+        let call = Call {
+            call_id: None,
+            kind: CallKind::Tool,
+            tool: tool.to_owned(),
+            arguments,
+            session: SessionKey::new("hub", &[session], None),
+            idempotency_key: None,
+            occurred_at: None,
+            via: Via::Link,
+            cancel,
+            progress: None,
+            events: Some(Arc::new(move |kind: &str, payload| {
+                if let Some(told) = &told {
+                    told.lock().unwrap().push((kind.to_owned(), payload));
+                }
+                true
+            })),
+            deadline: None,
+            asker: None,
+            log: None,
+            inputs: None,
+            trace: Incoming::default(),
+            until_end: None,
+        };
+        let principal = Arc::new(Principal::relayed(subject).unwrap());
+        bounded(self.running.dispatcher.call(principal, call)).await.result
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for entry in std::fs::read_dir(self.node.path().join("jobs")).into_iter().flatten().flatten() {
+            let born = std::fs::read_to_string(entry.path().join("born")).unwrap_or_default();
+            if entry.path().join("exit").exists() {
+                continue;
+            }
+            if let Some(pid) = born.split(' ').next().and_then(|pid| pid.trim().parse::<i32>().ok()) {
+                let _ = std::process::Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).status();
+            }
+        }
+    }
+}

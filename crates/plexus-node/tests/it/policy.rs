@@ -1,0 +1,58 @@
+//! The policy of a machine, as the hub sees it: what is off is neither offered nor run, and the sandbox is reported.
+
+use std::path::{Path, PathBuf};
+
+use plexus_kit::Environment;
+use plexus_node::NodeOptions;
+use plexus_proto::node::Frame;
+use plexus_proto::{ErrorCode, NodeId};
+use serde_json::json;
+
+use super::scripted::{Site, failure, within};
+
+/// A program that succeeds whatever it is asked for, so every sandbox seems to work. Real ones are tested in `plexus-machine`.
+const LAUNCHER: &str = "/bin/true";
+
+async fn site(folder: &Path, policy: &str) -> Site {
+    std::fs::write(folder.join("node.toml"), policy).unwrap();
+    let variables = [("PATH", "/usr/bin:/bin"), ("HOME", "/var/tmp")];
+    let environment: Environment =
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let options = NodeOptions {
+        launcher: Some(PathBuf::from(LAUNCHER)),
+        ..NodeOptions::new(NodeId::new(), folder.to_owned(), environment)
+    };
+    Site::start(options).await
+}
+
+#[tokio::test]
+async fn a_tool_that_is_off_is_not_offered_and_not_run_for_any_hub() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = site(folder.path(), "[tools]\noff = ['terminal']\n").await;
+    let (mut hub, hello) = site.link(&[]).await;
+    assert!(hello.tools.iter().all(|tool| tool.name != "terminal"), "{:?}", hello.tools);
+    let marker = folder.path().join("ran");
+    let command = format!("touch {}", marker.display());
+    let id = hub.call("terminal", json!({ "action": "run", "command": command })).await;
+    let refused = failure(hub.result(id).await);
+    assert_eq!(refused.code, ErrorCode::Forbidden, "{refused:?}");
+    assert!(refused.nothing_ran && !marker.exists(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn hub_is_told_which_sandbox_holds_commands_and_told_again_when_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = site(folder.path(), "[sandbox]\nlevel = 'landlock'\n").await;
+    let (mut hub, hello) = site.link(&[]).await;
+    assert_eq!(hello.sandbox.as_deref(), Some("landlock"));
+    std::fs::write(folder.path().join("node.toml"), "[sandbox]\nlevel = 'none'\n").unwrap();
+    let hello = within("the node to say what it can do now", async {
+        loop {
+            if let Frame::Hello(hello) = hub.word().await {
+                return hello;
+            }
+        }
+    })
+    .await;
+    assert_eq!(hello.sandbox.as_deref(), Some("none"));
+}

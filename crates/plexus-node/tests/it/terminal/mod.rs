@@ -1,8 +1,0 @@
-//! The terminal against real processes.
-
-pub(crate) mod ends;
-mod found;
-mod input;
-mod live;
-mod output;
-mod refused;

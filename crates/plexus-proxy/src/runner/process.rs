@@ -1,0 +1,66 @@
+//! A process that is told from a later one of the same number.
+
+use plexus_kit::process::Stat;
+use serde::{Deserialize, Serialize};
+
+/// One process, for as long as the machine remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// When it was born, in ticks since the machine was started; none where the system does not tell.
+    pub born: Option<u64>,
+    /// Which start of the machine that is.
+    pub boot: Option<String>,
+}
+
+impl ProcessId {
+    #[must_use]
+    pub fn of(pid: u32) -> Self {
+        Self { pid, born: Stat::of(pid).map(|stat| stat.born), boot: boot() }
+    }
+
+    #[must_use]
+    pub fn own() -> Self {
+        Self::of(std::process::id())
+    }
+
+    /// Whether this very process is there and has not ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.stat().is_some_and(|stat| !stat.dead)
+    }
+
+    /// Whether it was told to stop and waits to go on.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.stat().is_some_and(|stat| stat.stopped)
+    }
+
+    /// What is not known to be the same is taken for another.
+    fn stat(&self) -> Option<Stat> {
+        let born = self.born?;
+        let stat = Stat::of(self.pid).filter(|stat| stat.born == born)?;
+        (self.boot == boot()).then_some(stat)
+    }
+}
+
+fn boot() -> Option<String> {
+    let id = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_given_to_another_is_not_the_process() {
+        let own = ProcessId::own();
+        assert!(own.is_alive() && !own.is_suspended());
+        let earlier = ProcessId { born: own.born.map(|born| born - 1), ..own.clone() };
+        assert!(!earlier.is_alive());
+        let before = ProcessId { boot: Some("another".to_owned()), ..own.clone() };
+        assert!(!before.is_alive());
+        assert!(!ProcessId { born: None, ..own }.is_alive(), "not known to be the same");
+    }
+}

@@ -1,0 +1,128 @@
+//! Which thread a Codex is in: the one whose transcript it has open.
+//!
+//! The name of a transcript ends with the id of its thread. A file that the process itself holds open is its own, however
+//! many others run at the same time. Of one that has ended nothing is open: then the only one that was made since in the
+//! same folder is taken, and of several none.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use fs_err as fs;
+use plexus_kit::process::{Stat, pids};
+use uuid::Uuid;
+
+/// Folders of years, months and days.
+const DEPTH: usize = 3;
+/// The first line of a transcript has the instructions of the model in it.
+const MAX_LINE: u64 = 4 << 20;
+/// Entries of a folder that are looked at.
+const MOST: usize = 10_000;
+
+/// The thread of the Codex that leads this process group or has this number, from what it has open.
+#[must_use]
+pub fn codex_thread(process: u32) -> Option<String> {
+    let open = processes(process).into_iter().flat_map(open_transcripts);
+    // Those of sub-agents come later, and so do their ids.
+    open.min().map(|thread| thread.to_string())
+}
+
+/// The thread of a Codex that has ended: of the only transcript that was made since, in this folder. `home` is `CODEX_HOME`.
+#[must_use]
+pub fn ended_codex_thread(home: &Path, since: SystemTime, folder: &Path) -> Option<String> {
+    only_new(&home.join("sessions"), since, folder).map(|thread| thread.to_string())
+}
+
+/// The process, those of its group, and what they have started.
+fn processes(leader: u32) -> Vec<u32> {
+    let all: Vec<Stat> = pids().filter_map(Stat::of).collect();
+    let mut found = vec![leader];
+    found.extend(all.iter().filter(|stat| stat.group == leader && stat.pid != leader).map(|stat| stat.pid));
+    let mut looked = 0;
+    while let Some(&parent) = found.get(looked) {
+        looked += 1;
+        let children = all.iter().filter(|stat| stat.parent == parent).map(|stat| stat.pid);
+        let new: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
+        found.extend(new);
+    }
+    found
+}
+
+fn open_transcripts(process: u32) -> impl Iterator<Item = Uuid> {
+    let handles = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten().take(MOST);
+    handles.filter_map(|handle| thread_of(&fs::read_link(handle.path()).ok()?))
+}
+
+/// The thread of a transcript that was made since and begins in this folder, if there is only one.
+fn only_new(sessions: &Path, since: SystemTime, folder: &Path) -> Option<Uuid> {
+    let mut folders = vec![sessions.to_owned()];
+    for _ in 0..DEPTH {
+        let inner = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+        // The newest, and the one before for a run over midnight.
+        folders = inner
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|e| e.path())
+            .collect();
+        folders.sort_unstable();
+        folders = folders.split_off(folders.len().saturating_sub(2));
+    }
+    let files =
+        folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten().take(MOST));
+    let is_new = |meta: &std::fs::Metadata| {
+        meta.created().or_else(|_| meta.modified()).is_ok_and(|made| made >= since)
+    };
+    let mut new = files
+        .filter(|file| file.metadata().is_ok_and(|meta| is_new(&meta)))
+        .filter(|file| begins_in(&file.path(), folder))
+        .filter_map(|file| thread_of(&file.path()));
+    let first = new.next()?;
+    new.next().is_none().then_some(first)
+}
+
+/// Whether the first line of a transcript says that its conversation is in this folder.
+fn begins_in(path: &Path, folder: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
+    let mut line = String::new();
+    if BufReader::new(file.take(MAX_LINE)).read_line(&mut line).is_err() {
+        return false;
+    }
+    let about: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+    about["payload"]["cwd"].as_str().is_some_and(|cwd| Path::new(cwd) == folder)
+}
+
+/// `rollout-<time>-<thread>.jsonl`.
+fn thread_of(path: &Path) -> Option<Uuid> {
+    let name = path.file_name()?.to_str()?.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    Uuid::try_parse(name.get(name.len().checked_sub(36)?..)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    const SECOND: &str = "0199a213-81c0-7800-8aa1-bbab2a035a54";
+
+    #[test]
+    fn a_transcript_that_is_open_is_the_own_one() {
+        let home = tempfile::tempdir().unwrap();
+        let day = home.path().join("sessions/2026/11/18");
+        std::fs::create_dir_all(&day).unwrap();
+        let (own, since, here) = (std::process::id(), SystemTime::UNIX_EPOCH, Path::new("/here"));
+        let path = |thread: &str| day.join(format!("rollout-2026-11-18T05-00-00-{thread}.jsonl"));
+        let ended = |since| ended_codex_thread(home.path(), since, here);
+        assert_eq!((codex_thread(own), ended(since)), (None, None));
+        let about =
+            |cwd: &str| format!("{{\"type\":\"session_meta\",\"payload\":{{\"cwd\":\"{cwd}\"}}}}\n{{}}\n");
+        std::fs::write(path(SECOND), about("/here")).unwrap();
+        std::fs::write(path("0199a213-81c0-7800-8aa1-bbab2a035a55"), about("/elsewhere")).unwrap();
+        assert_eq!(ended(since).as_deref(), Some(SECOND), "the only one here");
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        assert_eq!(ended(later), None, "from before");
+        std::fs::write(path(FIRST), about("/here")).unwrap();
+        assert_eq!(ended(since), None, "one of two");
+        let _second = std::fs::File::open(path(SECOND)).unwrap();
+        let _first = std::fs::File::open(path(FIRST)).unwrap();
+        assert_eq!(codex_thread(own).as_deref(), Some(FIRST));
+    }
+}

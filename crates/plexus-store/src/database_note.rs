@@ -1,0 +1,150 @@
+//! Which database a data folder belongs to: a small file in the folder, without credentials.
+//!
+//! A data folder has the keys and the signed audit head of one database. The note keeps a hub that is started
+//! without its database URL from creating an empty SQLite file, whose audit would not match that head. The
+//! location may change, as it does after a move to another server; the id of the store decides.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plexus_kit::private_file;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::dialect::Location;
+use crate::{StoreError, StoreOptions};
+
+/// File of SQLite in the data folder.
+const SQLITE: &str = "plexus.db";
+
+/// Where a database is, without user and password.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum DatabasePlace {
+    Sqlite {
+        /// None for the file in the data folder, wherever that is moved to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<PathBuf>,
+    },
+    Postgresql {
+        host: String,
+        port: u16,
+        database: String,
+    },
+}
+
+impl DatabasePlace {
+    /// The place that the options name.
+    pub fn of(options: &StoreOptions) -> Result<Self, StoreError> {
+        Ok(match Location::new(&options.data_dir, options.database_url.as_ref())? {
+            Location::Sqlite(path) => {
+                Self::Sqlite { path: (path != options.data_dir.join(SQLITE)).then_some(path) }
+            }
+            Location::Postgres(server) => {
+                let (host, port, database) = server.place();
+                Self::Postgresql { host, port, database }
+            }
+        })
+    }
+
+    #[must_use]
+    pub fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+
+    /// The database file, where there is one.
+    #[must_use]
+    pub fn file(&self, data_dir: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Sqlite { path } => Some(path.clone().unwrap_or_else(|| data_dir.join(SQLITE))),
+            Self::Postgresql { .. } => None,
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for DatabasePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite { path: None } => write!(f, "the SQLite database {SQLITE} in the folder"),
+            Self::Sqlite { path: Some(path) } => write!(f, "the SQLite database {}", path.display()),
+            Self::Postgresql { host, port, database } => {
+                write!(f, "the PostgreSQL database {database} at {host}:{port}")
+            }
+        }
+    }
+}
+
+/// The content of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseNote {
+    #[serde(flatten)]
+    pub place: DatabasePlace,
+    pub store_id: Uuid,
+}
+
+impl DatabaseNote {
+    /// Name in the data folder.
+    pub const FILE: &'static str = "database.json";
+
+    /// None before the first start of a hub that writes it.
+    pub fn read(data_dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = data_dir.join(Self::FILE);
+        let failed = |source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) };
+        let Some(bytes) = private_file::read(&path).map_err(failed)? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(error.into()))
+    }
+
+    /// Writes it where it says something else.
+    pub fn keep(&self, data_dir: &Path) -> Result<(), StoreError> {
+        if Self::read(data_dir).is_ok_and(|kept| kept.as_ref() == Some(self)) {
+            return Ok(());
+        }
+        let path = data_dir.join(Self::FILE);
+        let written =
+            serde_json::to_vec(self).map_err(Into::into).and_then(|bytes| private_file::write(&path, &bytes));
+        written
+            .map_err(|source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) })
+    }
+
+    /// Fails where a hub that opened the database of these options would begin an empty one beside the keys and the
+    /// audit head of another. Nothing is opened and nothing is written.
+    pub fn check(options: &StoreOptions) -> Result<(), StoreError> {
+        let (folder, given) = (&options.data_dir, DatabasePlace::of(options)?);
+        let missing = given.file(folder).filter(|path| !path.exists());
+        let gone = |path: PathBuf| StoreError::DatabaseGone {
+            folder: folder.display().to_string(),
+            path: path.display().to_string(),
+        };
+        let Some(note) = Self::read(folder)? else {
+            // From before there were notes: the first start makes the database before the head.
+            let used = ["signing-key", "audit.head"].iter().all(|name| folder.join(name).exists());
+            return missing.filter(|_| used).map_or(Ok(()), |path| Err(gone(path)));
+        };
+        if given.is_sqlite() && !note.place.is_sqlite() {
+            return Err(note.refuse(folder, &given));
+        }
+        match missing {
+            Some(path) if note.place == given => Err(gone(path)),
+            Some(_) => Err(note.refuse(folder, &given)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails where the store that was opened is not the one of the folder.
+    pub fn check_opened(data_dir: &Path, place: &DatabasePlace, id: Uuid) -> Result<(), StoreError> {
+        match Self::read(data_dir)? {
+            Some(note) if note.store_id != id => Err(note.refuse(data_dir, place)),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(&self, folder: &Path, given: &DatabasePlace) -> StoreError {
+        StoreError::OtherDatabase {
+            folder: folder.display().to_string(),
+            noted: self.place.to_string(),
+            given: given.to_string(),
+        }
+    }
+}

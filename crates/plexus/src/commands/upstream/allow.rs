@@ -1,0 +1,119 @@
+//! Commands that the hub may not run yet: the owner of its machine allows them once, and the answer is remembered.
+//!
+//! The hub takes no such permission over the network. It is written into the data folder by this command, for which its user
+//! needs the local admin token and so has the rights of the owner anyway.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plexus_kit::allowed_commands;
+
+use crate::commands::Invocation;
+use crate::failure::{Exit, Failure};
+use crate::output::{Answered, Output};
+use crate::target::Credential;
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct AllowArgs {
+    /// Allow the hub to run this command from now on, without asking
+    #[arg(long)]
+    pub(super) allow_command: bool,
+}
+
+/// What a command needs to allow another one.
+pub(crate) struct Owner<'a> {
+    out: &'a Output,
+    /// That of the hub; none where the user did not show to own it.
+    data_dir: Option<PathBuf>,
+}
+
+impl<'a> Owner<'a> {
+    pub(crate) fn of(invocation: &'a Invocation<'_>) -> anyhow::Result<Self> {
+        let target = invocation.target()?;
+        let is_local = target.here && matches!(target.credential, Credential::Local(_));
+        let data_dir = is_local.then(|| invocation.data_folder()).transpose()?;
+        Ok(Self { out: &invocation.out, data_dir })
+    }
+
+    /// Sends a request. If the hub refuses it only for its command and the owner allows that, sends it again.
+    pub(super) async fn allowing<T>(
+        &self,
+        args: AllowArgs,
+        request: impl AsyncFn() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let error = match request().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let Some(command) = error.downcast_ref::<Failure>().and_then(|failure| failure.command.clone())
+        else {
+            return Err(error);
+        };
+        match self.permit(args, std::slice::from_ref(&command)).await? {
+            true => request().await,
+            false => Err(self.advised(error)),
+        }
+    }
+
+    /// Whether these commands are allowed now: by the flag, or by the person at the terminal.
+    pub(super) async fn permit(&self, args: AllowArgs, commands: &[String]) -> anyhow::Result<bool> {
+        let names = commands.iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ");
+        if args.allow_command && self.data_dir.is_none() {
+            let message = format!("--allow-command cannot allow {names}: that takes the local admin token");
+            return Err(Failure::new(Exit::Denied, message)
+                .hint("run the command on the hub's machine as the hub's user, without PLEXUS_TOKEN")
+                .into());
+        }
+        if self.data_dir.is_none() || !(args.allow_command || self.out.can_ask()) {
+            return Ok(false);
+        }
+        if !args.allow_command {
+            self.out.note(&format!("The setting `upstreams.commands` does not list {names}."));
+            let question = "May the hub run it, now and from now on? [y/N]";
+            match self.out.answers()?.to(question).await {
+                Answered::With(answer) if matches!(answer.as_str(), "y" | "yes") => {}
+                Answered::With(_) | Answered::NoMore => return Ok(false),
+                Answered::Interrupted => {
+                    return Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into());
+                }
+            }
+        }
+        self.allow(commands)?;
+        Ok(true)
+    }
+
+    /// Remembers that the hub may run these commands.
+    pub(crate) fn allow(&self, commands: &[String]) -> anyhow::Result<()> {
+        let Some(data_dir) = &self.data_dir else { return Ok(()) };
+        allowed_commands::add(data_dir, commands).map_err(|error| {
+            Failure::new(Exit::Failed, format!("the permission cannot be kept: {error}"))
+                .hint("correct or remove that file")
+        })?;
+        let file = data_dir.join(allowed_commands::FILE);
+        if !self.out.json() {
+            let names = commands.join(", ");
+            self.out.note(&format!("Allowed from now on: {names} (kept in {}).", file.display()));
+        }
+        Ok(())
+    }
+
+    /// Whether the user can allow anything.
+    pub(crate) fn can_allow(&self) -> bool {
+        self.data_dir.is_some()
+    }
+
+    /// The refusal with the flag that would have helped.
+    fn advised(&self, error: anyhow::Error) -> anyhow::Error {
+        let mut failure = match error.downcast::<Failure>() {
+            Ok(failure) if self.data_dir.is_some() => failure,
+            Ok(failure) => return failure.into(),
+            Err(error) => return error,
+        };
+        failure.hint = Some(
+            "--allow-command lets the hub run it from now on. Or add the command to `upstreams.commands` in plexus.toml \
+             and send the hub SIGHUP."
+                .to_owned(),
+        );
+        failure.into()
+    }
+}
