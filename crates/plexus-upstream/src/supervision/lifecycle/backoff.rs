@@ -66,8 +66,8 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use plexus_kit::backoff::Jitter;
     use super::*;
+    use plexus_kit::backoff::Jitter;
 
     fn timing() -> Timing {
         Timing { jitter: Jitter::fixed(1.0), ..Timing::default() }
