@@ -123,7 +123,7 @@ impl Events {
     }
 
     /// The next event with data, if all of it is there.
-    pub fn next(&mut self) -> Result<Option<Event>, TooLong> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
         while let Some(line) = self.line()? {
             if line.is_empty() {
                 let Unfinished { name, data, id } = std::mem::take(&mut self.event);

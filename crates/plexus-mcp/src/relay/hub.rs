@@ -164,7 +164,7 @@ impl HubReply {
     /// When it breaks off.
     pub async fn next(&mut self, silence: Duration) -> Result<Option<Told>, Unanswered> {
         loop {
-            match self.events.next() {
+            match self.events.next_event() {
                 Ok(Some(event)) if event.is_message() => {
                     return Ok(Some(Told { id: self.last_id().map(str::to_owned), json: event.data }));
                 }

@@ -73,7 +73,7 @@ impl Stream {
 
     async fn next(&mut self) -> Result<Event, String> {
         loop {
-            match self.events.next() {
+            match self.events.next_event() {
                 Ok(Some(event)) => return Ok(event),
                 Ok(None) => match self.pieces.piece().await {
                     Ok(Some(piece)) => self.events.push(&piece),

@@ -7,7 +7,7 @@ fn read(stream: &[u8], piece: usize) -> Vec<(Option<String>, String)> {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     for bytes in stream.chunks(piece) {
         events.push(bytes);
-        while let Some(event) = events.next().unwrap() {
+        while let Some(event) = events.next_event().unwrap() {
             read.push((event.name.as_ref().map(text), text(&event.data)));
         }
     }
@@ -40,11 +40,11 @@ fn events_are_the_same_however_they_are_cut_and_whatever_ends_their_lines() {
 fn an_id_counts_when_its_event_is_whole() {
     let mut events = Events::new(1000);
     events.push(b"id: 1\ndata:\n\nretry: 1500\nid: 2\ndata: x\n");
-    assert_eq!(events.next(), Ok(None));
+    assert_eq!(events.next_event(), Ok(None));
     assert_eq!(events.last_id(), Some("1"));
     events.restart();
     events.push(b"data: y\n\n");
-    assert_eq!(events.next().unwrap().unwrap().data, "y");
+    assert_eq!(events.next_event().unwrap().unwrap().data, "y");
     assert_eq!(events.last_id(), Some("1"));
     assert_eq!(events.retry, Some(Duration::from_millis(1500)));
 }
@@ -53,13 +53,13 @@ fn an_id_counts_when_its_event_is_whole() {
 fn an_event_over_the_limit_is_an_error_and_not_a_full_memory() {
     let mut line = Events::new(100);
     line.push(&[b'x'; 101]);
-    assert_eq!(line.next(), Err(TooLong));
+    assert_eq!(line.next_event(), Err(TooLong));
 
     let mut lines = Events::new(100);
     let seen: Result<Vec<_>, _> = (0..20)
         .map(|_| {
             lines.push(b"data: 0123456789\n");
-            lines.next()
+            lines.next_event()
         })
         .collect();
     assert_eq!(seen, Err(TooLong));
@@ -77,7 +77,7 @@ fn a_server_is_heeded_within_bounds_about_when_to_come_back() {
     ] {
         let mut events = Events::new(1000);
         events.push(said.as_bytes());
-        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.next_event(), Ok(None));
         assert_eq!(events.pause(own, bounds.clone()), expected, "{said:?}");
     }
 }

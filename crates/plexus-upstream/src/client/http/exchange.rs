@@ -155,7 +155,7 @@ impl Shared {
             let mut broken = "it ended without the answer".to_owned();
             if let Some(mut stream) = reply.take() {
                 loop {
-                    match events.next() {
+                    match events.next_event() {
                         Ok(Some(event)) if !event.is_message() => {}
                         Ok(Some(event)) => {
                             fruitless = 0;

@@ -239,7 +239,7 @@ impl Listening {
     async fn read(&mut self, mut reply: Reply) {
         self.events.restart();
         loop {
-            match self.events.next() {
+            match self.events.next_event() {
                 Ok(Some(event)) if !event.is_message() => {}
                 Ok(Some(event)) => drop(self.shared.hear(&event.data, None, false)),
                 Ok(None) => match reply.piece().await {
@@ -265,7 +265,7 @@ impl Stream {
     /// The next message; none at the end. Nothing is lost when this is dropped half-way.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            match self.events.next().ok()? {
+            match self.events.next_event().ok()? {
                 Some(event) if event.is_message() => return Some(event.data),
                 Some(_) => {}
                 None => {

@@ -1,7 +1,7 @@
 //! From a request to its result, however often its server asks in between.
 //!
 //! A server of the stateless era asks by what it answers with: the request is made again with what it wanted to know, over
-//! the same connection. A session asks on the way, which `asking` answers.
+//! the same connection. A session asks on the way, which `questions` answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

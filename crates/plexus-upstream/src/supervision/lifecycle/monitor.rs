@@ -3,7 +3,7 @@
 //!
 //! At most one question is on its way at a time, and beside it one about what is no tool: nothing is concluded from how
 //! long that takes. A call that did not reach the server asks for its list too, which is
-//! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](super::Timing) and
+//! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](crate::supervision::Timing) and
 //! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
 //! do: a busy server may be slow to answer, and is not dead, nor is one that says that it takes no more now, or that
 //! is not reached while calls still run there. The exception is one that let a call run out of its time
