@@ -84,10 +84,7 @@ doctest: target-owner
 	cargo test --workspace --doc
 
 toolchain:
-	@command -v cargo >/dev/null || { \
-	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then picks the version' >&2; \
-	  echo '      in rust-toolchain.toml by itself. A C compiler is needed as well (gcc or clang).' >&2; \
-	  exit 1; }
+	@scripts/prerequisites
 
 # Cargo tells workspace members apart by their path inside the workspace and by file times only: with a shared
 # target folder it would take another clone's build of `plexus` for this one's. So the members are built anew

@@ -302,6 +302,12 @@ impl HubProcess {
     }
 
     /// `SIGTERM`, and how the hub ended.
+    /// Waits until it has ended for a reason of somebody else.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.expect("the hub ends in time").expect("its status")
+    }
+
     pub async fn terminate(self) -> ExitStatus {
         self.stop(Signal::TERM).await
     }

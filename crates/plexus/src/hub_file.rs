@@ -1,5 +1,7 @@
-//! `hub.json`: where the hub on a data folder is, as it says itself while it runs.
+//! The hub that runs on a data folder: `hub.json` says where it is, the lock which process it is.
 
+use std::fs::TryLockError;
+use std::io;
 use std::net::UdpSocket;
 use std::path::Path;
 
@@ -59,5 +61,54 @@ impl HubFile {
         target::is_loopback(&self.url)
             || target::ip_address(&self.url)
                 .is_some_and(|ip| !ip.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok())
+    }
+}
+
+/// `plexus.lock`: held by the hub on a data folder while it runs, and free after it was killed.
+#[derive(Debug)]
+pub(crate) struct HubLock;
+
+impl HubLock {
+    /// The process that runs a hub on the folder, where it has said which one it is. None: no hub runs there.
+    pub(crate) fn holder(data_dir: &Path) -> Option<Option<i32>> {
+        let path = Self::path(data_dir);
+        let locked = std::fs::File::open(&path).map(|lock| lock.try_lock_shared());
+        if matches!(locked, Ok(Err(TryLockError::WouldBlock))) {
+            return Some(std::fs::read_to_string(&path).ok().and_then(|pid| pid.trim().parse().ok()));
+        }
+        // With a database file elsewhere, the lock is beside that file.
+        let elsewhere =
+            HubFile::read(data_dir).ok().flatten().filter(|hub| Self::is_held_by(data_dir, hub.pid));
+        elsewhere.map(|hub| Some(hub.pid))
+    }
+
+    /// Whether this process of this machine is the hub: a process in a container has another number in there.
+    pub(crate) fn is_held_by(data_dir: &Path, pid: i32) -> bool {
+        let process = Path::new("/proc").join(pid.to_string());
+        if !cfg!(target_os = "linux") {
+            return Pid::from_raw(pid).is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)));
+        }
+        let is_program =
+            || std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "plexus");
+        let lock = std::fs::canonicalize(Self::path(data_dir)).ok();
+        match std::fs::read_dir(process.join("fd")) {
+            Ok(files) => {
+                let mut open = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+                let holds = lock.is_some_and(|lock| open.any(|file| file == lock));
+                holds || is_program() && Self::names(data_dir, pid)
+            }
+            // The process of another user, whose files cannot be seen.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => is_program(),
+            Err(_) => false,
+        }
+    }
+
+    /// Whether `hub.json` says that the hub is this process.
+    fn names(data_dir: &Path, pid: i32) -> bool {
+        HubFile::read(data_dir).ok().flatten().is_some_and(|hub| hub.pid == pid)
+    }
+
+    fn path(data_dir: &Path) -> std::path::PathBuf {
+        data_dir.join("plexus.lock")
     }
 }

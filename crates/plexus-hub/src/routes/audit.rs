@@ -44,6 +44,9 @@ pub(super) struct ListParams {
     /// Only calls of this session.
     #[param(value_type = Option<SessionId>)]
     session: Option<String>,
+    /// Only those whose id ends like this, such as `a099c8d3`: at least 4 characters of it.
+    #[param(pattern = "^[0-9a-fA-F-]{4,36}$")]
+    id: Option<String>,
 }
 
 /// List calls
@@ -71,6 +74,7 @@ pub(super) async fn list(
         tool: query::text("tool", params.tool)?,
         actor: query::text("actor", params.actor)?,
         session_id: params.session.as_deref().map(query::id::<SessionId>).transpose()?,
+        call_suffix: query::id_suffix(params.id)?,
         before: CURSOR.read(params.cursor.as_deref())?,
     };
     let store = &caller.services.store;

@@ -18,6 +18,7 @@ pub use crate::server::call::{IDEMPOTENCY_KEY, OCCURRED_AT};
 pub use crate::server::identity::conversation;
 pub use crate::server::list::{BUFFERABLE, PLACEMENT};
 pub use crate::server::{Dialect, Version};
+pub use crate::upstream::client::header_text;
 
 /// JSON-RPC.
 pub mod rpc {

@@ -33,6 +33,7 @@ pub(super) const MIGRATIONS: Migrations = &[
     (4, "upstream credentials", include_str!("../../migrations/postgres/0004_upstream_credentials.sql")),
     (5, "asking", include_str!("../../migrations/postgres/0005_asking.sql")),
     (6, "nodes", include_str!("../../migrations/postgres/0006_nodes.sql")),
+    (7, "session folder", include_str!("../../migrations/postgres/0007_session_folder.sql")),
 ];
 
 /// Where the database is and who we are there.

@@ -34,6 +34,7 @@ pub(super) const MIGRATIONS: Migrations = &[
     (4, "upstream credentials", include_str!("../../migrations/sqlite/0004_upstream_credentials.sql")),
     (5, "asking", include_str!("../../migrations/sqlite/0005_asking.sql")),
     (6, "nodes", include_str!("../../migrations/sqlite/0006_nodes.sql")),
+    (7, "session folder", include_str!("../../migrations/sqlite/0007_session_folder.sql")),
 ];
 
 /// An open database.

@@ -59,7 +59,7 @@ pub(crate) use http::events::Events;
 pub use http::fetch::{FetchError, Fetcher};
 pub(crate) use http::line::{Line, Media, Reply};
 pub(crate) use http::place::Place;
-pub(crate) use http::session::header_text;
+pub use http::session::header_text;
 pub(in crate::upstream) use net::{names_loopback, shown};
 pub(in crate::upstream) use stderr::Mark;
 pub use stderr::StderrRing;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::arguments;
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{one_line, shorten};
+use crate::output::{Column, one_line, shorten};
 
 /// Longest description in a list.
 const ABOUT: usize = 100;
@@ -42,7 +42,10 @@ pub(super) async fn list(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode
         let about = tool.description.lines().next().unwrap_or_default();
         vec![tool.name.clone(), state(tool).to_owned(), shorten(about, ABOUT), tool.file.clone()]
     });
-    out.table(&["NAME", "STATE", "ABOUT", "FILE"], rows.collect())?;
+    out.table(
+        &[Column::new("NAME"), Column::whole("STATE"), Column::new("ABOUT"), Column::path("FILE")],
+        rows.collect(),
+    )?;
     for problem in items.iter().flat_map(|tool| &tool.problems) {
         out.note(&one_line(problem));
     }

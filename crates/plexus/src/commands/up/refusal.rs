@@ -1,25 +1,18 @@
 //! Why a hub cannot start here, told so that a person sees which of two reasons is the real one: a
 //! second hub on a data folder finds its address taken, too, by the first.
 
-use std::fs::TryLockError;
 use std::path::Path;
 
 use plexus_hub::HubError;
 
 use crate::failure::{Exit, Failure};
-use crate::hub_file::HubFile;
+use crate::hub_file::{HubFile, HubLock};
 
 /// Fails where a hub runs on the data folder. It is the lock that keeps a second one out; this only
 /// looks whether somebody holds it.
 pub(super) fn unoccupied(data_dir: &Path) -> Result<(), Failure> {
-    let path = data_dir.join("plexus.lock");
     // Whatever else is wrong with it, the hub itself finds out when it takes the lock.
-    let Ok(lock) = std::fs::File::open(&path) else { return Ok(()) };
-    match lock.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => {}
-        Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
-    }
-    let holder: Option<i32> = std::fs::read_to_string(&path).ok().and_then(|pid| pid.parse().ok());
+    let Some(holder) = HubLock::holder(data_dir) else { return Ok(()) };
     let mut message = format!("a hub already runs on the data folder {}", data_dir.display());
     if let Some(pid) = holder {
         message.push_str(&format!(" (process {pid})"));
@@ -28,7 +21,7 @@ pub(super) fn unoccupied(data_dir: &Path) -> Result<(), Failure> {
     if let Some(hub) = HubFile::read(data_dir).ok().flatten().filter(|hub| Some(hub.pid) == holder) {
         message.push_str(&format!(", at {}", hub.url.as_str().trim_end_matches('/')));
     }
-    let hint = "use that one, or stop it first; a second hub needs its own --data-dir and --listen";
+    let hint = "use that one, or stop it first with `plexus down`; a second hub needs its own --data-dir and --listen";
     Err(Failure::new(Exit::Failed, message).hint(hint))
 }
 

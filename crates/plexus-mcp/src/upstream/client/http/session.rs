@@ -96,7 +96,8 @@ impl Session {
 }
 
 /// A text as the value of a header: as it is where that is possible, else in Base64 between marks.
-pub(crate) fn header_text(text: &str) -> HeaderValue {
+#[must_use]
+pub fn header_text(text: &str) -> HeaderValue {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         && text.trim_ascii().len() == text.len()
         && !(text.starts_with("=?base64?") && text.ends_with("?="));
