@@ -276,9 +276,13 @@ pub enum DataDirState {
     Foreign,
 }
 
+/// Log of a hub in the background, in its data folder. It is opened before the hub is started.
+pub const LOG_FILE: &str = "hub.log";
+
 /// What may be in a data folder before its first start: what a person has put there, and what proxies and runs of agents keep,
 /// which need no hub to begin.
-const PUT_THERE: [&str; 9] = [
+const PUT_THERE: [&str; 10] = [
+    LOG_FILE,
     FILE_NAME,
     UPSTREAMS_FOLDER,
     TOOLS_FOLDER,

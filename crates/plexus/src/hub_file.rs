@@ -38,7 +38,7 @@ impl HubFile {
         let path = data_dir.join("hub.json");
         let text = match fs_err::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).context("cannot tell where the hub is"),
         };
         let name = path.display().to_string();

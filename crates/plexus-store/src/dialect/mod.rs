@@ -117,7 +117,7 @@ pub(crate) enum RowsAs {
 }
 
 /// Version of the schema that this program works with, in every database.
-pub(crate) const SCHEMA: i64 = 6;
+pub(crate) const SCHEMA: i64 = 7;
 
 /// Connections that only read.
 #[derive(Clone)]

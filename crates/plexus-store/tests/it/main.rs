@@ -37,6 +37,7 @@ macro_rules! conformance {
                     one_owner_and_key_is_one_session
                     the_same_key_of_another_owner_is_another_session
                     lists_are_newest_first_and_continue_where_the_page_ended
+                    a_session_has_a_folder_and_a_title
                     lists_are_narrowed_by_every_filter
                     opening_tells_whether_the_session_was_made
                 }

@@ -1,5 +1,6 @@
 //! `plexus down`: ends the hub on a data folder.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -41,6 +42,13 @@ pub(crate) struct DownArgs {
 
 pub(crate) async fn run(args: DownArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (data_dir, out) = (invocation.data_folder()?, &invocation.out);
+    if let Err(error) = fs_err::metadata(data_dir.join("plexus.lock"))
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        return Err(Failure::new(Exit::Failed, error.to_string())
+            .hint("run this as the user that the hub runs as")
+            .into());
+    }
     let Some(holder) = HubLock::holder(&data_dir) else {
         match out.json() {
             true => out.json_line(&json!({ "stopped": null }).to_string())?,

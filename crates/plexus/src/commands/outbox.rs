@@ -14,10 +14,7 @@ use self::folders::{AgentBox, Boxes};
 use super::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::listing;
-use crate::output::{Column, Output, bytes_in_words, one_line, shorten};
-
-/// Of a reason, in a list.
-const REASON: usize = 60;
+use crate::output::{Column, Output, bytes_in_words};
 
 #[derive(Debug, Args)]
 pub(crate) struct OutboxArgs {
@@ -124,7 +121,7 @@ async fn list(dead: bool, limit: usize, boxes: &Boxes, out: &Output) -> anyhow::
             write.session.clone(),
             out.when(write.occurred_at),
             write.attempts.to_string(),
-            shorten(&one_line(why), REASON),
+            why.to_owned(),
         ]
     });
     let columns = [

@@ -117,8 +117,8 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
         Column::new("TITLE"),
         Column::whole("CALLS"),
         Column::whole("ACTIVE"),
-        Column::new("OWNER").rank(2),
-        Column::new("KEY").rank(3),
+        Column::whole("OWNER").rank(2),
+        Column::whole("KEY").rank(3),
     ];
     listing::show(out, &page, &columns, row, empty)
 }

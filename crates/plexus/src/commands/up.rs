@@ -199,10 +199,7 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
         Some(servers) => format!("\n  Servers       {servers}"),
         None => String::new(),
     };
-    // Commands find the default folder by themselves; another one has to be named.
-    let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
-        && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
-    let flag = if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() };
+    let flag = folder_flag(data_dir, environment);
     let plexus = shell::plexus(environment);
     let found = match agents {
         [] => String::new(),
@@ -231,6 +228,13 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
         data_dir.display(),
         next.concat(),
     )
+}
+
+/// The flag with which commands find this data folder, after a blank. Empty where they find it by themselves.
+fn folder_flag(data_dir: &Path, environment: &Environment) -> String {
+    let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
+        && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
+    if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() }
 }
 
 /// Agents of this machine that somebody may want to connect.

@@ -13,7 +13,7 @@ const WIDTH: usize = 80;
 /// Between two columns.
 const GAP: usize = 2;
 /// Width to which texts are cut while less important columns remain.
-const COMFORTABLE: usize = 20;
+const COMFORTABLE: usize = 14;
 /// Width to which texts are cut when no column can be left out any more.
 const LEAST: usize = 8;
 

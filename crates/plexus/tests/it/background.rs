@@ -69,8 +69,15 @@ async fn a_hub_that_cannot_start_says_why_and_leaves_nothing_behind() {
     let refused = plexus.run(&["up", "--background", "--listen", &address]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains(&format!("cannot listen on {address}")), "{refused:?}");
-    assert!(refused.stderr.contains("hub.log"), "{refused:?}");
     assert!(plexus.run(&["down"]).await.stderr.contains("No hub runs"));
+    // A folder of somebody else stays as it is.
+    let foreign = plexus.home().join("foreign");
+    std::fs::create_dir(&foreign).expect("a folder");
+    std::fs::write(foreign.join("thesis.txt"), "").expect("a file");
+    let folder = foreign.display().to_string();
+    let refused = up(&plexus, &["--data-dir", &folder]).await;
+    assert!(refused.code == Some(1) && refused.stderr.contains("not a data folder"), "{refused:?}");
+    assert_eq!(std::fs::read_dir(&foreign).expect("a folder").count(), 1);
     let wrong = plexus.run(&["up", "--background", "--listen", "nowhere"]).await;
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
 }

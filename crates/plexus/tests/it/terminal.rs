@@ -78,7 +78,7 @@ async fn tables_fit_the_terminal_and_pipes_get_whole_values() {
     assert!(cells[3].ends_with("tell what it left out") && cells[4] == "2", "{row:?}");
     let seen = on_a_terminal(&plexus, "stty cols 80; TERM=dumb plexus sessions list").await;
     assert!(!seen.contains(&id[..20]) && seen.contains(&id[28..]), "{seen}");
-    assert!(seen.contains("packages/frontend") && seen.contains("Rewrite the"), "{seen}");
+    assert!(seen.contains("/frontend") && seen.contains("Rewrite the"), "{seen}");
 }
 
 #[tokio::test]

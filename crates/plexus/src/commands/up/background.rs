@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
 
 use anyhow::Context as _;
-use plexus_kit::config::default_data_dir;
-use plexus_kit::{Config, Environment, env, private_file};
+use plexus_hub::LOG_FILE;
+use plexus_kit::{Config, Environment, private_file};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -22,8 +22,6 @@ use crate::output::Output;
 use crate::shell;
 use crate::signals::Signals;
 
-/// In the data folder.
-const LOG: &str = "hub.log";
 /// A longer log is put aside when the hub is started, in the place of the one before it.
 const MAX_LOG: u64 = 16 << 20;
 /// Part of a log that is shown when the start fails.
@@ -37,7 +35,7 @@ pub(super) async fn start(
     out: &Output,
 ) -> anyhow::Result<ExitCode> {
     let data_dir = &config.data_dir;
-    let log_path = data_dir.join(LOG);
+    let log_path = data_dir.join(LOG_FILE);
     if let Some(pid) = HubLock::holder(data_dir) {
         out.note(&format!("A hub already runs on the data folder {}.", data_dir.display()));
         return told(out, data_dir, None, pid, environment);
@@ -125,10 +123,7 @@ fn told(
     fields.push(("Data folder", data_dir.display().to_string()));
     fields.extend(log.map(|log| ("Log", log.display().to_string())));
     out.fields(&fields)?;
-    // Commands find the default folder by themselves.
-    let usual = default_data_dir(environment).is_some_and(|usual| usual == data_dir)
-        || environment.get(env::DATA_DIR).is_some_and(|named| Path::new(named) == data_dir);
-    let flag = if usual { String::new() } else { format!(" --data-dir {}", shell::word(data_dir)) };
+    let flag = super::folder_flag(data_dir, environment);
     out.note(&format!("Stop it with `{}{flag} down`.", shell::plexus(environment)));
     Ok(Exit::Ok.into())
 }
@@ -136,8 +131,8 @@ fn told(
 fn failed(status: ExitStatus, log: &Path, begin: u64) -> anyhow::Error {
     let tail = || -> io::Result<String> {
         let mut file = File::open(log)?;
-        let begin = begin.max(file.metadata()?.len().saturating_sub(SHOWN));
-        file.seek(SeekFrom::Start(begin))?;
+        let end = file.metadata()?.len();
+        file.seek(SeekFrom::Start(begin.max(end.saturating_sub(SHOWN))))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).trim().to_owned())
@@ -147,5 +142,9 @@ fn failed(status: ExitStatus, log: &Path, begin: u64) -> anyhow::Error {
         said => format!("the hub ended before it was ready ({status}):\n{said}"),
     };
     let exit = if status.code() == Some(Exit::Usage as i32) { Exit::Usage } else { Exit::Failed };
-    Failure::new(exit, message).hint(format!("its log is {}", log.display())).into()
+    if begin == 0 {
+        // All of it was told, and the folder may not be one of ours.
+        let _ = fs_err::remove_file(log);
+    }
+    Failure::new(exit, message).into()
 }
