@@ -103,10 +103,7 @@ fmt: toolchain ## format the code
 	rustfmt --edition 2024 $(FUZZ_SOURCES)
 
 toolchain:
-	@command -v cargo >/dev/null || { \
-	  echo 'make: cargo is not installed. Install Rust with rustup (https://rustup.rs); it then selects the' >&2; \
-	  echo '      version in rust-toolchain.toml. A C compiler (gcc or clang) is needed as well.' >&2; \
-	  exit 1; }
+	@scripts/prerequisites
 
 # Built only if cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain

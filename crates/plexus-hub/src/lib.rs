@@ -33,7 +33,7 @@ pub use error::HubError;
 pub use events::{EventOptions, EventStats};
 pub use nodes::NodeOptions;
 use services::Services;
-pub use services::{DataDirState, INSTANCE, data_dir_state, prepare_data_dir};
+pub use services::{DataDirState, INSTANCE, LOG_FILE, data_dir_state, prepare_data_dir};
 use tls::Tls;
 pub use tls::TlsError;
 

@@ -279,9 +279,13 @@ pub enum DataDirState {
     Foreign,
 }
 
+/// Log file of a hub in the background, in its data folder. It is opened before the hub starts.
+pub const LOG_FILE: &str = "hub.log";
+
 /// Entries that may exist in a data folder before the first start: files provided by the user, and files of proxies
 /// and agent runs, which do not need a hub to start.
-const ALLOWED_BEFORE_START: [&str; 9] = [
+const ALLOWED_BEFORE_START: [&str; 10] = [
+    LOG_FILE,
     FILE_NAME,
     UPSTREAMS_FOLDER,
     TOOLS_FOLDER,

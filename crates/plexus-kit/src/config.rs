@@ -69,8 +69,9 @@ impl Durability {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
+    /// For people: short on a terminal, with all fields elsewhere.
     #[default]
-    Human,
+    Text,
     /// One JSON object per line.
     Json,
 }
@@ -79,7 +80,7 @@ impl LogFormat {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
-            "human" => Some(Self::Human),
+            "text" | "human" => Some(Self::Text),
             "json" => Some(Self::Json),
             _ => None,
         }
@@ -96,6 +97,7 @@ pub struct RawConfig {
     pub mcp_dir: Option<PathBuf>,
     /// The folder with user-defined tools.
     pub tools_dir: Option<PathBuf>,
+    pub log_format: Option<String>,
 }
 
 /// The effective configuration of a hub.
@@ -412,6 +414,7 @@ impl RawConfig {
             "database_url" => Value::Secret(self.database_url.clone()?),
             "upstreams.dir" => Value::Text(self.mcp_dir.as_ref()?.display().to_string()),
             "tools.dir" => Value::Text(self.tools_dir.as_ref()?.display().to_string()),
+            "telemetry.log_format" => Value::Text(self.log_format.clone()?),
             _ => return None,
         };
         Some((value, Origin::Flag(setting.flag?)))

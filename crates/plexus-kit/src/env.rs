@@ -26,7 +26,7 @@ pub const NODE_DATA_DIR: Variable =
     Variable { name: "PLEXUS_NODE_DATA_DIR", about: "data folder of the node on this machine" };
 pub const LOG: Variable =
     Variable { name: "PLEXUS_LOG", about: "log filter, such as info or plexus_mcp=debug" };
-pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "human (default) or json" };
+pub const LOG_FORMAT: Variable = Variable { name: "PLEXUS_LOG_FORMAT", about: "text (default) or json" };
 pub const XDG_DATA_HOME: Variable =
     Variable { name: "XDG_DATA_HOME", about: "parent of the default data folder" };
 pub const XDG_CONFIG_HOME: Variable =

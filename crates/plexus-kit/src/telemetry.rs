@@ -8,6 +8,7 @@
 //! log filter does not affect traces, and an unreachable collector causes only one warning.
 
 mod json;
+mod terminal;
 mod traces;
 
 use std::fmt;
@@ -58,7 +59,7 @@ pub fn init_from_environment(filter: &str, environment: &Environment) {
     let format = environment.get(env::LOG_FORMAT).and_then(|text| {
         let format = LogFormat::parse(text);
         if format.is_none() {
-            complaints.push(format!("{}: {text:?} is not `human` or `json`", env::LOG_FORMAT.name));
+            complaints.push(format!("{}: {text:?} is not `text` or `json`", env::LOG_FORMAT.name));
         }
         format
     });
@@ -114,10 +115,11 @@ pub fn init(options: Options<'_>, environment: &Environment) -> Telemetry {
     let (filter, handle) = reload::Layer::new(filter_of(options.filter).unwrap_or_default());
     let lines = log::layer().with_writer(std::io::stderr);
     let lines: BoxedLayer = match options.format {
-        LogFormat::Human => {
-            let colours = environment.wants_colours(std::io::stderr().is_terminal());
-            lines.with_ansi(colours).with_filter(filter).boxed()
+        LogFormat::Text if std::io::stderr().is_terminal() => {
+            let lines = lines.with_ansi(environment.wants_colours(true));
+            lines.event_format(terminal::Lines::new()).with_filter(filter).boxed()
         }
+        LogFormat::Text => lines.with_ansi(false).with_filter(filter).boxed(),
         LogFormat::Json => {
             lines.fmt_fields(JsonFields::new()).event_format(json::Lines).with_filter(filter).boxed()
         }

@@ -110,6 +110,8 @@ pub struct ProxyOptions {
     pub folder: PathBuf,
     /// The conversation of its clients, where they name none.
     pub session: Option<String>,
+    /// The folder in which its clients work, which the hub shows with their sessions.
+    pub workspace: Option<String>,
     /// Passes everything on and keeps nothing.
     pub plain: bool,
     pub clock: Clock,
@@ -127,6 +129,7 @@ impl ProxyOptions {
             agent: agent.to_owned(),
             folder,
             session: None,
+            workspace: None,
             plain: false,
             clock: Clock::system(),
             timing: Timing::default(),
@@ -182,6 +185,7 @@ struct Shared {
 #[derive(Debug)]
 struct Options {
     session: Option<String>,
+    workspace: Option<String>,
     plain: bool,
     clock: Clock,
     timing: Timing,
@@ -193,7 +197,8 @@ impl Proxy {
     /// # Errors
     /// When the folder or the outbox in it cannot be used.
     pub async fn open(options: ProxyOptions, supervisor: &Supervisor) -> Result<Self, ProxyError> {
-        let ProxyOptions { hub, tls, first, agent, folder, session, plain, clock, timing, limits } = options;
+        let ProxyOptions { hub, tls, first, agent, folder, session, workspace, plain, clock, timing, limits } =
+            options;
         let outbox = match plain {
             true => None,
             false => {
@@ -215,7 +220,7 @@ impl Proxy {
             outbox,
             letters: AtomicBool::new(false),
             supervisor: supervisor.clone(),
-            options: Options { session, plain, clock, timing },
+            options: Options { session, workspace, plain, clock, timing },
         });
         shared.look_for_letters().await;
         let stop = supervisor.stopping(Stage::Intake);

@@ -41,6 +41,8 @@ pub struct AuditFilter {
     pub tool: Option<String>,
     pub actor: Option<String>,
     pub session_id: Option<SessionId>,
+    /// Only the call whose id ends with this.
+    pub call_suffix: Option<String>,
     /// Number of the last entry of the previous page.
     pub before: Option<i64>,
     /// Only calls that ended with an error, among the newest [`FAILED_WITHIN`] entries: an error may be rare, and a
@@ -104,8 +106,10 @@ impl Conn {
                      LEFT JOIN audit f ON f.call_id = s.call_id AND f.phase = 'finished' AND f.hub = s.hub \
                      WHERE s.hub = $1 AND s.phase = 'started' AND ($2 IS NULL OR s.n < $2) \
                      AND ($3 IS NULL OR s.tool = $3) AND ($4 IS NULL OR s.actor = $4) \
-                     AND ($5 IS NULL OR s.session_id = $5) AND s.n > $7 AND ($8 = 0 OR f.outcome <> 'ok') \
-                     ORDER BY s.n DESC LIMIT $6"
+                     AND ($5 IS NULL OR s.session_id = $5) \
+                     AND ($6 IS NULL OR substr(s.call_id, 37 - length($6)) = $6) \
+                     AND s.n > $8 AND ($9 = 0 OR f.outcome <> 'ok') \
+                     ORDER BY s.n DESC LIMIT $7"
                 )),
                 vec![
                     hub.into(),
@@ -113,6 +117,7 @@ impl Conn {
                     filter.tool.as_deref().into(),
                     filter.actor.as_deref().into(),
                     filter.session_id.map(|id| id.to_string()).into(),
+                    filter.call_suffix.as_deref().into(),
                     limit.into(),
                     after.into(),
                     i64::from(filter.failed).into(),

@@ -4,8 +4,11 @@ use plexus_kit::clock::from_millis;
 use plexus_proto::api::Session;
 use plexus_proto::{SessionId, Timestamp};
 
-use crate::conn::Row;
+use crate::conn::{Row, Sql};
 use crate::{Conn, StoreError};
+
+/// Maximum length of a title in characters.
+const TITLE: usize = 120;
 
 /// Filter for listing sessions; unset fields match everything.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +18,8 @@ pub struct SessionFilter {
     pub key_prefix: Option<String>,
     pub client: Option<String>,
     pub updated_after: Option<Timestamp>,
+    /// Only the session whose id ends with this.
+    pub id_suffix: Option<String>,
     /// The last id of the previous page.
     pub before: Option<SessionId>,
 }
@@ -28,7 +33,20 @@ fn session(row: &Row) -> Result<Session, StoreError> {
         created_at: from_millis(row.int(4)?),
         updated_at: from_millis(row.int(5)?),
         last_seq: row.int(6)?,
+        folder: row.opt_text(7)?,
+        title: row.opt_text(8)?,
     })
+}
+
+/// Reads sessions. The title of a session that was given a name is that name, otherwise the first entry of its todo list.
+fn select(rest: &str) -> Sql {
+    Sql::Built(format!(
+        "SELECT id, owner, key, client, created_at, updated_at, last_seq, folder, \
+           CASE WHEN substr(key, 1, 6) = 'named:' THEN substr(key, 7) ELSE \
+             (SELECT substr(text, 1, {TITLE}) FROM todos WHERE todos.session_id = sessions.id \
+              ORDER BY todos.id LIMIT 1) END \
+         FROM sessions {rest}"
+    ))
 }
 
 impl Conn {
@@ -80,25 +98,25 @@ impl Conn {
         id.parse().map_err(|e| StoreError::damaged("sessions", e))
     }
 
+    /// Notes the folder in which the client of a session works. The latest one counts.
+    pub async fn note_session_folder(&mut self, id: SessionId, folder: &str) -> Result<(), StoreError> {
+        self.execute(
+            "noting the folder of a session",
+            "UPDATE sessions SET folder = $2 WHERE id = $1",
+            vec![id.to_string().into(), folder.into()],
+        )
+        .await
+        .map(drop)
+    }
+
     pub async fn session(&mut self, id: SessionId) -> Result<Option<Session>, StoreError> {
-        let row = self
-            .row(
-                "reading a session",
-                "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions WHERE id = $1",
-                vec![id.to_string().into()],
-            )
-            .await?;
+        let row = self.row("reading a session", select("WHERE id = $1"), vec![id.to_string().into()]).await?;
         row.as_ref().map(session).transpose()
     }
 
     pub async fn session_by_key(&mut self, owner: &str, key: &str) -> Result<Option<Session>, StoreError> {
         let row = self
-            .row(
-                "reading a session",
-                "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions \
-                 WHERE owner = $1 AND key = $2",
-                vec![owner.into(), key.into()],
-            )
+            .row("reading a session", select("WHERE owner = $1 AND key = $2"), vec![owner.into(), key.into()])
             .await?;
         row.as_ref().map(session).transpose()
     }
@@ -108,16 +126,19 @@ impl Conn {
         let rows = self
             .rows(
                 "listing sessions",
-                "SELECT id, owner, key, client, created_at, updated_at, last_seq FROM sessions \
-                 WHERE ($1 IS NULL OR owner = $1) AND ($2 IS NULL OR id < $2) \
-                 AND ($3 IS NULL OR substr(key, 1, length($3)) = $3) AND ($4 IS NULL OR client = $4) \
-                 AND ($5 IS NULL OR updated_at > $5) ORDER BY id DESC LIMIT $6",
+                select(
+                    "WHERE ($1 IS NULL OR owner = $1) AND ($2 IS NULL OR id < $2) \
+                     AND ($3 IS NULL OR substr(key, 1, length($3)) = $3) AND ($4 IS NULL OR client = $4) \
+                     AND ($5 IS NULL OR updated_at > $5) AND ($6 IS NULL OR substr(id, 37 - length($6)) = $6) \
+                     ORDER BY id DESC LIMIT $7",
+                ),
                 vec![
                     filter.owner.as_deref().into(),
                     filter.before.map(|id| id.to_string()).into(),
                     filter.key_prefix.as_deref().into(),
                     filter.client.as_deref().into(),
                     filter.updated_after.map(Timestamp::as_millisecond).into(),
+                    filter.id_suffix.as_deref().into(),
                     limit.into(),
                 ],
             )

@@ -301,6 +301,12 @@ impl HubProcess {
         send(&self.child, signal);
     }
 
+    /// Waits until it exits without a signal from this handle.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.expect("the hub ends in time").expect("its status")
+    }
+
     /// Sends `SIGTERM`; returns the exit status.
     pub async fn terminate(self) -> ExitStatus {
         self.stop(Signal::TERM).await

@@ -17,12 +17,15 @@ use crate::{CallError, Intent};
 /// The number of cached session ids.
 const REMEMBERED: u64 = 50_000;
 const MAX_PART: usize = 120;
+/// Longest path of a folder, in bytes.
+const MAX_FOLDER: usize = 1_024;
 
 /// The key of a session of an owner: `codex:<thread>`, `external:<client>:<id>`, `named:<name>` …
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     key: String,
     client: Option<String>,
+    folder: Option<String>,
 }
 
 impl SessionKey {
@@ -42,7 +45,7 @@ impl SessionKey {
             key.push(':');
             key.push_str(&clean(part));
         }
-        Self { key, client: client.map(clean) }
+        Self { key, client: client.map(clean), folder: None }
     }
 
     /// The key of a client's conversation. It is the same whether the client sends the id with a call or the program that started the
@@ -61,6 +64,15 @@ impl SessionKey {
             Some(family) => Self::new(family, &[conversation], Some(client)),
             None => Self::new("external", &[client, conversation], Some(client)),
         }
+    }
+
+    /// With the folder in which the client works. It is no part of the key. A path with control characters is left out.
+    #[must_use]
+    pub fn in_folder(mut self, folder: Option<&str>) -> Self {
+        let fits =
+            |path: &&str| (1..=MAX_FOLDER).contains(&path.len()) && !path.chars().any(char::is_control);
+        self.folder = folder.filter(fits).map(str::to_owned);
+        self
     }
 
     #[must_use]
@@ -91,7 +103,8 @@ pub(crate) struct SessionDirectory {
     store: Store,
     clock: Clock,
     files: PathBuf,
-    ids: Cache<(String, String), SessionId>,
+    /// With the folder that was noted.
+    ids: Cache<(String, String), (SessionId, Option<String>)>,
 }
 
 impl SessionDirectory {
@@ -102,19 +115,27 @@ impl SessionDirectory {
     /// The caller's session, created if it does not exist.
     pub(crate) async fn open(&self, owner: &str, key: &SessionKey) -> Result<SessionId, StoreError> {
         let cached = (owner.to_owned(), key.key.clone());
-        if let Some(id) = self.ids.get(&cached) {
-            return Ok(id);
+        let known = self.ids.get(&cached);
+        if let Some((id, noted)) = &known
+            && (key.folder.is_none() || key.folder == *noted)
+        {
+            return Ok(*id);
         }
+        let folder = key.folder.clone().or_else(|| known.and_then(|(_, noted)| noted));
         let ((owner, key), now) = ((owner.to_owned(), key.clone()), self.clock.now());
         let id = self
             .store
             .write(move |conn| {
-                Box::pin(
-                    async move { conn.ensure_session(&owner, &key.key, key.client.as_deref(), now).await },
-                )
+                Box::pin(async move {
+                    let id = conn.ensure_session(&owner, &key.key, key.client.as_deref(), now).await?;
+                    if let Some(folder) = &key.folder {
+                        conn.note_session_folder(id, folder).await?;
+                    }
+                    Ok(id)
+                })
             })
             .await?;
-        self.ids.insert(cached, id);
+        self.ids.insert(cached, (id, folder));
         Ok(id)
     }
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completions, config, connect, cp, db, disconnect, doctor, events, exec, keys, man, mcp, node,
-    outbox, profile, ps, run, sessions, shell, stop, sync, token, tools, up, upstream,
+    audit, completions, config, connect, cp, db, disconnect, doctor, down, events, exec, keys, man, mcp,
+    node, outbox, profile, ps, run, service, sessions, shell, stop, sync, token, tools, up, upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -29,14 +29,15 @@ Environment:
   PLEXUS_LOG       log filter, such as debug
   NO_COLOR         set to anything: no colours
 
-On a terminal, lists are tables. In a pipe they are lines of tab-separated fields without a
+On a terminal, lists are tables that fit its width, and ids are shown by their last characters,
+which commands take for the id. In a pipe they are lines of whole, tab-separated fields without a
 heading, and times are in UTC; events are lines for people in both. --json
 prints what the hub's API answers, and an error as an object with code, message and hint on
 standard error.
 
 Example:
-  plexus up                                  # start the hub
-  plexus status                              # from another terminal
+  plexus up --background                     # start the hub; plexus down stops it
+  plexus status                              # how it is doing
   plexus doctor                              # when something does not work";
 
 /// One set of tools, memory and sessions for all your agents
@@ -68,6 +69,10 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum Command {
     /// Start the hub
     Up(up::UpArgs),
+    /// Stop the hub of this machine
+    Down(down::DownArgs),
+    /// Have systemd run the hub of this machine
+    Service(service::ServiceArgs),
     /// Wire the agents of this machine to the hub: Codex, Claude Code, Cursor and others
     Connect(connect::ConnectArgs),
     /// Take out again what `plexus connect` has put into files of agents

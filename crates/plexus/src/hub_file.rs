@@ -4,6 +4,7 @@
 //! belongs to the folder itself and ends with the process.
 
 use std::fs::TryLockError;
+use std::io;
 use std::net::UdpSocket;
 use std::path::Path;
 
@@ -65,7 +66,7 @@ impl HubFile {
         let path = data_dir.join("hub.json");
         let text = match fs_err::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).context("cannot tell where the hub is"),
         };
         let name = path.display().to_string();
@@ -88,5 +89,50 @@ impl HubFile {
         target::is_loopback(&self.url)
             || target::ip_address(&self.url)
                 .is_some_and(|ip| !ip.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok())
+    }
+}
+
+/// `plexus.lock`: held by the hub on a data folder while it runs, and free after it was killed.
+#[derive(Debug)]
+pub(crate) struct HubLock;
+
+impl HubLock {
+    /// The process that runs a hub on the folder, where it has said which one it is. None: no hub runs there.
+    pub(crate) fn holder(data_dir: &Path) -> Option<Option<i32>> {
+        match Occupant::of(data_dir) {
+            Ok(Occupant::Hub(hub)) => Some(Some(hub.pid)),
+            Ok(Occupant::Unready(pid)) => Some(pid),
+            Ok(Occupant::Nobody) | Err(_) => None,
+        }
+    }
+
+    /// Whether this process of this machine is the hub: a process in a container has another number in there.
+    pub(crate) fn is_held_by(data_dir: &Path, pid: i32) -> bool {
+        let process = Path::new("/proc").join(pid.to_string());
+        if !cfg!(target_os = "linux") {
+            return Pid::from_raw(pid).is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)));
+        }
+        let is_program =
+            || std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "plexus");
+        let lock = std::fs::canonicalize(Self::path(data_dir)).ok();
+        match std::fs::read_dir(process.join("fd")) {
+            Ok(files) => {
+                let mut open = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+                let holds = lock.is_some_and(|lock| open.any(|file| file == lock));
+                holds || is_program() && Self::names(data_dir, pid)
+            }
+            // The process of another user, whose files cannot be seen.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => is_program(),
+            Err(_) => false,
+        }
+    }
+
+    /// Whether `hub.json` says that the hub is this process.
+    fn names(data_dir: &Path, pid: i32) -> bool {
+        HubFile::read(data_dir).ok().flatten().is_some_and(|hub| hub.pid == pid)
+    }
+
+    fn path(data_dir: &Path) -> std::path::PathBuf {
+        data_dir.join("plexus.lock")
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::client::{Hub, Param, decode};
-use crate::output::Output;
+use crate::output::{Column, Output};
 
 /// Items to ask for in one request.
 const PAGE: usize = 100;
@@ -69,10 +69,10 @@ pub(crate) async fn meant(hub: &Hub, list: &str, key: &str, word: &str) -> Optio
 }
 
 /// A list for a program, or as rows for a person; `empty` says what to do when there is none.
-pub(crate) fn show<T: DeserializeOwned>(
+pub(crate) fn show<T: DeserializeOwned, C: Into<Column> + Copy>(
     out: &Output,
     page: &Page<Box<RawValue>>,
-    headers: &[&str],
+    columns: &[C],
     row: impl Fn(&T) -> Vec<String>,
     empty: &str,
 ) -> anyhow::Result<()> {
@@ -83,7 +83,7 @@ pub(crate) fn show<T: DeserializeOwned>(
         out.note(empty);
     } else {
         let rows = page.items.iter().map(|item| decode(item).map(|item| row(&item)));
-        out.table(headers, rows.collect::<anyhow::Result<Vec<_>>>()?)?;
+        out.table(columns, rows.collect::<anyhow::Result<Vec<_>>>()?)?;
     }
     if let Some(next) = &page.next {
         out.note(&format!("There is more: raise --limit, or go on with --cursor {next}"));

@@ -14,6 +14,7 @@ mod listing;
 mod output;
 mod remote;
 mod shell;
+mod short_id;
 mod signals;
 mod standard;
 mod stream;
@@ -86,7 +87,9 @@ fn start(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCode> {
 async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<ExitCode> {
     let invocation = commands::Invocation::new(&cli.global, environment);
     match cli.command {
-        Command::Up(args) => commands::up::run(args, environment).await,
+        Command::Up(args) => commands::up::run(args, environment, &invocation.out).await,
+        Command::Down(args) => commands::down::run(args, &invocation).await,
+        Command::Service(args) => commands::service::run(args, &invocation).await,
         Command::Connect(args) => commands::connect::run(args, &invocation).await,
         Command::Disconnect(args) => commands::disconnect::run(args, &invocation).await,
         Command::Sync(args) => commands::sync::run(args, &invocation).await,

@@ -27,6 +27,7 @@ use crate::failure::{Exit, Failure, OutputClosed};
 pub(crate) use answers::{Answered, Answers, typed};
 pub(crate) use bar::{Bar, bytes_in_words};
 pub(crate) use progress::Progress;
+pub(crate) use table::Column;
 pub(crate) use text::{one_line, shorten};
 
 /// Where a command's answer goes, and in which form.
@@ -89,10 +90,18 @@ impl Output {
         }
     }
 
-    /// Rows under headings on a terminal, tab-separated lines in a pipe.
-    pub(crate) fn table(&self, headers: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+    /// Rows under headings that fit a terminal, tab-separated lines with all there is in a pipe.
+    pub(crate) fn table<C: Into<Column> + Copy>(
+        &self,
+        columns: &[C],
+        rows: Vec<Vec<String>>,
+    ) -> anyhow::Result<()> {
         match self.terminal {
-            true => write(&table::framed(headers, &rows)),
+            true => {
+                let columns: Vec<Column> = columns.iter().map(|column| (*column).into()).collect();
+                let width = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
+                write(&table::framed(&columns, &rows, usize::from(width)))
+            }
             false => write(&table::plain(&rows)),
         }
     }
@@ -116,7 +125,7 @@ impl Output {
 
     /// One event among those of all sessions on one line.
     pub(crate) fn event_of_all(&self, event: &Event) -> anyhow::Result<()> {
-        self.line(&event::line_of_all(event))
+        self.line(&event::line_of_all(event, self.terminal))
     }
 
     /// A time in a list: how long ago on a terminal, in UTC in a pipe.

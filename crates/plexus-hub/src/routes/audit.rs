@@ -49,6 +49,9 @@ pub(super) struct ListParams {
     session: Option<String>,
     /// Only calls that ended with an error, among the newest 50000 entries.
     failed: Option<bool>,
+    /// Only the call whose id ends with this, such as `a099c8d3`; at least 4 characters.
+    #[param(pattern = "^[0-9a-fA-F-]{4,36}$")]
+    id: Option<String>,
 }
 
 /// List calls
@@ -76,6 +79,7 @@ pub(super) async fn list(
         tool: query::text("tool", params.tool)?,
         actor: query::text("actor", params.actor)?,
         session_id: params.session.as_deref().map(query::id::<SessionId>).transpose()?,
+        call_suffix: query::id_suffix(params.id)?,
         before: CURSOR.read(params.cursor.as_deref())?,
         failed: params.failed.unwrap_or(false),
     };

@@ -31,6 +31,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
+/// The end of an id, in lower case, as ids are stored.
+pub(super) fn id_suffix(text: Option<String>) -> Result<Option<String>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let fits = (4..=36).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    match fits {
+        true => Ok(Some(text.to_ascii_lowercase())),
+        false => Err(ApiError::bad_request("id must be the last 4 to 36 characters of an id")),
+    }
+}
+
 /// A path segment without control characters, which no name contains.
 #[derive(Debug)]
 pub(super) struct Segment(pub(super) String);

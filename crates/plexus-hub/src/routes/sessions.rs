@@ -47,6 +47,9 @@ pub(super) struct ListParams {
     client: Option<String>,
     /// Only sessions with an event after this time.
     updated_after: Option<Timestamp>,
+    /// Only those whose id ends like this, such as `a099c8d3`: at least 4 characters of it.
+    #[param(pattern = "^[0-9a-fA-F-]{4,36}$")]
+    id: Option<String>,
 }
 
 /// List sessions
@@ -86,6 +89,7 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
         key_prefix: query::text("key", params.key)?,
         client: query::text("client", params.client)?,
         updated_after: params.updated_after,
+        id_suffix: query::id_suffix(params.id)?,
         before,
     };
     let items = caller.services.store.read().await?.sessions(&filter, limit + 1).await?;

@@ -420,9 +420,10 @@ pub const SETTINGS: &[Setting] = &[
         config.telemetry.log_format = LogFormat::parse(value.text()?)?;
         Some(())
     })
-    .default("human")
-    .about("Format of log lines: `human` or `json`.")
-    .expects("`human` or `json`"),
+    .default("text")
+    .about("Format of log lines: `text`, which is short on a terminal, or `json`.")
+    .expects("`text` or `json`")
+    .flag("--log-format"),
     Setting::new("telemetry.metrics", "PLEXUS_TELEMETRY_METRICS", Kind::Switch, |config, value| {
         config.telemetry.metrics = value.switch()?;
         Some(())

@@ -157,7 +157,7 @@ fn invalid_value_error_has_origin_and_expectation() {
         ":4: `limits.body_bytes`: \"x\" is not a whole number from 1",
         ":5: `limits.json_depth`: 0 is not a whole number from 1",
         "PLEXUS_LIMITS_OUTPUT_BYTES: \"many\" is not a whole number",
-        "PLEXUS_LOG_FORMAT: \"yaml\" is not `human` or `json`",
+        "PLEXUS_LOG_FORMAT: \"yaml\" is not `text` or `json`",
         "PLEXUS_TELEMETRY_METRICS: \"perhaps\" is not `true` or `false`",
     ] {
         assert!(found.iter().any(|problem| problem.contains(wanted)), "{wanted} not in {found:#?}");

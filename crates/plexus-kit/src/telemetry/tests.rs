@@ -7,7 +7,7 @@ use crate::config::LogFormat;
 /// The only test of this process that installs a subscriber.
 #[test]
 fn log_filter_can_be_changed_at_runtime() {
-    let options = Options { filter: "warn", format: LogFormat::Human, otlp_endpoint: None };
+    let options = Options { filter: "warn", format: LogFormat::Text, otlp_endpoint: None };
     let telemetry = init(options, &Environment::default());
     assert!(enabled!(Level::WARN) && !enabled!(Level::INFO));
     telemetry.set_filter("info,plexus_kit=debug");

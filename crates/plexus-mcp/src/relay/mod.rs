@@ -14,6 +14,7 @@ pub use request::{Stateless, check, client_info, headers, is_modern, repeated_he
 pub use tools::{fit, repeat_arguments};
 pub use words::{acknowledged, called, discovered, initialized, listed, subscribed};
 
+pub use crate::param_headers::header_text;
 pub use crate::server::call::{IDEMPOTENCY_KEY, OCCURRED_AT};
 pub use crate::server::identity::conversation;
 pub use crate::server::list::{BUFFERABLE, PLACEMENT};

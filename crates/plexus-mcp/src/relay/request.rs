@@ -23,6 +23,8 @@ pub mod headers {
     pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
     /// The conversation, where a client does not name it.
     pub const CONVERSATION: HeaderName = HeaderName::from_static("plexus-session");
+    /// The folder in which the client works.
+    pub const FOLDER: HeaderName = HeaderName::from_static("plexus-folder");
 }
 
 /// Whether a message is of the stateless revision, by itself or by the header of its version.

@@ -21,6 +21,7 @@ const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const PLEXUS_SESSION: &str = "plexus-session";
+const PLEXUS_FOLDER: &str = "plexus-folder";
 
 /// A body that is JSON, and a client that takes both forms of an answer.
 pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
@@ -90,6 +91,11 @@ pub(super) fn session_id(headers: &HeaderMap) -> Result<Option<&str>, RpcError> 
 pub(super) fn session(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
     let given = single(headers, PLEXUS_SESSION).map_err(|error| RpcError::invalid_request(error.message))?;
     Ok(given.filter(|name| !name.is_empty()))
+}
+
+/// The folder in which the client works, as its proxy tells it.
+pub(super) fn folder(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, RpcError> {
+    single(headers, PLEXUS_FOLDER)?.map(|folder| decode(PLEXUS_FOLDER, folder)).transpose()
 }
 
 /// What the stateless revision wants to see repeated in the headers.

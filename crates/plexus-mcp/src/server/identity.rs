@@ -31,13 +31,14 @@ pub(super) fn session_key(
     // Whoever starts a client says it where the client itself does not: Claude Code sends no id of its
     // conversation, but any header it was configured with.
     let given = headers::session(headers)?;
-    Ok(match conversation(meta).or(given) {
+    let key = match conversation(meta).or(given) {
         Some(id) => match client {
             Some(client) => SessionKey::of_conversation(client, id),
             None => SessionKey::new("external", &[named, id], None),
         },
         None => SessionKey::new("external", &[named, mcp_session.unwrap_or(principal.name())], client),
-    })
+    };
+    Ok(key.in_folder(headers::folder(headers)?.as_deref()))
 }
 
 /// The conversation that a client names itself.

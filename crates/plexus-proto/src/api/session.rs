@@ -20,6 +20,14 @@ pub struct Session {
     pub owner: String,
     #[schema(required)]
     pub client: Option<String>,
+    /// The folder in which the client works, as far as a proxy or `plexus run` has told it.
+    #[schema(required)]
+    #[serde(default)]
+    pub folder: Option<String>,
+    /// The name that the session was given, otherwise the first entry of its todo list.
+    #[schema(required)]
+    #[serde(default)]
+    pub title: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// Number of the newest event; 0 if there are none.

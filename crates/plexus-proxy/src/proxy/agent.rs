@@ -160,6 +160,9 @@ impl Agent {
         if let Ok(named) = HeaderValue::from_str(named) {
             headers.insert(headers::CONVERSATION, named);
         }
+        if let Some(folder) = &self.proxy.options.workspace {
+            headers.insert(headers::FOLDER, relay::header_text(folder));
+        }
     }
 
     fn repeat_arguments(&self, request: &Request<'_>, headers: &mut HeaderMap) {

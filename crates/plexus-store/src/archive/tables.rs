@@ -124,6 +124,7 @@ pub(super) const TABLES: &[Table] = &[
             Int("last_seq"),
             Int("last_todo"),
             Int("pruned_seq"),
+            Text("folder"),
         ],
     },
     Table {

@@ -13,6 +13,7 @@ macro_rules! migrations {
             "0004_upstream_credentials",
             "0005_asking",
             "0006_nodes",
+            "0007_session_folder",
         }
     };
     ($database:literal: $($name:literal,)+) => {

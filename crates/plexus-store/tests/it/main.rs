@@ -37,6 +37,7 @@ macro_rules! conformance {
                     owner_and_key_identify_one_session
                     keys_are_scoped_to_their_owner
                     lists_are_newest_first_and_paged
+                    sessions_have_a_folder_and_a_title
                     lists_respect_every_filter
                     open_reports_whether_the_session_was_created
                 }

@@ -176,7 +176,7 @@ async fn migrations_run_once() {
         let rows =
             sqlx::query("SELECT version FROM _sqlx_migrations ORDER BY version").fetch_all(&mut raw).await;
         let versions: Vec<i64> = rows.unwrap().iter().map(|row| row.get(0)).collect();
-        assert_eq!(versions, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(versions, [1, 2, 3, 4, 5, 6, 7]);
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! Rules of sessions.
 
 use plexus_proto::SessionId;
-use plexus_store::SessionFilter;
+use plexus_store::{SessionFilter, TodoStatus};
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Database, at, event, events};
@@ -102,6 +102,11 @@ pub(crate) async fn lists_respect_every_filter<B: Backend>(db: Database<B>) {
         (SessionFilter { updated_after: Some(at(2)), ..none() }, vec![c]),
         (SessionFilter { owner: text("agent:a"), key_prefix: text("named:"), ..none() }, vec![b]),
     ];
+    let end = c.to_string()[24..].to_owned();
+    let cases = cases.into_iter().chain([
+        (SessionFilter { id_suffix: Some(end), ..none() }, vec![c]),
+        (SessionFilter { id_suffix: text("----"), ..none() }, vec![]),
+    ]);
     for (filter, expected) in cases {
         let found: Vec<_> = reader.sessions(&filter, 10).await.unwrap().iter().map(|s| s.id).collect();
         assert_eq!(found, expected, "{filter:?}");
@@ -119,4 +124,29 @@ pub(crate) async fn open_reports_whether_the_session_was_created<B: Backend>(db:
     assert!(made);
     assert_eq!((first.owner.as_str(), first.key.as_str(), first.last_seq), ("agent:a", "named:x", 0));
     assert_eq!(open().await, (first, false));
+}
+
+pub(crate) async fn sessions_have_a_folder_and_a_title<B: Backend>(db: Database<B>) {
+    let open = async |key: &'static str| {
+        let work = db
+            .store
+            .write(move |conn| Box::pin(async move { conn.open_session("agent:a", key, None, at(1)).await }));
+        work.await.unwrap().0
+    };
+    let (named, codex) = (open("named:plan").await, open("codex:1").await);
+    assert_eq!((named.title.as_deref(), named.folder), (Some("plan"), None));
+    assert_eq!(codex.title, None);
+    let id = codex.id;
+    let write = db.store.write(move |conn| {
+        Box::pin(async move {
+            conn.note_session_folder(id, "/old").await?;
+            conn.note_session_folder(id, "/srv/code").await?;
+            conn.add_todo(id, "rewrite the importer", TodoStatus::Pending, at(2)).await?;
+            conn.add_todo(id, "test it", TodoStatus::Pending, at(3)).await
+        })
+    });
+    write.await.unwrap();
+    let session = db.store.read().await.unwrap().session(id).await.unwrap().unwrap();
+    assert_eq!(session.folder.as_deref(), Some("/srv/code"));
+    assert_eq!(session.title.as_deref(), Some("rewrite the importer"));
 }

@@ -5,14 +5,16 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_proto::CallId;
 use plexus_proto::api::AuditCall;
+use plexus_proto::{CallId, InvalidId};
 use serde_json::Value;
 
 use super::{Invocation, sessions};
-use crate::failure::Exit;
+use crate::client::Hub;
+use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-use crate::output::Output;
+use crate::output::{Column, Output};
+use crate::{client, short_id};
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
@@ -33,15 +35,16 @@ enum AuditCommand {
         /// Only calls by this actor, such as agent:codex
         #[arg(long)]
         actor: Option<String>,
-        /// Only calls in this session: its id or its key
+        /// Only calls in this session: its id, the end of it, or its key
         #[arg(long)]
         session: Option<String>,
     },
     /// Show one call with its arguments and result
-    #[command(after_help = "Example:\n  plexus audit show 01890a5d-ac96-774b-bcce-b302099a8057")]
+    #[command(after_help = "Example:\n  plexus audit show 099a8057")]
     Show {
-        /// Id of the call, from `plexus audit list`
-        call_id: CallId,
+        /// Id of the call or the end of it, from `plexus audit list`
+        #[arg(value_name = "CALL_ID")]
+        call: String,
     },
     /// Check that no record was changed, removed or reordered
     #[command(
@@ -71,11 +74,19 @@ pub(crate) async fn run(args: AuditArgs, invocation: &Invocation<'_>) -> anyhow:
                 false => "No calls yet. Make one with `plexus tools call NAME`, or connect an agent.",
             };
             let out = &invocation.out;
-            let headers = ["CALL", "STARTED", "ACTOR", "TOOL", "VIA", "OUTCOME", "TOOK"];
-            listing::show(out, &page, &headers, |call| row(out, call), empty)?;
+            let columns = [
+                Column::id("CALL"),
+                Column::whole("STARTED"),
+                Column::new("ACTOR"),
+                Column::new("TOOL"),
+                Column::new("VIA").rank(1),
+                Column::new("OUTCOME"),
+                Column::whole("TOOK"),
+            ];
+            listing::show(out, &page, &columns, |call| row(out, call), empty)?;
             Ok(Exit::Ok.into())
         }
-        AuditCommand::Show { call_id } => show(call_id, invocation).await,
+        AuditCommand::Show { call } => show(&call, invocation).await,
         AuditCommand::Verify(args) => verify::run(&args, invocation).await,
     }
 }
@@ -99,9 +110,31 @@ fn took(out: &Output, call: &AuditCall) -> String {
     )
 }
 
-async fn show(call_id: CallId, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let out = &invocation.out;
-    let answer = invocation.hub()?.get(&["audit", &call_id.to_string()], &[]).await?;
+/// The call of this id, or the only one whose id ends like this.
+async fn find(hub: &Hub, text: &str) -> anyhow::Result<CallId> {
+    let Some(end) = short_id::ending(text) else {
+        return text.parse().map_err(|error: InvalidId| Failure::new(Exit::Usage, error.to_string()).into());
+    };
+    let args = ListArgs { limit: short_id::CANDIDATES + 1, cursor: None };
+    let page = listing::fetch(hub, &["audit"], &[("id", Some(end))], &args, |_| true).await?;
+    let found: Vec<AuditCall> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
+    match found.as_slice() {
+        [call] => Ok(call.call_id),
+        [] => Err(Failure::new(Exit::Failed, format!("there is no call whose id ends with {text:?}"))
+            .hint("`plexus audit list` shows the ids")
+            .into()),
+        several => {
+            let line = |call: &AuditCall| format!("{}  {}  {}", call.call_id, call.actor, call.tool);
+            let candidates: Vec<String> = several.iter().map(line).collect();
+            Err(short_id::ambiguous("calls", text, &candidates).into())
+        }
+    }
+}
+
+async fn show(call: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (out, hub) = (&invocation.out, invocation.hub()?);
+    let call_id = find(&hub, call).await?;
+    let answer = hub.get(&["audit", &call_id.to_string()], &[]).await?;
     if out.json() {
         out.json_line(answer.raw().get())?;
         return Ok(Exit::Ok.into());

@@ -21,7 +21,7 @@ pub(crate) struct EventsArgs {
     /// Start with this many of the newest events
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20, conflicts_with = "after")]
     count: u32,
-    /// Only events of this session: its id or its key
+    /// Only events of this session: its id, the end of it, or its key
     #[arg(long)]
     session: Option<String>,
     /// Only events of this kind, such as tool_call (repeatable)

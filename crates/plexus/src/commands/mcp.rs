@@ -118,6 +118,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     Ok(ProxyOptions {
         tls,
         session: args.session.clone(),
+        workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
         plain: is_off(invocation.environment()),
         ..ProxyOptions::new(url, first, &args.agent, folder)
     })

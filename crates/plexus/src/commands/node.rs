@@ -19,6 +19,7 @@ use plexus_proto::ErrorCode;
 use plexus_proto::api::{ChangeNodeParams, Node, NodeState, RemovedNode};
 
 use super::Invocation;
+use super::service::{InstallArgs, UninstallArgs};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
@@ -56,10 +57,10 @@ Example:\n  plexus node run\n  PLEXUS_NODE_KEY=... plexus node run --hub https:/
 edit`.\n\n\
 Example:\n  plexus node install --print\n  plexus node install --user --now\n  sudo plexus node install --system"
     )]
-    Install(service::InstallArgs),
+    Install(InstallArgs),
     /// Take the unit of the node away again; what it joined as stays
     #[command(after_help = "Example:\n  plexus node uninstall --user --now")]
-    Uninstall(service::UninstallArgs),
+    Uninstall(UninstallArgs),
     /// Show what may be done on this machine, whatever a hub asks for, and what holds commands to it
     #[command(
         after_help = "The file is node.toml in the node's folder, and is read anew when it changes.\n\n\
@@ -155,10 +156,10 @@ pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::
         NodeCommand::Join(args) => return join::run(args, invocation).await.map(|()| Exit::Ok.into()),
         NodeCommand::Run(args) => return run::run(args, invocation).await.map(|()| Exit::Ok.into()),
         NodeCommand::Install(args) => {
-            return service::install(args, invocation).await.map(|()| Exit::Ok.into());
+            return service::install(&args, invocation).await.map(|()| Exit::Ok.into());
         }
         NodeCommand::Uninstall(args) => {
-            return service::uninstall(args, invocation).await.map(|()| Exit::Ok.into());
+            return service::uninstall(&args, invocation).await.map(|()| Exit::Ok.into());
         }
         NodeCommand::Policy(args) => return policy::run(args, invocation),
         NodeCommand::OfHub(command) => command,

@@ -14,10 +14,7 @@ use self::folders::{AgentBox, Boxes};
 use super::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::listing;
-use crate::output::{Output, bytes_in_words, one_line, shorten};
-
-/// Of a reason, in a list.
-const REASON: usize = 60;
+use crate::output::{Column, Output, bytes_in_words};
 
 #[derive(Debug, Args)]
 pub(crate) struct OutboxArgs {
@@ -124,11 +121,20 @@ async fn list(dead: bool, limit: usize, boxes: &Boxes, out: &Output) -> anyhow::
             write.session.clone(),
             out.when(write.occurred_at),
             write.attempts.to_string(),
-            shorten(&one_line(why), REASON),
+            why.to_owned(),
         ]
     });
-    let headers = ["ID", "OUTBOX", "STATE", "TOOL", "SESSION", "OCCURRED", "ATTEMPTS", "REASON"];
-    out.table(&headers, rows.collect())?;
+    let columns = [
+        Column::whole("ID"),
+        Column::new("OUTBOX"),
+        Column::whole("STATE"),
+        Column::new("TOOL"),
+        Column::new("SESSION").rank(2),
+        Column::whole("OCCURRED"),
+        Column::whole("ATTEMPTS").rank(1),
+        Column::new("REASON"),
+    ];
+    out.table(&columns, rows.collect())?;
     if more {
         out.note("There is more: raise --limit");
     }

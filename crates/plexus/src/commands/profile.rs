@@ -9,10 +9,8 @@ use plexus_proto::tool_name;
 use super::Invocation;
 use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
-use crate::output::{Output, one_line, shorten};
+use crate::output::{Output, one_line};
 
-/// Longest description in a list.
-const ABOUT: usize = 100;
 /// How the hub says that a server is not there.
 const NO_SERVER: &str = "mcp_servers: there are no tools of ";
 
@@ -51,7 +49,7 @@ async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<Ex
             profile.enabled_tools.len().to_string(),
             profile.subagent_tools.len().to_string(),
             if profile.file.is_some() { "file" } else { "shipped" }.to_owned(),
-            shorten(&profile.description, ABOUT),
+            profile.description.clone(),
         ]
     };
     let headers = ["ID", "STATE", "TOOLS", "SUB-AGENT TOOLS", "FROM", "ABOUT"];

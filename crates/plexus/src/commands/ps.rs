@@ -10,6 +10,7 @@ use super::Invocation;
 use super::run::maker::Maker;
 use super::run::reap;
 use crate::failure::Exit;
+use crate::output::Column;
 
 const AFTER_HELP: &str = "\
 What a runner that was killed has left behind is cleared up first: its agent is ended, its token
@@ -50,7 +51,17 @@ pub(crate) async fn run(_: &PsArgs, invocation: &Invocation<'_>) -> anyhow::Resu
             or_dash(session(record)),
         ]
     });
-    out.table(&["ID", "AGENT", "STATE", "PID", "STARTED", "PROFILE", "VIA", "SESSION"], rows.collect())?;
+    let columns = [
+        Column::whole("ID"),
+        Column::new("AGENT"),
+        Column::whole("STATE"),
+        Column::whole("PID"),
+        Column::whole("STARTED"),
+        Column::new("PROFILE").rank(1),
+        Column::whole("VIA").rank(2),
+        Column::new("SESSION"),
+    ];
+    out.table(&columns, rows.collect())?;
     Ok(Exit::Ok.into())
 }
 

@@ -6,7 +6,7 @@ mod stats;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_proto::api::{Page, Session};
+use plexus_proto::api::{Page, Session, SessionStats};
 use plexus_proto::{Event, SessionId};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use super::Invocation;
 use crate::client::{Hub, decode};
 use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
-use crate::output::Output;
+use crate::output::{Column, Output};
 use crate::stream::Tail;
 
 /// Events to ask for in one request.
@@ -33,11 +33,9 @@ enum SessionsCommand {
     #[command(after_help = "Example:\n  plexus sessions list --limit 10")]
     List(ListArgs),
     /// Show one session and its events, from the first on
-    #[command(
-        after_help = "Example:\n  plexus sessions show 01890a5d-ac96-774b-bcce-b302099a8057 --after 100"
-    )]
+    #[command(after_help = "Example:\n  plexus sessions show 099a8057 --after 100")]
     Show {
-        /// Id of the session, or its key where only one session has it, from `plexus sessions list`
+        /// Id of the session or the end of it, or its key where only one session has it, from `plexus sessions list`
         session: String,
         /// Only events after this number
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
@@ -48,9 +46,9 @@ enum SessionsCommand {
     },
     /// Count what happened: calls, failures, writes that waited, tokens
     #[command(after_help = "Without a session: of the newest sessions, one a line.\n\n\
-Examples:\n  plexus sessions stats\n  plexus sessions stats 01890a5d-ac96-774b-bcce-b302099a8057")]
+Examples:\n  plexus sessions stats\n  plexus sessions stats 099a8057")]
     Stats {
-        /// Id of the session, or its key where only one session has it, from `plexus sessions list`
+        /// Id of the session or the end of it, or its key where only one session has it, from `plexus sessions list`
         #[arg(conflicts_with_all = ["limit", "cursor"])]
         session: Option<String>,
         #[command(flatten)]
@@ -58,9 +56,9 @@ Examples:\n  plexus sessions stats\n  plexus sessions stats 01890a5d-ac96-774b-b
     },
     /// Show the newest events of a session, and go on with those to come
     #[command(after_help = "With --json, one JSON object a line.\n\n\
-Example:\n  plexus sessions tail -f 01890a5d-ac96-774b-bcce-b302099a8057")]
+Example:\n  plexus sessions tail -f 099a8057")]
     Tail {
-        /// Id of the session, or its key where only one session has it, from `plexus sessions list`
+        /// Id of the session or the end of it, or its key where only one session has it, from `plexus sessions list`
         session: String,
         /// Go on with new events as they happen, until interrupted
         #[arg(long, short)]
@@ -93,20 +91,42 @@ pub(crate) async fn run(args: SessionsArgs, invocation: &Invocation<'_>) -> anyh
 }
 
 async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
-    let page = listing::fetch(hub, &["sessions"], &[], args, |_| true).await?;
-    let row = |session: &Session| {
+    // A person wants to know how many calls there were, which takes counting.
+    let path: &[&str] = if out.json() { &["sessions"] } else { &["sessions", "stats"] };
+    let page = listing::fetch(hub, path, &[], args, |_| true).await?;
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |stats: &SessionStats| {
+        let session = &stats.session;
         vec![
             session.id.to_string(),
-            session.key.clone(),
-            session.owner.clone(),
-            session.client.clone().unwrap_or_else(|| "-".to_owned()),
-            session.last_seq.to_string(),
+            agent(session),
+            or_dash(&session.folder),
+            or_dash(&session.title),
+            stats::at_least(stats, stats.calls.total),
             out.when(session.updated_at),
+            session.owner.clone(),
+            session.key.clone(),
         ]
     };
     let empty =
         "No sessions yet. One begins with the first call of an agent, or of `plexus tools call NAME`.";
-    listing::show(out, &page, &["ID", "KEY", "OWNER", "CLIENT", "EVENTS", "UPDATED"], row, empty)
+    let columns = [
+        Column::id("ID"),
+        Column::new("AGENT"),
+        Column::path("FOLDER").rank(1),
+        Column::new("TITLE"),
+        Column::whole("CALLS"),
+        Column::whole("ACTIVE"),
+        Column::whole("OWNER").rank(2),
+        Column::whole("KEY").rank(3),
+    ];
+    listing::show(out, &page, &columns, row, empty)
+}
+
+/// The name of the agent, which is the last part of the owner: `codex` of `agent:codex` and of `session:admin:local/codex`.
+fn agent(session: &Session) -> String {
+    let name = session.owner.rsplit(['/', ':']).next();
+    name.filter(|name| !name.is_empty()).unwrap_or(&session.owner).to_owned()
 }
 
 async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<()> {
@@ -127,6 +147,8 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
         ("key", session.key),
         ("owner", session.owner),
         ("client", session.client.unwrap_or_else(|| "-".to_owned())),
+        ("folder", session.folder.unwrap_or_else(|| "-".to_owned())),
+        ("title", session.title.unwrap_or_else(|| "-".to_owned())),
         ("created", out.at(session.created_at)),
         ("updated", out.at(session.updated_at)),
         ("events", session.last_seq.to_string()),

@@ -63,16 +63,19 @@ pub(crate) async fn run(args: StopArgs, invocation: &Invocation<'_>) -> anyhow::
 }
 
 fn named(there: &[Record], id: &str) -> anyhow::Result<Record> {
-    let mut fitting = there.iter().filter(|record| !id.is_empty() && record.id.starts_with(id));
-    match (fitting.next(), fitting.next()) {
-        (Some(one), None) => Ok(one.clone()),
-        (None, _) => Err(Failure::new(Exit::Failed, format!("no run {id:?} on this machine"))
+    let fits = |record: &&Record| !id.is_empty() && record.id.starts_with(id);
+    let fitting: Vec<&Record> = there.iter().filter(fits).collect();
+    match fitting.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(Failure::new(Exit::Failed, format!("no run {id:?} on this machine"))
             .hint("`plexus ps` lists them")
             .into()),
-        (Some(_), Some(_)) => {
-            Err(Failure::new(Exit::Usage, format!("{id:?} is the beginning of several runs"))
-                .hint("give more of the id")
-                .into())
+        several => {
+            let mut message = format!("{id:?} is the beginning of several runs:");
+            for record in several {
+                message.push_str(&format!("\n  {}  {}", record.id, record.command));
+            }
+            Err(Failure::new(Exit::Usage, message).hint("give more of the id").into())
         }
     }
 }

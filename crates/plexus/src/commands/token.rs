@@ -18,7 +18,7 @@ use super::Invocation;
 use crate::client::{Answer, Hub};
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-use crate::output::one_line;
+use crate::output::{Column, one_line};
 use crate::{arguments, client, shell};
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ enum TokenCommand {
     /// Show all there is to know about a token
     #[command(after_help = "Example:\n  plexus token show codex")]
     Show {
-        /// Id of the token, or its name where only one active token has it [default: the token presented]
+        /// Id of the token or the end of it, or its name where only one active token has it [default: the token presented]
         token: Option<String>,
     },
     /// Print a new token in the place of an old one
@@ -56,7 +56,7 @@ renewals with it; other tokens that it made live on.\n\n\
 Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
     )]
     Rotate {
-        /// Id of the token, or its name where only one active token has it
+        /// Id of the token or the end of it, or its name where only one active token has it
         token: String,
         /// How long the old token goes on: 30s, 10m, 1d [default: it ends at once]
         #[arg(long, value_name = "TIME", value_parser = arguments::span)]
@@ -66,9 +66,9 @@ Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
     #[command(after_help = "Example:\n  TOKEN=$(PLEXUS_TOKEN=$TOKEN plexus token renew)")]
     Renew,
     /// Revoke a token at once, on every hub, and what was made from it
-    #[command(after_help = "Example:\n  plexus token revoke 01890a5d-ac96-774b-bcce-b302099a8057")]
+    #[command(after_help = "Example:\n  plexus token revoke 099a8057")]
     Revoke {
-        /// Id of the token, or its name where only one active token has it
+        /// Id of the token or the end of it, or its name where only one active token has it
         token: String,
         /// Also where it is the admin token with which commands on the hub's machine reach it
         #[arg(long)]
@@ -190,7 +190,17 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
             token.state(now).as_str().to_owned(),
         ]
     };
-    let headers = ["JTI", "KIND", "NAME", "PROFILE", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"];
+    let columns = [
+        Column::id("JTI"),
+        Column::whole("KIND"),
+        Column::new("NAME"),
+        Column::new("PROFILE").rank(2),
+        Column::new("SCOPES").rank(1),
+        Column::whole("CREATED").rank(3),
+        Column::whole("EXPIRES"),
+        Column::whole("LAST USED"),
+        Column::whole("STATE"),
+    ];
     let empty = match all {
         true => "No tokens. Make one with `plexus token create --kind agent --name NAME`.",
         false => {
@@ -198,7 +208,7 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
              that were revoked or have expired."
         }
     };
-    listing::show(out, &page, &headers, row, empty)?;
+    listing::show(out, &page, &columns, row, empty)?;
     Ok(Exit::Ok.into())
 }
 

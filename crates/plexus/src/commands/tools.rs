@@ -19,11 +19,8 @@ use super::Invocation;
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-use crate::output::{Output, one_line, shorten};
+use crate::output::{Output, one_line};
 use crate::{client, shell};
-
-/// Longest description in a list.
-const ABOUT: usize = 120;
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArgs {
@@ -144,12 +141,7 @@ async fn list(
     let page = listing::fetch(&invocation.hub()?, &["tools"], &[], args, keep).await?;
     let row = |tool: &Tool| {
         let about = tool.description.lines().next().unwrap_or_default();
-        vec![
-            tool.name.clone(),
-            place(&tool.placement),
-            effect(tool.annotations).to_owned(),
-            shorten(about, ABOUT),
-        ]
+        vec![tool.name.clone(), place(&tool.placement), effect(tool.annotations).to_owned(), about.to_owned()]
     };
     let empty = match server {
         Some(server) => {

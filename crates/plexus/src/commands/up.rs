@@ -1,5 +1,6 @@
 //! `plexus up`: becomes the hub.
 
+mod background;
 mod refusal;
 
 use std::io::{self, IsTerminal};
@@ -18,7 +19,7 @@ use plexus_proto::api::{Upstream, UpstreamState};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::output::{self, Output};
 use crate::shell;
 
 /// Start the hub on this machine and run it until it is told to stop
@@ -26,7 +27,7 @@ use crate::shell;
 #[command(
     after_help = "Flags win over the environment, which wins over the configuration file: see `plexus config`.\n\
 SIGHUP reads the configuration and the profiles again; SIGTERM and SIGINT finish what runs and stop.\n\n\
-Example:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420"
+Examples:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420\n  plexus up --background"
 )]
 pub(crate) struct UpArgs {
     /// Data folder: database, keys, admin token [env: PLEXUS_DATA_DIR] [default:
@@ -47,6 +48,15 @@ pub(crate) struct UpArgs {
     /// Folder with user-defined tools [env: PLEXUS_TOOLS_DIR] [default: tools.d in the data folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) tools_dir: Option<PathBuf>,
+    /// Start it in the background, wait until it is ready, and print where it is; `plexus down` stops it
+    #[arg(long)]
+    background: bool,
+    /// Leave the terminal: set by --background
+    #[arg(long, hide = true, conflicts_with = "background")]
+    detached: bool,
+    /// Form of the log: text for people, json for programs [env: PLEXUS_LOG_FORMAT] [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    pub(crate) log_format: Option<String>,
     /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
     /// there]
     #[arg(long, value_name = "FILE")]
@@ -62,13 +72,21 @@ impl UpArgs {
             database_url: self.database_url.clone(),
             mcp_dir: self.mcp_dir.clone(),
             tools_dir: self.tools_dir.clone(),
+            log_format: self.log_format.clone(),
         };
         Config::load(self.config.as_deref(), environment, flags)
     }
 }
 
-pub(crate) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: UpArgs, environment: &Environment, out: &Output) -> anyhow::Result<ExitCode> {
     let config = args.load(environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    if args.background {
+        return background::start(&config, environment, out).await;
+    }
+    if args.detached {
+        // Fails only where it leads a session already, which is as good.
+        let _ = rustix::process::setsid();
+    }
     // Held to the end: what was traced until then is sent when it is dropped.
     let logs = telemetry::init(
         Options {
@@ -181,10 +199,7 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
         Some(servers) => format!("\n  Servers       {servers}"),
         None => String::new(),
     };
-    // Commands find the default folder by themselves; another one has to be named.
-    let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
-        && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
-    let flag = if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() };
+    let flag = folder_flag(data_dir, environment);
     let plexus = shell::plexus(environment);
     let found = match agents {
         [] => String::new(),
@@ -213,6 +228,13 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
         data_dir.display(),
         next.concat(),
     )
+}
+
+/// The flag with which commands find this data folder, after a blank. Empty where they find it by themselves.
+fn folder_flag(data_dir: &Path, environment: &Environment) -> String {
+    let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
+        && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
+    if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() }
 }
 
 /// Agents of this machine that somebody may want to connect.

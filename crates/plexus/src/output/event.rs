@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::text::shorten;
 use super::time::utc;
+use crate::short_id;
 
 /// Longest summary of a payload.
 const SUMMARY: usize = 160;
@@ -15,8 +16,10 @@ pub(super) fn line(event: &Event) -> String {
 }
 
 /// With its place among all events, and its session.
-pub(super) fn line_of_all(event: &Event) -> String {
-    format!("{:>8}  {}  {}", event.pos, event.session_id, what(event))
+pub(super) fn line_of_all(event: &Event, terminal: bool) -> String {
+    let session = event.session_id.to_string();
+    let session = if terminal { short_id::short(&session) } else { &session };
+    format!("{:>8}  {session}  {}", event.pos, what(event))
 }
 
 fn what(event: &Event) -> String {

@@ -33,9 +33,64 @@ fn a_plain_table_has_one_line_a_row_and_one_tab_a_gap() {
 
 #[test]
 fn a_framed_table_has_headings_and_no_escapes() {
-    let text = table::framed(&["NAME", "ABOUT"], &[vec!["echo".to_owned(), "says \x1b[31mit".to_owned()]]);
+    let columns = ["NAME", "ABOUT"].map(table::Column::from);
+    let text = table::framed(&columns, &[vec!["echo".to_owned(), "says \x1b[31mit".to_owned()]], 80);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines, ["NAME  ABOUT", "echo  says [31mit"]);
+}
+
+const ROW: [&str; 6] = [
+    "01890a5d-ac96-774b-bcce-b302099a8057",
+    "a-rather-long-name-of-an-agent",
+    "/home/ann/code/company/product/frontend",
+    "Rewrite the importer 日本語 so that it reads both forms of dates",
+    "12",
+    "external:some-editor:01890a5d-ac96-774b-bcce-b302099a8057",
+];
+
+fn shown(width: usize) -> Vec<String> {
+    let columns = [
+        table::Column::id("ID"),
+        table::Column::new("AGENT"),
+        table::Column::path("FOLDER").rank(1),
+        table::Column::new("TITLE"),
+        table::Column::whole("CALLS"),
+        table::Column::whole("KEY").rank(2),
+    ];
+    let text = table::framed(&columns, &[ROW.map(str::to_owned).to_vec()], width);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_table_is_no_wider_than_the_terminal_and_keeps_its_ids() {
+    for width in [24, 40, 60, 80, 100, 120, 160, 400] {
+        let lines = shown(width);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for line in &lines {
+            assert!(unicode_width::UnicodeWidthStr::width(line.as_str()) <= width, "{width}: {lines:?}");
+        }
+        assert!(lines[1].starts_with("099a8057  "), "{width}: {lines:?}");
+    }
+    assert!(ROW[1..].iter().all(|cell| shown(400)[1].contains(cell)));
+    assert_eq!(shown(0), shown(80), "a terminal that does not tell its width");
+}
+
+#[test]
+fn columns_of_low_importance_are_left_out_first() {
+    let headings = |width| shown(width)[0].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(headings(160), ["ID", "AGENT", "FOLDER", "TITLE", "CALLS", "KEY"]);
+    assert_eq!(headings(80), ["ID", "AGENT", "FOLDER", "TITLE", "CALLS"]);
+    assert_eq!(headings(60), ["ID", "AGENT", "TITLE", "CALLS"]);
+    // Of a path the end is kept, of a text the beginning.
+    let row = &shown(80)[1];
+    assert!(row.contains("product/frontend  Rewrite the") && row.contains('…'), "{row}");
+}
+
+#[test]
+fn ids_that_end_alike_are_shown_as_far_as_they_differ() {
+    let ids = ["01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b312099a8057"];
+    let rows: Vec<Vec<String>> = ids.iter().map(|id| vec![(*id).to_owned()]).collect();
+    assert_eq!(table::framed(&[table::Column::id("ID")], &rows, 80), "ID\n02099a8057\n12099a8057\n");
 }
 
 #[test]

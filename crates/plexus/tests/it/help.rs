@@ -24,6 +24,16 @@ async fn help_of_up() {
 }
 
 #[tokio::test]
+async fn help_of_down() {
+    insta::assert_snapshot!(help(&["down"], &[]).await);
+}
+
+#[tokio::test]
+async fn help_of_service() {
+    insta::assert_snapshot!(help(&["service"], &["install", "uninstall"]).await);
+}
+
+#[tokio::test]
 async fn help_of_token() {
     insta::assert_snapshot!(help(&["token"], &["create", "list", "show", "rotate", "renew", "revoke"]).await);
 }

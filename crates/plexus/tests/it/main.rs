@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod background;
 mod certificates;
 mod chaos;
 mod cli;

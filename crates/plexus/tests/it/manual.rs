@@ -24,7 +24,7 @@ async fn completions_of_every_shell_name_every_command() {
     let script = plexus.home().join("completion.bash");
     std::fs::write(&script, plexus.run(&["completions", "bash"]).await.ok()).expect("a file");
     let line = format!(
-        "bash -c 'source {} && COMP_WORDS=(plexus do) COMP_CWORD=1 && _plexus plexus do plexus && echo $COMPREPLY'",
+        "bash -c 'source {} && COMP_WORDS=(plexus doc) COMP_CWORD=1 && _plexus plexus doc plexus && echo $COMPREPLY'",
         script.display()
     );
     assert_eq!(plexus.shell(&line).await.ok(), "doctor\n");

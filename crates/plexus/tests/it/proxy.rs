@@ -162,6 +162,20 @@ async fn an_agent_does_not_notice_that_its_hub_was_killed() {
 }
 
 #[tokio::test]
+async fn the_hub_learns_the_folder_and_the_plan_of_an_agent() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let mut agent = Agent::start(&plexus, &[], &[]).await;
+    agent.call(add("rewrite the importer")).await;
+    let list = plexus.run(&["sessions", "list", "--json"]).await.json(0);
+    let session = &list["items"][0];
+    // Commands of a test run in its home.
+    assert_eq!(session["folder"], plexus.home().display().to_string(), "{session}");
+    assert_eq!(session["title"], "rewrite the importer", "{session}");
+    agent.leave().await;
+}
+
+#[tokio::test]
 async fn the_proxy_begins_before_its_hub_and_finds_its_token_then() {
     let plexus = crate::plexus();
     let first = up(&plexus, None).await;

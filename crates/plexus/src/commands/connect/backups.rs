@@ -8,6 +8,7 @@ use super::desk::{self, Desk};
 use super::shown;
 use crate::commands::Invocation;
 use crate::failure::Exit;
+use crate::output::Column;
 
 pub(super) async fn run(
     copy: Option<&str>,
@@ -30,7 +31,7 @@ pub(super) async fn run(
         let rows = copies
             .iter()
             .map(|copy| vec![copy.id.clone(), out.when(copy.at), copy.path.display().to_string()]);
-        out.table(&["COPY", "MADE", "FILE"], rows.collect())?;
+        out.table(&[Column::whole("COPY"), Column::whole("MADE"), Column::path("FILE")], rows.collect())?;
         out.note("To put one back: plexus connect --restore COPY");
         return Ok(Exit::Ok.into());
     };

@@ -71,6 +71,7 @@ async fn proxy(wanted: &Wanted<'_>) -> anyhow::Result<Endpoint> {
     let whose = format!("session:{}/{agent}", target.subject());
     let folder = plexus_proxy::folder(data_dir, agent, &whose, &target.url);
     let options = ProxyOptions {
+        workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
         tls: target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new),
         session: conversation.map(str::to_owned),
         ..ProxyOptions::new(target.url.clone(), First::Later((*token).clone()), agent, folder)

@@ -1,4 +1,4 @@
-//! The session that a person means: by its id, or by its key where that says it.
+//! The session that a person means: by its id or the end of it, or by its key where that says it.
 
 use plexus_proto::SessionId;
 use plexus_proto::api::Session;
@@ -7,9 +7,7 @@ use serde_json::value::RawValue;
 use crate::client::{self, Hub};
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-
-/// Sessions of the same key, of different owners, that are named in an error.
-const SHOWN: usize = 20;
+use crate::short_id::{self, CANDIDATES};
 
 /// The id itself, or that of the only session with this key; a name alone is that of
 /// `plexus tools call --session NAME`.
@@ -22,19 +20,39 @@ pub(in crate::commands) async fn one(hub: &Hub, text: &str) -> anyhow::Result<Se
     let exact = |raw: &RawValue| client::decode::<Session>(raw).is_ok_and(|session| session.key == key);
     let filters = [("key", Some(key.clone()))];
     let page =
-        listing::fetch(hub, &["sessions"], &filters, &ListArgs { limit: SHOWN, cursor: None }, exact).await?;
+        listing::fetch(hub, &["sessions"], &filters, &ListArgs { limit: CANDIDATES, cursor: None }, exact)
+            .await?;
     let found: Vec<Session> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     match found.as_slice() {
         [session] => Ok(session.id),
-        [] => Err(Failure::new(Exit::Usage, format!("there is no session with the id or key {text:?}"))
-            .hint("`plexus sessions list` shows the ids and keys")
-            .into()),
+        [] => by_end(hub, text).await,
         several => {
             let mut message = format!("several sessions have the key {key:?}:");
             for session in several {
                 message.push_str(&format!("\n  {}  {}", session.id, session.owner));
             }
             Err(Failure::new(Exit::Usage, message).hint("say which one by its id").into())
+        }
+    }
+}
+
+/// The only session whose id ends like this.
+async fn by_end(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
+    let mut found: Vec<Session> = Vec::new();
+    if let Some(end) = short_id::ending(text) {
+        let args = ListArgs { limit: CANDIDATES + 1, cursor: None };
+        let page = listing::fetch(hub, &["sessions"], &[("id", Some(end))], &args, |_| true).await?;
+        found = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
+    }
+    match found.as_slice() {
+        [session] => Ok(session.id),
+        [] => Err(Failure::new(Exit::Usage, format!("there is no session with the id or key {text:?}"))
+            .hint("`plexus sessions list` shows the ids and keys")
+            .into()),
+        several => {
+            let line = |session: &Session| format!("{}  {}  {}", session.id, session.owner, session.key);
+            let candidates: Vec<String> = several.iter().map(line).collect();
+            Err(short_id::ambiguous("sessions", text, &candidates).into())
         }
     }
 }

@@ -5,7 +5,7 @@ use plexus_proto::api::{RunStats, SessionStats};
 
 use crate::client::Hub;
 use crate::listing::{self, ListArgs};
-use crate::output::Output;
+use crate::output::{Column, Output};
 
 pub(super) async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
     let page = listing::fetch(hub, &["sessions", "stats"], &[], args, |_| true).await?;
@@ -22,10 +22,20 @@ pub(super) async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Re
             out.when(stats.session.updated_at),
         ]
     };
-    let headers = ["ID", "KEY", "CALLS", "FAILED", "TOOK", "QUEUED", "DEAD", "TOKENS", "UPDATED"];
+    let columns = [
+        Column::id("ID"),
+        Column::new("KEY"),
+        Column::whole("CALLS"),
+        Column::whole("FAILED"),
+        Column::whole("TOOK"),
+        Column::whole("QUEUED").rank(2),
+        Column::whole("DEAD").rank(2),
+        Column::whole("TOKENS").rank(1),
+        Column::whole("UPDATED"),
+    ];
     let empty =
         "No sessions yet. One begins with the first call of an agent, or of `plexus tools call NAME`.";
-    listing::show(out, &page, &headers, row, empty)
+    listing::show(out, &page, &columns, row, empty)
 }
 
 pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Result<()> {
@@ -64,7 +74,7 @@ pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Resu
 }
 
 /// A count that may be too low, where older events were left out.
-fn at_least(stats: &SessionStats, count: i64) -> String {
+pub(super) fn at_least(stats: &SessionStats, count: i64) -> String {
     if stats.partial { format!("{count}+") } else { count.to_string() }
 }
 

@@ -9,10 +9,7 @@ use serde_json::Value;
 use crate::arguments;
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{one_line, shorten};
-
-/// Longest description in a list.
-const ABOUT: usize = 100;
+use crate::output::{Column, one_line};
 
 #[derive(Debug, Args)]
 pub(super) struct TestArgs {
@@ -40,9 +37,12 @@ pub(super) async fn list(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode
     }
     let rows = items.iter().map(|tool| {
         let about = tool.description.lines().next().unwrap_or_default();
-        vec![tool.name.clone(), state(tool).to_owned(), shorten(about, ABOUT), tool.file.clone()]
+        vec![tool.name.clone(), state(tool).to_owned(), about.to_owned(), tool.file.clone()]
     });
-    out.table(&["NAME", "STATE", "ABOUT", "FILE"], rows.collect())?;
+    out.table(
+        &[Column::new("NAME"), Column::whole("STATE"), Column::new("ABOUT"), Column::path("FILE")],
+        rows.collect(),
+    )?;
     for problem in items.iter().flat_map(|tool| &tool.problems) {
         out.note(&one_line(problem));
     }

@@ -23,7 +23,7 @@ pub(super) fn unoccupied(data_dir: &Path) -> Result<(), Failure> {
             message.push_str(&format!(" (process {}), at {url}", hub.pid));
         }
     }
-    let hint = "use that one, or stop it first; a second hub needs its own --data-dir and --listen";
+    let hint = "use that one, or stop it first with `plexus down`; a second hub needs its own --data-dir and --listen";
     Err(Failure::new(Exit::Failed, message).hint(hint))
 }
 

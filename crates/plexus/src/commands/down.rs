@@ -1,0 +1,125 @@
+//! `plexus down`: ends the hub on a data folder.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::Invocation;
+use crate::arguments;
+use crate::failure::{Exit, Failure};
+use crate::hub_file::HubLock;
+
+const LOOK: Duration = Duration::from_millis(25);
+/// For a hub that was killed to be gone.
+const KILLED: Duration = Duration::from_secs(10);
+/// Name of the unit that `plexus service install` writes.
+const UNIT: &str = "plexus.service";
+
+const AFTER_HELP: &str = "\
+The hub takes no new requests, lets running calls finish and writes what is left, as with SIGTERM.
+It does not matter how it was started. Agents go on: their proxies keep writes until a hub is back.
+
+Example:
+  plexus down
+  plexus down --data-dir ~/plexus --grace 2m";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct DownArgs {
+    /// How long it may take to end
+    #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "60s")]
+    grace: u64,
+    /// Kill it when it has not ended after --grace
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) async fn run(args: DownArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (data_dir, out) = (invocation.data_folder()?, &invocation.out);
+    if let Err(error) = fs_err::metadata(data_dir.join("plexus.lock"))
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        return Err(Failure::new(Exit::Failed, error.to_string())
+            .hint("run this as the user that the hub runs as")
+            .into());
+    }
+    let Some(holder) = HubLock::holder(&data_dir) else {
+        match out.json() {
+            true => out.json_line(&json!({ "stopped": null }).to_string())?,
+            false => out.note(&format!("No hub runs on the data folder {}.", data_dir.display())),
+        }
+        return Ok(Exit::Ok.into());
+    };
+    let folder = data_dir.display();
+    let Some(pid) = holder.filter(|pid| HubLock::is_held_by(&data_dir, *pid)).and_then(Pid::from_raw) else {
+        let message = format!(
+            "a hub runs on the data folder {folder}, but not as a process that can be seen from here"
+        );
+        return Err(Failure::new(Exit::Failed, message)
+            .hint("stop it where it runs: in its container, or on the machine that shares the folder")
+            .into());
+    };
+    let number = pid.as_raw_nonzero();
+    send(pid, Signal::TERM, &data_dir)?;
+    let grace = Duration::from_secs(args.grace);
+    let mut ended = is_over(&data_dir, number.get(), grace).await;
+    if !ended && args.force {
+        send(pid, Signal::KILL, &data_dir)?;
+        ended = is_over(&data_dir, number.get(), KILLED).await;
+    }
+    if !ended {
+        let message = format!("the hub (process {number}) has not ended after {} s", args.grace);
+        let hint = "calls may still run; wait with a longer --grace, or end it with --force";
+        return Err(Failure::new(Exit::Failed, message).hint(hint).into());
+    }
+    match out.json() {
+        true => out.json_line(&json!({ "stopped": number.get() }).to_string())?,
+        false => out.line(&format!("Stopped the hub on {folder} (process {number})."))?,
+    }
+    Ok(Exit::Ok.into())
+}
+
+fn send(pid: Pid, signal: Signal, data_dir: &Path) -> anyhow::Result<()> {
+    match kill_process(pid, signal) {
+        // It has ended by itself.
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => {
+            let number = pid.as_raw_nonzero();
+            let message =
+                format!("cannot stop the hub on {} (process {number}): {error}", data_dir.display());
+            let hint = match service_of(number.get()) {
+                Some(control) => format!("it is a service: `{control} stop {UNIT}`"),
+                None => "run this as the user that the hub runs as".to_owned(),
+            };
+            Err(Failure::new(Exit::Failed, message).hint(hint).into())
+        }
+    }
+}
+
+/// How the service that the process belongs to is controlled, where it is one.
+fn service_of(pid: i32) -> Option<&'static str> {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let group = groups.lines().find(|line| line.ends_with(&format!("/{UNIT}")))?;
+    Some(if group.contains("/user@") { "systemctl --user" } else { "sudo systemctl" })
+}
+
+/// Waits until another process holds the lock, or none.
+async fn is_over(data_dir: &Path, pid: i32, patience: Duration) -> bool {
+    let begun = Instant::now();
+    loop {
+        match HubLock::holder(data_dir) {
+            Some(Some(holder)) if holder == pid => {}
+            _ => return true,
+        }
+        if begun.elapsed() > patience {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
