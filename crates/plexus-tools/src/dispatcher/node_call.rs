@@ -199,7 +199,7 @@ impl Inner {
         route: &Route,
     ) -> WaitEnd {
         let Prepared { tool, arguments, .. } = prepared;
-        let (cancel, sending, allowed) = (context.cancel.clone(), context.sending.clone(), context.allowed);
+        let (cancel, sending, allowed) = (context.cancel.clone(), context.delivery.clone(), context.allowed);
         let (name, node) = (tool.spec().name.clone(), route.node.name.as_str());
         let mut run = std::pin::pin!(guarded(&name, tool.run(context, arguments)));
         let queued = async {
