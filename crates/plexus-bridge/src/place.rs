@@ -175,7 +175,10 @@ impl Place {
             Ok(text) => Ok(Some(Found { text, hash, mode, owner: (stat.st_uid, stat.st_gid) })),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
-                refused(&format!("is not valid UTF-8 at byte {at}"), "save it as UTF-8")
+                refused(
+                    &format!("is not UTF-8: byte {at} is not part of a valid character"),
+                    "save it as UTF-8",
+                )
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Asking the caller something in the middle of its call.
+//! Questions to the caller during its call.
 //!
-//! Inside the hub a question has the form that it has in revision 2026-07-28. Whoever brings it to a client, or hears it
-//! from a server, of another era translates.
+//! Inside the hub a question has the form of revision 2026-07-28. The adapters for clients and servers of other revisions translate
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,25 +12,25 @@ use serde_json::{Map, Value, json};
 
 use crate::RawJson;
 
-/// Questions that are asked together at most.
+/// The most questions in one request.
 pub const MAX_QUESTIONS: usize = 16;
 
-/// The extension by which a client takes a task in place of a result.
+/// The extension by which a client accepts a task in place of a result.
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// What is asked for.
+/// The kind of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inquiry {
-    /// Something that a person knows or does.
+    /// Input or an action of the user.
     Elicit,
-    /// A message by the client's model.
+    /// A message from the client's model.
     Sample,
     /// The folders that the client works in.
     Roots,
 }
 
 impl Inquiry {
-    /// The method of MCP that asks for it.
+    /// The MCP method of the question.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Inquiry {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Tells the questions apart that are asked together.
+    /// Identifies the question within its request.
     pub key: String,
     pub inquiry: Inquiry,
     /// An object.
@@ -61,17 +61,17 @@ impl Question {
         params.remove(name)
     }
 
-    /// Whether it sends a person to a web page, and wants to know no more than that.
+    /// Whether it only sends the user to a web page.
     #[must_use]
     pub fn is_url(&self) -> bool {
         self.inquiry == Inquiry::Elicit && self.param("mode") == Some(Value::from("url"))
     }
 }
 
-/// What a client said to a question.
+/// A client's answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// The result that goes with the question, an object.
+    /// The result for the question, an object.
     Result(RawJson),
     Error {
         code: i64,
@@ -83,16 +83,16 @@ pub enum Answer {
 /// By the keys of the questions.
 pub type Answers = BTreeMap<String, Answer>;
 
-/// Why there is no answer.
+/// Why a question was not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unasked {
-    /// The client cannot be asked: this is what it lacks.
+    /// The client lacks these capabilities.
     Incapable(Capabilities),
-    /// More is open already than may be.
+    /// Too many questions are open.
     TooMany(&'static str),
-    /// Nobody answered in time.
+    /// The answer did not arrive in time.
     Expired,
-    /// The call is cancelled, its client is gone, or the hub stops.
+    /// The call was cancelled, the client disconnected, or the hub is stopping.
     Gone,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Unasked {
     }
 }
 
-/// What a client can be asked, and whether it takes tasks.
+/// The kinds of questions that a client can answer, and whether it accepts tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities {
     /// Elicitation by a form.
@@ -129,7 +129,7 @@ impl Capabilities {
         let (elicitation, sampling) = (&json["elicitation"], &json["sampling"]);
         let url = has(elicitation, "url");
         Self {
-            // One that says no more is as old as the form.
+            // A client that declares no mode predates modes and supports forms.
             form: has(elicitation, "form") || (elicitation.is_object() && !url),
             url,
             sampling: sampling.is_object(),
@@ -163,7 +163,7 @@ impl Capabilities {
         Value::Object(json)
     }
 
-    /// What a client with these would need in addition to be asked this.
+    /// The capabilities for this question that a client with these lacks.
     #[must_use]
     pub fn lacks(self, question: &Question) -> Option<Self> {
         let mut lacking = Self::default();
@@ -173,7 +173,7 @@ impl Capabilities {
             Inquiry::Sample => {
                 let tools = question.param("tools").is_some() || question.param("toolChoice").is_some();
                 lacking.sampling_tools = tools && !self.sampling_tools;
-                // Its base is named with it: nothing declares the one without the other.
+                // The base capability is included: neither is declared without the other.
                 lacking.sampling = !self.sampling || lacking.sampling_tools;
             }
             Inquiry::Roots => lacking.roots = !self.roots,
@@ -186,7 +186,7 @@ impl Capabilities {
         self == Self::default()
     }
 
-    /// Those of both.
+    /// The union of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -201,7 +201,7 @@ impl Capabilities {
     }
 }
 
-/// Their names, as a person would look for them in a specification.
+/// Their names as in the specification.
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [
@@ -218,17 +218,17 @@ impl fmt::Display for Capabilities {
     }
 }
 
-/// Brings questions to the client of one call.
+/// Forwards questions to the client of one call.
 pub trait Ask: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
-    /// Ends when all are answered. Whoever drops it no longer waits; the questions may be answered all the same.
+    /// Completes when all are answered. Dropping the future stops waiting, but the questions may still be answered.
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, Unasked>>;
 }
 
 pub type SharedAsk = Arc<dyn Ask>;
 
-/// How grave a line of a log is, the least grave first.
+/// The severity of a log line, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
     Debug,
@@ -273,20 +273,20 @@ impl LogLevel {
     }
 }
 
-/// A line that another server wrote to the log of its client.
+/// A log line that another server sent to its client.
 #[derive(Debug, Clone)]
 pub struct LogLine {
     pub level: LogLevel,
-    /// All of it, an object, as it came.
+    /// The complete message, an object, unchanged.
     pub params: RawJson,
 }
 
-/// Where a caller reads the log of what it calls.
+/// Receives log lines for a caller.
 #[derive(Clone)]
 pub struct LogSink {
-    /// Nothing below this is wanted.
+    /// The minimum level.
     pub least: LogLevel,
-    /// It must not block; a sink that cannot keep up drops what it gets.
+    /// Must not block; a sink that cannot keep up drops lines.
     pub sink: Arc<dyn Fn(LogLine) + Send + Sync>,
 }
 

@@ -1,4 +1,4 @@
-//! The JSON Schema of a file that people write: what editors are given is what files are checked with.
+//! The JSON Schema of a file that people write. Editors get the same schema that validates the files.
 
 use jsonschema::Validator;
 use jsonschema::error::{ValidationError, ValidationErrorKind};
@@ -9,25 +9,25 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// What a schema cannot say of its fields.
+/// Hints about fields that a schema cannot express.
 #[derive(Debug, Clone, Copy)]
 pub struct Words {
-    /// What to write for a key that other programs have.
+    /// The remedy for a key of another program's format.
     pub elsewhere: fn(&str) -> Option<&'static str>,
-    /// What to write, for every field there is.
+    /// The remedy for each field.
     pub wanted: fn(&[&str]) -> &'static str,
 }
 
 #[derive(Debug)]
 pub struct FileSchema {
     schema: Value,
-    /// None: it does not compile, and no file is taken.
+    /// None if the schema does not compile; then every file is refused.
     validator: Option<Validator>,
     words: Words,
 }
 
 impl FileSchema {
-    /// From the type of the file.
+    /// Creates the schema from the type of the file.
     #[must_use]
     pub fn of<T: JsonSchema>(words: Words) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -44,8 +44,8 @@ impl FileSchema {
         text
     }
 
-    /// Reports every key that there is not and every value of the wrong form, and takes them out of the document, so that
-    /// the rest of it can be looked at. Gives back the keys that were most likely meant by those that there are not.
+    /// Reports unknown keys and invalid values and removes them from the document, so the rest can be checked. Returns the keys that the
+    /// unknown ones most likely stand for.
     pub fn check(&self, document: &mut Map<String, Value>, findings: &mut Findings) -> Vec<String> {
         let whole = Value::Object(std::mem::take(document));
         let (mut wrong, mut meant) = (Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ impl FileSchema {
                     self.report(&error, findings, &mut wrong, &mut meant);
                 }
             }
-            // The schema is made from a type and compiles; should it not, nothing is taken.
+            // A schema derived from a type compiles; if it does not, refuse the file.
             None => findings.unusable("cannot be checked", "report this: the schema of the files is broken"),
         }
         if let Value::Object(mut fields) = whole {
@@ -96,12 +96,12 @@ impl FileSchema {
             }
             return;
         }
-        // What is not filled in yet is judged when it is.
+        // Unresolved references are checked after they are resolved.
         if error.instance().as_str().is_some_and(reference::is_in) {
             return;
         }
         wrong.push(path.clone());
-        // What it names was not found, and that has been told.
+        // The reference could not be resolved, which has been reported.
         if findings.is_broken(&field) {
             return;
         }
@@ -119,7 +119,7 @@ impl FileSchema {
         findings.problem(field, what, (self.words.wanted)(&keys));
     }
 
-    /// The keys that an object of the document may have.
+    /// The allowed keys of an object of the document.
     fn known_keys(&self, path: &[String]) -> Vec<String> {
         let schema = path.iter().try_fold(&self.schema, |schema, key| schema["properties"].get(key));
         let properties = schema.and_then(|schema| schema["properties"].as_object());
@@ -127,7 +127,7 @@ impl FileSchema {
     }
 }
 
-/// What may stand in a file: a key that is left out is not null, and sizes of Rust's integers say nothing.
+/// Adapts the schema to files: an omitted key is not null, and Rust integer formats are removed.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -147,7 +147,7 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// A default that says nothing.
+/// Whether a default is empty.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -157,7 +157,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The form of a value, and nothing of the value itself.
+/// Describes the form of a value without showing the value.
 fn form(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -221,7 +221,7 @@ fn remove(fields: &mut Map<String, Value>, path: &[String]) {
         }
         Some(Value::Array(items)) => {
             if let Some(item) = last.parse().ok().and_then(|at: usize| items.get_mut(at)) {
-                // Its place stays, so that those behind it keep theirs.
+                // The position stays, so later items keep their index.
                 *item = Value::String(String::new());
             }
         }

@@ -1,5 +1,5 @@
-//! JSON Schema from Rust types, in the plain form that models and older clients get right:
-//! inlined, without `$schema` and titles, and with optional fields absent instead of nullable.
+//! JSON Schema from Rust types, in the simple form that models and older clients handle well: inlined, without `$schema` and titles,
+//! and with optional fields absent instead of nullable.
 
 use plexus_kit::json_schema;
 use schemars::JsonSchema;
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 
 use crate::QueuedWrite;
 
-/// What a caller has to send for a `T`.
+/// The schema of a `T` as input.
 pub(crate) fn of_input<T: JsonSchema>() -> Value {
     generate::<T>(|settings| settings, true)
 }
 
-/// What a caller gets for a `T`; a null that is sent stays a null.
+/// The schema of a `T` as output; nulls are sent as nulls.
 pub(crate) fn of_output<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::for_serialize, false)
 }
 
-/// What a caller gets of a tool whose calls may be queued on their way: its own answer, or that it was queued. Both are
-/// closed, so that nothing passes for one of them that is neither; what they refer to stays where references look for it.
+/// The output schema of a tool whose calls may be buffered: its own output, or the notice that the call was queued. Both forms forbid
+/// additional properties, so no other value matches; definitions stay where references point to.
 pub(crate) fn or_queued(output: Value) -> Value {
     let mut forms = [output, of_output::<QueuedWrite>()];
     let mut schema = json!({ "type": "object" });
@@ -35,7 +35,7 @@ pub(crate) fn or_queued(output: Value) -> Value {
     schema
 }
 
-/// Has what refers to the whole schema refer to where it is put.
+/// Redirects references to the root to the schema's new location.
 fn move_root(schema: &mut Value, to: &str) {
     match schema {
         Value::Object(object) => {
@@ -56,7 +56,7 @@ fn generate<T: JsonSchema>(direction: fn(SchemaSettings) -> SchemaSettings, with
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     simplify(&mut schema, without_null);
-    // A struct without fields has none.
+    // The schema of a struct without fields has no `properties`.
     if let Some(object) = schema.as_object_mut().filter(|object| object["type"] == "object") {
         object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
@@ -70,7 +70,7 @@ fn simplify(schema: &mut Value, without_null: bool) {
                 object.remove("title");
             }
             json_schema::drop_sizes(object);
-            // An argument that is null is taken as absent before validation.
+            // Null arguments are removed before validation.
             if without_null {
                 json_schema::drop_null(object);
             }
@@ -81,14 +81,14 @@ fn simplify(schema: &mut Value, without_null: bool) {
     }
 }
 
-/// Arguments that choose the machine which a call runs on.
+/// The arguments that select the node of a call.
 pub(crate) const ROUTING: [&str; 3] = ["node", "queue", "queue_seconds"];
-/// How long a queued call waits that does not say, in seconds.
+/// The default time that a queued call waits, in seconds.
 pub(crate) const QUEUE_SECONDS: u64 = 3_600;
-/// The most that it may wait, in seconds.
+/// The longest time that a queued call may wait, in seconds.
 pub(crate) const MAX_QUEUE_SECONDS: u64 = 7 * 24 * 3_600;
 
-/// The same schema with the arguments that choose the machine.
+/// The same schema with the arguments that select the node.
 pub(crate) fn with_routing(mut schema: Value) -> Value {
     let routing = json!({
         "node": {
@@ -117,7 +117,7 @@ pub(crate) fn with_routing(mut schema: Value) -> Value {
     schema
 }
 
-/// The same schema with the argument `action` limited to `allowed`.
+/// The same schema with the argument `action` restricted to `allowed`.
 pub(crate) fn narrow_actions(schema: &Value, allowed: &[&str]) -> Value {
     let mut schema = schema.clone();
     if let Some(action) = schema.pointer_mut("/properties/action") {

@@ -1,8 +1,7 @@
-//! Texts to numbers of tokens.
+//! Counts the tokens of texts.
 //!
-//! The vocabulary takes some 25 MB while it is loaded, which is most of what a hub at rest takes. So it is loaded for a
-//! count and let go after it, by one thread at a time, and what was counted is remembered: a text costs the same
-//! tomorrow.
+//! The loaded vocabulary takes about 25 MB, more than the rest of an idle hub. So it is loaded for a count and dropped afterwards, by
+//! one thread at a time, and counts are cached.
 
 use aws_lc_rs::digest;
 use moka::sync::Cache;
@@ -11,17 +10,17 @@ use tokio::sync::Semaphore;
 
 use crate::CallError;
 
-/// The vocabulary: that of OpenAI's models since GPT-4o.
+/// The vocabulary of OpenAI's models since GPT-4o.
 pub const TOKENIZER: &str = "o200k_base";
-/// Counts that are remembered, some 100 bytes each.
+/// The number of cached counts, about 100 bytes each.
 const KNOWN: u64 = 20_000;
-/// Bytes of all texts of one count; a machine counts some megabytes in a second.
+/// The most bytes of all texts of one request; counting runs at some megabytes per second.
 const MAX_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
 pub struct TokenCounter {
     known: Cache<Digest, u64>,
-    /// Held while the vocabulary is loaded. Who waits for it finds much of its own counted.
+    /// Held while the vocabulary is loaded. Waiting requests find many of their texts cached.
     counting: Semaphore,
 }
 
@@ -38,21 +37,21 @@ impl TokenCounter {
     pub async fn count(&self, texts: Vec<String>) -> Result<Vec<u64>, CallError> {
         let size: usize = texts.iter().map(String::len).sum();
         if size > MAX_BYTES {
-            let message = format!("there are {size} bytes to count, the most allowed is {MAX_BYTES}");
+            let message = format!("the texts to count have {size} bytes; the limit is {MAX_BYTES}");
             return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for the cost of a profile."));
         }
         let digests: Vec<Digest> = texts.iter().map(|text| digest_of(text)).collect();
         if let Some(counts) = self.known(&digests) {
             return Ok(counts);
         }
-        // Never closed.
+        // The semaphore is never closed.
         let _one_at_a_time = self.counting.acquire().await.map_err(|error| failed(&error))?;
         if let Some(counts) = self.known(&digests) {
             return Ok(counts);
         }
         let counted = tokio::task::spawn_blocking(move || {
             let vocabulary = tiktoken::encoding::o200k_base();
-            // What a text says of itself means nothing here: `<|endoftext|>` in a description is text.
+            // Special tokens are not interpreted: `<|endoftext|>` in a description is text.
             texts.iter().map(|text| vocabulary.count(text) as u64).collect::<Vec<_>>()
         });
         let counts = counted.await.map_err(|error| failed(&error))?;
@@ -62,7 +61,7 @@ impl TokenCounter {
         Ok(counts)
     }
 
-    /// All of them, or none.
+    /// The cached counts, if all texts are cached.
     fn known(&self, digests: &[Digest]) -> Option<Vec<u64>> {
         digests.iter().map(|digest| self.known.get(digest)).collect()
     }
@@ -75,8 +74,8 @@ fn digest_of(text: &str) -> Digest {
 }
 
 fn failed(error: &dyn std::error::Error) -> CallError {
-    tracing::error!(%error, "tokens cannot be counted");
-    CallError::new(ErrorCode::Internal, "tokens cannot be counted").hint("The hub's log has the details.")
+    tracing::error!(%error, "cannot count tokens");
+    CallError::new(ErrorCode::Internal, "cannot count tokens").hint("The hub's log has the details.")
 }
 
 #[cfg(test)]
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tokens_are_those_that_another_implementation_counts() {
+    async fn counts_match_tiktoken() {
         let counter = TokenCounter::default();
         // As counted by another implementation, tiktoken-rs 0.12.
         let schema = r#"{"type":"object","properties":{"text":{"type":"string"}}}"#;
@@ -105,10 +104,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_counted_is_known_and_what_is_too_much_is_refused() {
+    async fn counts_are_cached_and_oversized_requests_are_refused() {
         let counter = TokenCounter::default();
         let first = count(&counter, &["a b c", "d"]).await;
-        // Nobody could load the vocabulary now.
+        // The vocabulary cannot be loaded now.
         let _held = counter.counting.acquire().await.unwrap();
         assert_eq!(count(&counter, &["a b c", "d"]).await, first);
         let refused = counter.count(vec!["x".repeat(MAX_BYTES + 1)]).await.unwrap_err();
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_text_that_is_made_to_be_slow_is_not() {
+    async fn adversarial_texts_are_counted_quickly() {
         let counter = TokenCounter::default();
         let began = std::time::Instant::now();
         count(&counter, &[&"a".repeat(1 << 18), &" ".repeat(1 << 18), &"\u{301}".repeat(1 << 17)]).await;

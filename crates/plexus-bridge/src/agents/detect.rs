@@ -1,9 +1,8 @@
-//! Which agents are on this machine.
+//! Detects the agents installed on this machine.
 //!
-//! To look for a program costs nothing; to ask it for its version starts it, which takes up to some seconds, and some make
-//! folders of theirs by it. So folders are looked for first, and a caller that only wants to know what is there asks nobody.
-//! A version comes from the files of the package, else from an earlier answer of the same program, and only then from the
-//! program itself, which gets a home folder that is thrown away.
+//! Finding a program is cheap; running it for its version can take seconds, and some programs create folders when they run. So folders
+//! are checked first, and a caller that only needs to know which agents exist runs nothing. A version comes from the files of the
+//! package, else from the cache, and only then from the program itself, which runs with a temporary home folder.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -19,35 +18,35 @@ use rustix::fs::OFlags;
 use super::versions::{self, Answer, Known};
 use super::{AGENTS, Agent, Says, Scope, Versions, release};
 
-/// For a program to say its version; on a busy machine one that runs on Node.js takes six seconds.
+/// The timeout for a program to print its version; on a busy machine a Node.js program takes six seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Between two looks at whether it has.
+/// The polling interval for its exit.
 const LOOK: Duration = Duration::from_millis(10);
-/// Most that is read of what it says.
+/// The most output that is read, in bytes.
 const MOST: usize = 4 << 10;
 
-/// An agent that was found.
+/// A detected agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
     pub program: Option<PathBuf>,
     pub version: Option<String>,
-    /// A folder of its own is there.
+    /// Whether one of its folders exists.
     pub folder: Option<PathBuf>,
 }
 
-/// Whether something of an agent seems to be there. Nothing is run, so a program of another maker may have its name.
+/// Whether traces of an agent exist. Nothing is run, so an unrelated program with the same name also counts.
 #[must_use]
 pub fn present(agent: &Agent, environment: &Environment) -> bool {
     programs(agent, environment).next().is_some() || folder(agent, environment).is_some()
 }
 
-/// Looks for an agent; none where nothing of it is there.
+/// Detects an agent; none if no trace of it exists.
 #[must_use]
 pub fn detect(agent: &Agent, environment: &Environment, versions: &Versions) -> Option<Installed> {
     detect_within(agent, environment, versions, PATIENCE)
 }
 
-/// All that are there, in the order of the table. They are asked at the same time.
+/// Detects all agents concurrently, in the order of the table.
 #[must_use]
 pub fn detect_all(environment: &Environment, versions: &Versions) -> Vec<(&'static Agent, Installed)> {
     let known = &versions.read();
@@ -82,14 +81,14 @@ pub(super) fn detect_within(
     installed
 }
 
-/// One agent that is looked for.
+/// The detection of one agent.
 struct Look<'l> {
     agent: &'l Agent,
     environment: &'l Environment,
     versions: &'l Versions,
     known: &'l Known,
     patience: Duration,
-    /// Answers to keep.
+    /// New cache entries.
     new: Known,
 }
 
@@ -122,7 +121,7 @@ impl Look<'_> {
             (_, None) => false,
         };
         let answer = Answer { is_agent, version };
-        // One that failed may do better the next time.
+        // A failed program may succeed the next time.
         if said.is_some() {
             self.new.extend(self.versions.entry(program, answer.clone()).map(|entry| (key, entry)));
         }
@@ -140,7 +139,7 @@ fn folder(agent: &Agent, environment: &Environment) -> Option<PathBuf> {
     folders.find(|folder| folder.is_dir())
 }
 
-/// A home folder for a program that is asked for its version, removed with all that the program has made in it.
+/// A temporary home folder for a program that prints its version; removed with its content.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -159,7 +158,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Where managers of versions keep the programs that they start in the place of others: in the real home.
+/// Folders, in the real home, where version managers store the programs that their shims start.
 const MANAGERS: [(&str, &str); 6] = [
     ("ASDF_DATA_DIR", ".asdf"),
     ("MISE_CONFIG_DIR", ".config/mise"),
@@ -169,7 +168,7 @@ const MANAGERS: [(&str, &str); 6] = [
     ("VOLTA_HOME", ".volta"),
 ];
 
-/// The variables of [`MANAGERS`] that are needed where the home is another one.
+/// The variables of [`MANAGERS`] that are needed with a temporary home.
 fn managers(environment: &Environment) -> impl Iterator<Item = (&'static str, PathBuf)> {
     let home = environment.get(env::HOME).map(PathBuf::from);
     MANAGERS.into_iter().filter_map(move |(name, below)| {
@@ -179,7 +178,7 @@ fn managers(environment: &Environment) -> impl Iterator<Item = (&'static str, Pa
     })
 }
 
-/// What a program says of its version.
+/// Runs a program for its version.
 fn ask(program: &Path, environment: &Environment, patience: Duration) -> Option<String> {
     let scratch = Scratch::new(environment)?;
     let passed_on = environment.passed_on().filter(|(name, _)| !name.starts_with("XDG_"));
@@ -195,7 +194,7 @@ fn ask(program: &Path, environment: &Environment, patience: Duration) -> Option<
         .process_group(0)
         .spawn()
         .ok()?;
-    // What it has started ends with it, also when it is not waited for any longer.
+    // Its child processes end with it, also after the timeout.
     let group = Group::of(child.id());
     let began = Instant::now();
     let ended = loop {
@@ -213,7 +212,7 @@ fn ask(program: &Path, environment: &Environment, patience: Duration) -> Option<
     said(child.stdout.take()?)
 }
 
-/// What is in the pipe of a program that has ended. Somebody it left behind may hold it open, and is not waited for.
+/// Reads the pipe of a program that has ended. A leftover child process may hold it open and is not awaited.
 fn said(mut pipe: ChildStdout) -> Option<String> {
     rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).ok()?;
     let mut said = vec![0; MOST];
@@ -230,7 +229,7 @@ fn said(mut pipe: ChildStdout) -> Option<String> {
     Some(String::from_utf8_lossy(&said[..length]).into_owned())
 }
 
-/// The first word that begins like a version.
+/// The first word that looks like a version.
 pub(super) fn version_in(said: &str) -> Option<String> {
     let words = said.split_whitespace().map(|word| word.trim_start_matches('v'));
     let is_version = |word: &&str| {

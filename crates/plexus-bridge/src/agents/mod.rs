@@ -1,7 +1,7 @@
-//! The agents that are known: how to find them, where they keep their servers and their instructions, and in which form.
+//! The supported agents: how to detect them, and where and in which format they store servers and instructions.
 //!
-//! An agent is data. What its files look like was taken from a real release, which `tested` names; one without it is
-//! written from what its makers say, and people are told that it is untested.
+//! An agent is data. Its file format was verified with a real release, named by `tested`; an agent without one follows its
+//! documentation, and users are informed that it is untested.
 
 mod detect;
 mod release;
@@ -25,45 +25,45 @@ use crate::place::Place;
 
 #[derive(Debug)]
 pub struct Agent {
-    /// What it is called on the command line; also the name of its token.
+    /// The name on the command line and of its token.
     pub id: &'static str,
     pub name: &'static str,
     pub aliases: &'static [&'static str],
-    /// Its commands; the first that is there is asked for its version.
+    /// Its commands; the first one found is run to detect the version.
     pub programs: &'static [&'static str],
-    /// How it speaks of its version, where others have a program of the same name.
+    /// How to recognize its version output, if other programs have the same name.
     pub says: Says,
-    /// Where its files say which release it is, so that it need not be run.
+    /// Where its files name the release, so it need not be run.
     pub releases: &'static [Release],
-    /// Folders that it makes.
+    /// Folders that it creates.
     pub folders: &'static [Location],
     pub user: Option<Servers>,
     pub project: Option<Servers>,
-    /// Keys that lead to the table of servers.
+    /// The path of keys to the table of servers.
     pub keys: &'static [&'static str],
-    /// One server, as JSON: `$program`, `$args` and `$words` (both in one list) stand for what starts it.
+    /// One server, as JSON: `$program`, `$args` and `$words` (both in one list) stand for the command that starts it.
     pub entry: &'static str,
     pub user_text: Option<Instructions>,
     pub project_text: Option<Instructions>,
-    /// The release whose own files and commands are part of the tests.
+    /// The release whose files and commands are covered by tests.
     pub tested: Option<&'static str>,
-    /// What its user has to do before it uses the server.
+    /// What the user must do before the agent uses the server.
     pub afterwards: Option<&'static str>,
-    /// The same for a server of a project, where that is more.
+    /// The same for a server of a project, if it differs.
     pub project_afterwards: Option<&'static str>,
 }
 
-/// What tells an agent from another program of its name, by what `--version` prints.
+/// How the output of `--version` distinguishes an agent from another program of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
     Anything,
-    /// This is part of it.
+    /// The output contains this text.
     Word(&'static str),
-    /// A version and nothing else.
+    /// The output is only a version.
     OnlyVersion,
 }
 
-/// A file with servers: the first that is there, else the first that may be made.
+/// A file with servers: the first existing one, else the first that may be created.
 #[derive(Debug)]
 pub struct Servers {
     pub files: &'static [Location],
@@ -73,20 +73,19 @@ pub struct Servers {
 /// A file with instructions.
 #[derive(Debug)]
 pub struct Instructions {
-    /// The first that is there, else the first that may be made; an agent that reads one of several has them in its own
-    /// order.
+    /// The first existing one, else the first that may be created, in the agent's order of precedence.
     pub files: &'static [Location],
     pub manner: Manner,
-    /// Most characters that it reads, where it says so.
+    /// The most characters that it reads, if documented.
     pub most: Option<usize>,
 }
 
-/// How instructions are written.
+/// The form of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// A block in a file of the person's.
+    /// A block in a file of the user.
     Block,
-    /// A file of our own, with what its agent wants at its top.
+    /// A separate file, with the front matter that the agent requires.
     Own { front: &'static str },
 }
 
@@ -94,19 +93,19 @@ pub enum Manner {
 pub struct Location {
     pub root: Root,
     pub below: &'static str,
-    /// Written where somebody has made it, and never made: a new one would hide others from the agent.
+    /// Edited if it exists but never created: a new file would shadow others.
     pub only_there: bool,
 }
 
-/// What a path begins with.
+/// The root of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
     Home,
     /// `$XDG_CONFIG_HOME`, else `~/.config`.
     Config,
-    /// The same, and on macOS `~/Library/Application Support`.
+    /// The same, but on macOS `~/Library/Application Support`.
     Support,
-    /// A variable of the agent's, else a folder in the home.
+    /// A variable of the agent, else a folder in the home.
     Variable {
         name: &'static str,
         home: &'static str,
@@ -114,7 +113,7 @@ pub enum Root {
     Project,
 }
 
-/// Whose files they are.
+/// The scope of files: the user or a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     User,
@@ -135,7 +134,7 @@ impl Agent {
         }
     }
 
-    /// What its user has to do before it uses a server of this scope.
+    /// What the user must do before the agent uses a server of this scope.
     #[must_use]
     pub fn afterwards(&self, scope: &Scope) -> Option<&'static str> {
         match scope {
@@ -152,7 +151,7 @@ impl Agent {
         }
     }
 
-    /// All files of its own that may be written.
+    /// All its files that may be written.
     pub(crate) fn places(&self, environment: &Environment, scope: &Scope) -> Vec<Place> {
         let servers = self.servers(scope).map_or(&[][..], |servers| servers.files);
         let texts = self.instructions(scope).map_or(&[][..], |texts| texts.files);
@@ -160,7 +159,7 @@ impl Agent {
         files.filter_map(|file| file.place(environment, scope)?.ok()).collect()
     }
 
-    /// The entry that has it start this program.
+    /// The entry that makes it start this program.
     #[must_use]
     pub fn entry(&self, program: &str, args: &[String]) -> Value {
         fn filled(value: Value, program: &str, args: &[String]) -> Value {
@@ -182,7 +181,7 @@ impl Agent {
 }
 
 impl Location {
-    /// The folder that may be written in, and the path below it; none where the environment does not say where that is.
+    /// The allowed folder and the path below it; none if the environment does not locate it.
     fn split(&self, environment: &Environment, scope: &Scope) -> Option<(PathBuf, PathBuf)> {
         let home = || environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
         let named = |name: &str| environment.named(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -210,7 +209,7 @@ impl Location {
     }
 }
 
-/// Whether a variable says where files of agents are.
+/// Whether a variable locates files of agents.
 pub(crate) fn is_variable(name: &str) -> bool {
     let of_agents = || {
         let servers = AGENTS.iter().flat_map(|agent| [&agent.user, &agent.project]).flatten();
@@ -221,14 +220,14 @@ pub(crate) fn is_variable(name: &str) -> bool {
     [env::HOME.name, env::XDG_CONFIG_HOME.name].contains(&name) || of_agents().any(is_root)
 }
 
-/// All that say where files of agents are.
+/// All variables that locate files of agents.
 #[must_use]
 pub fn variables(environment: &Environment) -> BTreeMap<String, String> {
     let said = environment.all().filter(|(name, value)| is_variable(name) && !value.is_empty());
     said.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The one of these files that counts.
+/// The effective one of these files.
 pub(crate) fn choose(
     files: &[Location],
     environment: &Environment,

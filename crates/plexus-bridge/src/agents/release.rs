@@ -1,4 +1,4 @@
-//! Which release of an agent is installed, as the files of its package say; nothing is run.
+//! Detects the installed release of an agent from the files of its package, without running it.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -8,20 +8,20 @@ use serde::Deserialize;
 use super::Agent;
 use super::detect::version_in;
 
-/// Where a release is named.
+/// Where the release is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// In the `package.json` of this name, in a folder above the program.
     Package(&'static str),
-    /// By the folder or file that comes after these two folders on the path of the program.
+    /// In the path of the program: the component after these two folders.
     Below([&'static str; 2]),
 }
 
-/// Folders above a program in which its package may begin.
+/// The number of parent folders of a program searched for its package.
 const ABOVE: usize = 6;
-/// Where a package is below such a folder: itself, and as programs on Electron have it.
+/// The location of a package below such a folder: directly, and as in Electron programs.
 const PACKAGES: [&str; 2] = ["package.json", "resources/app/package.json"];
-/// Longest file that is read.
+/// Longest file that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ struct Package {
     version: String,
 }
 
-/// The version of the agent that this program is of; none where its files do not say that it is this agent.
+/// The version of the agent that this program belongs to; none if its files do not identify it as this agent.
 pub(super) fn installed(agent: &Agent, program: &Path) -> Option<String> {
     let target = std::fs::canonicalize(program).ok()?;
     let version = agent.releases.iter().find_map(|release| match release {
@@ -47,7 +47,7 @@ pub(super) fn installed(agent: &Agent, program: &Path) -> Option<String> {
             parts.get(at + 2).map(|part| (*part).to_owned())
         }
     })?;
-    // Nothing but a version is shown.
+    // Only a version is shown.
     version_in(&version).filter(|plain| *plain == version)
 }
 

@@ -1,4 +1,4 @@
-//! The agents. Sources: their own documentation and code; where both differ, what a release does.
+//! The table of agents. Sources: their documentation and code; if these differ, the behavior of a release.
 
 use super::{Agent, Instructions, Location, Manner, Release, Root, Says, Servers};
 use crate::document::Syntax;
@@ -7,7 +7,7 @@ const fn at(root: Root, below: &'static str) -> Location {
     Location { root, below, only_there: false }
 }
 
-/// Counts where it is there, and is not made.
+/// Used if it exists, but never created.
 const fn only(location: Location) -> Location {
     Location { only_there: true, ..location }
 }
@@ -38,7 +38,7 @@ const fn servers(files: &'static [Location], syntax: Syntax) -> Option<Servers> 
 
 const CODEX: Root = Root::Variable { name: "CODEX_HOME", home: ".codex" };
 const CLAUDE: Root = Root::Variable { name: "CLAUDE_CONFIG_DIR", home: ".claude" };
-/// Without the variable, its file is not in its folder.
+/// Without the variable, the file is not in the agent's folder.
 const CLAUDE_FILE: Root = Root::Variable { name: "CLAUDE_CONFIG_DIR", home: "" };
 /// Stands for the home folder itself.
 const GEMINI: Root = Root::Variable { name: "GEMINI_CLI_HOME", home: "" };
@@ -59,7 +59,7 @@ pub const AGENTS: &[Agent] = &[
         project: servers(&[project(".codex/config.toml")], Syntax::Toml),
         keys: &["mcp_servers"],
         entry: PLAIN,
-        // One that overrides hides the other.
+        // The override file shadows the other.
         user_text: block(&[only(at(CODEX, "AGENTS.override.md")), at(CODEX, "AGENTS.md")]),
         // It reads 32 KiB of all project files together.
         project_text: Some(Instructions {
@@ -86,7 +86,7 @@ pub const AGENTS: &[Agent] = &[
         keys: &["mcpServers"],
         entry: TYPED,
         user_text: block(&[at(CLAUDE, "CLAUDE.md")]),
-        // Without any of its own it reads that of others, which a new file would hide.
+        // Without a file of its own it reads files of others, which a new file would shadow.
         project_text: block(&[
             project("CLAUDE.md"),
             only(project(".claude/CLAUDE.md")),
@@ -109,7 +109,7 @@ pub const AGENTS: &[Agent] = &[
         project: servers(&[project(".cursor/mcp.json")], Syntax::Jsonc),
         keys: &["mcpServers"],
         entry: PLAIN,
-        // What holds for all projects is in its settings, and in no file.
+        // Rules for all projects are in its settings, not in a file.
         user_text: None,
         project_text: own(
             &[project(".cursor/rules/plexus.mdc")],
@@ -129,7 +129,7 @@ pub const AGENTS: &[Agent] = &[
         says: Says::OnlyVersion,
         releases: &[Release::Package("opencode-ai")],
         folders: &[config("opencode")],
-        // It reads both; the one that comes later wins, and is the one it makes itself.
+        // It reads both; the later one wins and is the one that it creates itself.
         user: servers(
             &[config("opencode/opencode.jsonc"), only(config("opencode/opencode.json"))],
             Syntax::Jsonc,
@@ -137,7 +137,7 @@ pub const AGENTS: &[Agent] = &[
         project: servers(&[project("opencode.jsonc"), only(project("opencode.json"))], Syntax::Jsonc),
         keys: &["mcp"],
         entry: r#"{"type": "local", "command": "$words", "enabled": true}"#,
-        // Without the first it reads that of Claude Code, which a new file would hide.
+        // Without the first it reads the file of Claude Code, which a new file would shadow.
         user_text: block(&[config("opencode/AGENTS.md"), only(at(CLAUDE, "CLAUDE.md"))]),
         project_text: block(&[project("AGENTS.md"), only(project("CLAUDE.md"))]),
         tested: Some("1.18.33"),
@@ -152,7 +152,7 @@ pub const AGENTS: &[Agent] = &[
         says: Says::OnlyVersion,
         releases: &[Release::Package("@google/gemini-cli")],
         folders: &[at(GEMINI, ".gemini")],
-        // Comments are fine for it, commas at the end are not: a file with one it cannot read, before and after.
+        // It accepts comments but not trailing commas; it cannot read a file with one, with or without the entry.
         user: servers(&[at(GEMINI, ".gemini/settings.json")], Syntax::Jsonc),
         project: servers(&[project(".gemini/settings.json")], Syntax::Jsonc),
         keys: &["mcpServers"],
@@ -167,7 +167,7 @@ pub const AGENTS: &[Agent] = &[
         id: "vscode",
         name: "VS Code",
         aliases: &["code", "copilot"],
-        // Its other builds, and those that others make of it, have folders of their own.
+        // Other builds and forks have their own folders.
         programs: &["code"],
         says: Says::Anything,
         releases: &[Release::Package("Code")],
@@ -219,7 +219,7 @@ pub const AGENTS: &[Agent] = &[
         name: "Zed",
         aliases: &[],
         programs: &["zed", "zeditor", "zedit", "zed-editor"],
-        // The daemon of a file system has the same name.
+        // A file system daemon has the same name.
         says: Says::Word("Zed"),
         releases: &[],
         folders: &[config("zed")],
@@ -228,7 +228,7 @@ pub const AGENTS: &[Agent] = &[
         keys: &["context_servers"],
         entry: PLAIN,
         user_text: block(&[config("zed/AGENTS.md")]),
-        // It reads the first of these and no other, so none is made that would hide one.
+        // It reads only the first of these, so none is created that would shadow another.
         project_text: block(&[
             only(project(".rules")),
             only(project(".cursorrules")),
@@ -257,7 +257,7 @@ pub const AGENTS: &[Agent] = &[
         keys: &["extensions"],
         entry: r#"{"name": "plexus", "type": "stdio", "cmd": "$program", "args": "$args", "enabled": true, "timeout": 300}"#,
         user_text: block(&[config("goose/.goosehints")]),
-        // It reads `.goosehints` as well, which is its own; this one is there for all.
+        // It also reads its own `.goosehints`; this file is shared by many agents.
         project_text: block(&[project("AGENTS.md")]),
         tested: Some("1.52.0"),
         afterwards: None,

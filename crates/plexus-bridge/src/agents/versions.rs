@@ -1,6 +1,6 @@
-//! What programs said of their versions, kept for later commands: to ask starts a program, which takes up to some seconds.
+//! A cache of detected versions: detecting a version runs a program, which can take seconds.
 //!
-//! An answer counts as long as the file of the program is the same one. What cannot be read or written is asked anew each time.
+//! An entry is valid as long as the program's file is unchanged. If the cache cannot be read or written, each detection runs the program.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,10 +12,10 @@ use plexus_proto::Timestamp;
 use serde::{Deserialize, Serialize};
 
 const FILE: &str = "versions.json";
-/// After this time a program is asked again: one that starts another by its settings may start a newer one.
+/// Entries expire after this time: a launcher may start a newer release without a change of its own file.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Where answers are kept.
+/// The cache file.
 #[derive(Debug)]
 pub struct Versions {
     folder: Option<PathBuf>,
@@ -32,16 +32,16 @@ pub(super) struct Entry {
     pub(super) answer: Answer,
 }
 
-/// What a program said.
+/// A detected version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// It is the agent, and not another program of its name.
+    /// Whether it is the agent, not another program of the same name.
     pub(super) is_agent: bool,
     pub(super) version: Option<String>,
 }
 
-/// What changes when a program is replaced. Package managers set times of modification to any value, so the time of the
-/// change of the file counts too.
+/// The properties that change when a program is replaced. Package managers set modification times arbitrarily, so the inode change
+/// time is included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     path: PathBuf,
@@ -66,13 +66,13 @@ impl Identity {
 }
 
 impl Versions {
-    /// Kept in this folder, which is made where the folder around it is there.
+    /// A cache in this folder, which is created if its parent exists.
     #[must_use]
     pub fn in_folder(folder: &Path, clock: Clock) -> Self {
         Self { folder: Some(folder.to_owned()), clock }
     }
 
-    /// Kept nowhere.
+    /// No cache.
     #[must_use]
     pub fn nowhere() -> Self {
         Self { folder: None, clock: Clock::system() }
@@ -88,15 +88,15 @@ impl Versions {
         known
     }
 
-    /// An answer of now.
+    /// A new entry.
     pub(super) fn entry(&self, program: &Path, answer: Answer) -> Option<Entry> {
         Some(Entry { file: Identity::of(program)?, asked_at: self.clock.now(), answer })
     }
 
-    /// Keeps these answers besides those that are there.
+    /// Adds these entries to the cache.
     pub(super) fn add(&self, new: Known) {
         let Some(folder) = &self.folder else { return };
-        // An empty home stays empty.
+        // Do not create a folder in an empty home.
         if new.is_empty() || !folder.parent().is_some_and(Path::is_dir) {
             return;
         }
@@ -107,7 +107,7 @@ impl Versions {
             private_file::write_unsynced(&folder.join(FILE), &content)
         });
         if let Err(error) = written {
-            tracing::debug!(%error, "the versions of agents are not kept");
+            tracing::debug!(%error, "cannot cache the versions of agents");
         }
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn key(agent: &str, program: &Path) -> String {
     format!("{agent} {}", program.display())
 }
 
-/// The answer of a program that is the same file as when it was asked.
+/// The entry of a program whose file is unchanged.
 pub(super) fn known<'k>(all: &'k Known, key: &str, program: &Path) -> Option<&'k Answer> {
     all.get(key)
         .filter(|entry| Identity::of(program).as_ref() == Some(&entry.file))

@@ -1,6 +1,6 @@
-//! A change to one file: what it makes of the file, and how it is made.
+//! Plans and applies a change to one file.
 //!
-//! The ledger has a change before the file has it. After a crash, what the file holds says whether it was made.
+//! The ledger records a change before the file is changed. After a crash, the file's content shows whether the change was made.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use crate::place::{Found, Place, hash};
 use crate::replace::{Replaced, replace, take_away};
 use crate::{block, entry, recovery};
 
-/// How often a file may be rewritten under our hands.
+/// The number of attempts if other programs keep rewriting the file.
 const TRIES: usize = 10;
-const NOT_AS_WRITTEN: &str = "is not as Plexus has written it";
+const NOT_AS_WRITTEN: &str = "was changed since Plexus wrote it";
 
-/// One file as it is and as it would be.
+/// The current and the planned content of one file.
 #[derive(Debug, Clone)]
 pub struct Change {
     pub path: PathBuf,
-    /// None: it is not there.
+    /// None if the file is missing.
     pub before: Option<String>,
-    /// None: it will not be there.
+    /// None if the file will be removed.
     pub after: Option<String>,
-    /// Servers of the agent that go because they are behind the hub, or that come back.
+    /// Servers of the agent that are moved behind the hub, or restored.
     pub servers: Vec<String>,
     pub(super) key: String,
     pub(super) place: Place,
@@ -35,13 +35,13 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the file changes by it.
+    /// Whether it changes the file.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.before != self.after
     }
 
-    /// Whether it puts the hub's entry into the file.
+    /// Whether it adds the hub's entry to the file.
     #[must_use]
     pub fn enters(&self) -> bool {
         matches!(self.edit, Edit::Enter(_))
@@ -51,17 +51,17 @@ impl Change {
 #[derive(Debug, Clone)]
 pub(super) enum Edit {
     Enter(Wanted),
-    /// A block; `asked` for by a person, who gets it also where it was taken out.
+    /// A block. If `asked` for by the user, it is added again even if it was removed by hand.
     Write {
         content: String,
         asked: bool,
     },
-    /// A file of our own.
+    /// A separate file.
     Own {
         content: String,
         asked: bool,
     },
-    /// What is ours goes, unless another connection needs it.
+    /// Removes our content, unless another connection needs it.
     Leave,
     Put {
         text: String,
@@ -69,7 +69,7 @@ pub(super) enum Edit {
 }
 
 impl Bridge {
-    /// What a file becomes by an edit, and what is ours in it then.
+    /// The content of a file after an edit, and our content in it.
     pub(super) fn computed(
         &self,
         ledger: &Ledger,
@@ -111,7 +111,7 @@ impl Bridge {
             Edit::Leave => self.left(ledger, path, found, insist).map(|text| (text, None)),
             Edit::Put { text } => {
                 let kept = known.and_then(|part| match part {
-                    // One that was written earlier, with other words, is ours too.
+                    // A file that we wrote earlier with other content is ours too.
                     Part::Entry { .. } => entry::in_text(text, part),
                     part => (block::is_current(path, text, part) == Some(true)).then(|| part.clone()),
                 });
@@ -120,7 +120,7 @@ impl Bridge {
         }
     }
 
-    /// A file without what is ours.
+    /// Removes our content from a file.
     fn left(
         &self,
         ledger: &Ledger,
@@ -132,7 +132,7 @@ impl Bridge {
             return Ok(found.map(|found| found.text.clone()));
         };
         let as_left = found.hash == record.hash;
-        // Nothing of anybody's is in it that was not in it before.
+        // The file contains nothing that was not in it before.
         let all_ours = if record.part == Part::Own { as_left || insist } else { as_left && record.alone };
         if all_ours {
             match &record.before {
@@ -150,22 +150,22 @@ impl Bridge {
                 entry::disconnect(path, &found.text, part, policy)?
             }
             part @ Part::Block { .. } => block::erase(path, &found.text, part, insist)?,
-            // The copy from before is gone.
+            // The backup is missing.
             Part::Own if all_ours => return Ok(None),
             Part::Own => {
                 return Err(BridgeError::conflict(
                     path,
                     NOT_AS_WRITTEN,
-                    "`--policy replace` removes it all the same",
+                    "`--policy replace` removes it anyway",
                 ));
             }
         };
-        // What was made for our sake, and has nothing else in it, goes.
+        // A file created by us without other content is removed.
         let hollow = ["", "{}"].contains(&text.split_whitespace().collect::<String>().as_str());
         Ok((record.before.is_some() || !hollow).then_some(text))
     }
 
-    /// Makes a change. What the file holds by now is what it is made to.
+    /// Applies a change to the current content of the file.
     pub fn apply(&self, change: &Change, connection: Option<&Connection>) -> Result<bool, BridgeError> {
         private_file::create_dir(&self.folder).map_err(BridgeError::io(&self.folder, "make the folder"))?;
         let _lock = self.lock()?;
@@ -178,13 +178,13 @@ impl Bridge {
         let made = made.unwrap_or_else(|| Err(BridgeError::Restless(change.path.clone())));
         if let (Err(_), Some(pending)) = (&made, ledger.pending.take()) {
             recovery::settle(&mut ledger, &pending);
-            // Where that cannot be written, the next command settles it.
+            // If this cannot be written, the next command recovers.
             let _ = ledger.write(&self.folder);
         }
         made
     }
 
-    /// Whether the file was changed; none where somebody else has written it meanwhile.
+    /// Whether the file was changed; none if another program has written it meanwhile.
     fn tried(
         &self,
         ledger: &mut Ledger,
@@ -193,7 +193,7 @@ impl Bridge {
     ) -> Result<Option<bool>, BridgeError> {
         let Change { path, key, place, edit, policy, .. } = change;
         let found = place.read()?;
-        // An agent that writes it in place has begun: what it held a moment ago is still to come.
+        // An agent that writes in place has truncated it; its content is still being written.
         let was_empty = change.before.as_ref().is_none_or(String::is_empty);
         if !was_empty && found.as_ref().is_some_and(|found| found.text.is_empty()) {
             std::thread::sleep(LOOK);
@@ -207,7 +207,7 @@ impl Bridge {
             return Ok(Some(false));
         }
         let before = found.as_ref().map(|found| &found.text);
-        // Of a file that is gone, nothing that was known holds any more.
+        // The record of a removed file is obsolete.
         let known = ledger.record(path).filter(|_| found.is_some()).cloned();
         let now = self.clock.now();
         let kept = match before {
@@ -223,14 +223,14 @@ impl Bridge {
             part,
             hash: hash(text.as_bytes()),
             before: known.as_ref().map_or(kept, |known| known.before.clone()),
-            // What was ours before we knew of it is in the copy, too.
+            // Content that was ours before the ledger recorded it is also in the backup.
             alone: known.as_ref().map_or(before != after.as_ref(), |known| known.alone && is_as_left(known))
                 && !matches!(edit, Edit::Put { .. }),
             made: known.as_ref().map_or_else(|| ledger.made_for(place), |known| known.made.clone()),
             written_at: now,
         });
         if before == after.as_ref() {
-            // Nothing to write; whether that is known is another matter.
+            // Nothing to write; the ledger may still need an update.
             let same =
                 |known: &Record, record: &Record| known.part == record.part && known.hash == record.hash;
             if !matches!((&known, &record), (Some(known), Some(record)) if same(known, record)) || connects {
@@ -255,7 +255,7 @@ impl Bridge {
         ledger.write(&self.folder)?;
         let old = ledger.record(path).map_or_else(Vec::new, |known| known.made.clone());
         if self.made(place, found.as_ref(), after.as_deref(), &beside)? == Replaced::Changed {
-            // Nothing was changed, and nothing is beside it.
+            // Nothing was changed, and no temporary file exists.
             ledger.pending = None;
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! The connections that there are: what is known of each, and their instructions kept as they should be.
+//! The recorded connections and the synchronization of their instructions.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::{Bridge, Content};
 use crate::error::BridgeError;
 use crate::ledger::{Backup, Connection, Trouble};
 
-/// What a sync did.
+/// The result of a sync.
 #[derive(Debug, Default)]
 pub struct Synced {
     pub agents: usize,
@@ -15,7 +15,7 @@ pub struct Synced {
 }
 
 impl Bridge {
-    /// Changes what is known of a connection; true if it was there.
+    /// Changes the record of a connection; false if it does not exist.
     pub fn update(&self, key: &str, change: impl FnOnce(&mut Connection)) -> Result<bool, BridgeError> {
         if self.ledger()?.connections.is_empty() {
             return Ok(false);
@@ -31,7 +31,7 @@ impl Bridge {
         Ok(true)
     }
 
-    /// Forgets a connection of which nothing is left in any file; true if it is gone.
+    /// Forgets a connection without any remaining content; true if it was forgotten.
     pub fn forget(&self, key: &str) -> Result<bool, BridgeError> {
         if !self.ledger()?.connections.contains_key(key) {
             return Ok(true);
@@ -45,7 +45,7 @@ impl Bridge {
         Ok(!ledger.connections.contains_key(key))
     }
 
-    /// Brings the instructions of all connections that are not paused, or of one, to what they should be.
+    /// Updates the instructions of all connections that are not paused, or of one connection.
     pub fn sync(&self, content: &Content, only: Option<&str>) -> Result<Synced, BridgeError> {
         let mut synced = Synced::default();
         let ledger = self.settled()?;
@@ -75,7 +75,7 @@ impl Bridge {
         Ok(synced)
     }
 
-    /// The copies that there are, newest first.
+    /// The backups, newest first.
     pub fn backups(&self) -> Result<Vec<Backup>, BridgeError> {
         let mut backups = self.ledger()?.backups;
         backups.reverse();

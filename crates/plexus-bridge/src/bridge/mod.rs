@@ -1,8 +1,8 @@
-//! Connects agents, keeps their instructions, and takes all of it out again.
+//! Connects agents, updates their instructions, and disconnects them.
 //!
-//! - One process at a time changes files of agents, by a lock beside the ledger.
-//! - A change is planned on what a file holds, shown, and then made on what it holds by then: when an agent has rewritten its
-//!   file in between, the same change is made to that.
+//! - A lock next to the ledger ensures that one process at a time changes files of agents.
+//! - A change is planned on the file's current content, shown, and then applied to the content at that time: if an agent has rewritten
+//!   its file in between, the same change is applied to the new content.
 
 mod change;
 mod connections;
@@ -26,14 +26,14 @@ use crate::place::Place;
 use crate::recovery;
 use crate::replace::{Steps, Unwatched};
 
-/// Where the ledger and the copies are, in a data folder.
+/// The subfolder of a data folder with the ledger and the backups.
 pub const FOLDER: &str = "connect";
 const LOCK: &str = "lock";
-/// For another process to be done.
+/// How long to wait for another process.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks at something that is not done yet.
+/// The polling interval of waits.
 const LOOK: Duration = Duration::from_millis(20);
-/// Name of the entry, everywhere.
+/// The name of the entry in every file.
 pub const SERVER: &str = "plexus";
 
 /// The files of the agents of one user.
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Bridge {
 }
 
 impl Bridge {
-    /// `folder` is where the ledger and the copies are kept.
+    /// `folder` has the ledger and the backups.
     #[must_use]
     pub fn new(folder: &Path, environment: &Environment, clock: Clock) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Bridge {
         }
     }
 
-    /// The same with somebody who watches.
+    /// The same with an observer of its steps.
     #[must_use]
     pub fn watched(self, steps: Arc<dyn Steps>) -> Self {
         Self { steps, ..self }
@@ -74,12 +74,12 @@ impl Bridge {
         &self.environment
     }
 
-    /// What is known, without waiting for anybody.
+    /// Reads the ledger without taking the lock.
     pub fn ledger(&self) -> Result<Ledger, BridgeError> {
         Ledger::read(&self.folder)
     }
 
-    /// What tells one connection from another.
+    /// The key of a connection.
     #[must_use]
     pub fn key(agent: &Agent, scope: &Scope) -> String {
         match scope {
@@ -88,7 +88,7 @@ impl Bridge {
         }
     }
 
-    /// Waits for its turn.
+    /// Takes the lock.
     fn lock(&self) -> Result<File, BridgeError> {
         let path = self.folder.join(LOCK);
         let file = private_file::open(&path).map_err(BridgeError::io(&path, "open"))?;
@@ -106,7 +106,7 @@ impl Bridge {
         }
     }
 
-    /// Removes what a process that was killed has left of a ledger. Under the lock.
+    /// Removes leftovers of a killed process. Requires the lock.
     fn sweep(&self) {
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|ending| ending.to_string_lossy().starts_with("tmp")) {
@@ -115,7 +115,7 @@ impl Bridge {
         }
     }
 
-    /// What is known, after what a crash has left was settled. Where nothing was left, nobody is waited for.
+    /// Reads the ledger after recovery from a crash. Takes the lock only if recovery is needed.
     pub(crate) fn settled(&self) -> Result<Ledger, BridgeError> {
         let ledger = self.ledger()?;
         if ledger.pending.is_none() {
@@ -125,7 +125,7 @@ impl Bridge {
         self.recovered()
     }
 
-    /// The ledger, after what a crash has left was settled. Under the lock.
+    /// Reads the ledger after recovery from a crash. Requires the lock.
     fn recovered(&self) -> Result<Ledger, BridgeError> {
         let mut ledger = self.ledger()?;
         if let Some(pending) = ledger.pending.take() {
@@ -135,7 +135,7 @@ impl Bridge {
         Ok(ledger)
     }
 
-    /// What says where files are: as it was when the agent was connected, for as long as it is.
+    /// The environment that locates files, as it was when the agent was connected.
     fn environment_of(&self, connection: Option<&Connection>) -> Environment {
         let Some(connection) = connection.filter(|connection| !connection.variables.is_empty()) else {
             return self.environment.clone();
@@ -145,7 +145,7 @@ impl Bridge {
         other.chain(connection.variables.clone()).collect()
     }
 
-    /// A file of a connection, within what its agent may have.
+    /// A file of a connection, checked to be a known file of its agent.
     pub(crate) fn place_of(&self, connection: &Connection, path: &Path) -> Result<Place, BridgeError> {
         let scope = scope_of(connection);
         let agent = Agent::named(&connection.agent);
@@ -158,8 +158,8 @@ impl Bridge {
 fn not_allowed(path: &Path) -> BridgeError {
     BridgeError::refused(
         path,
-        "is no file of an agent as the environment says now",
-        "set the variables that say where the agent keeps its files as they were",
+        "is not a file of an agent in the current environment",
+        "restore the variables that locate the agent's files",
     )
 }
 

@@ -1,4 +1,4 @@
-//! What is to be done to the files of an agent, and what cannot be done, before anything is.
+//! Plans the changes to the files of an agent, and reports the impossible ones, before any file is changed.
 
 use std::path::{Path, PathBuf};
 
@@ -21,41 +21,41 @@ pub struct Wiring {
     pub args: Vec<String>,
 }
 
-/// The servers that an agent has of its own.
+/// The agent's own servers.
 #[derive(Default)]
 pub struct Servers {
     pub path: PathBuf,
     pub entries: Vec<(String, Value)>,
 }
 
-/// Without what the entries hold.
+/// Omits the entries, which may contain credentials.
 impl std::fmt::Debug for Servers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Servers").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// What is to be done for an agent, and what cannot.
+/// The planned changes for an agent, and the problems.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub changes: Vec<Change>,
     pub problems: Vec<BridgeError>,
 }
 
-/// What belongs in the instructions of agents.
+/// The content of the instructions for agents.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
     pub bundle: Bundle,
-    /// Most bytes of it in one file.
+    /// The most bytes of it in one file.
     pub most: usize,
 }
 
 impl Content {
-    /// What these files of a workspace hold.
+    /// The content of these files of a workspace.
     #[must_use]
     pub fn read(workspace: &Path, files: &[String], most: usize) -> Self {
         let mut bundle = Bundle::read(workspace, files);
-        // What has no room in any file is sent nowhere. A little more than there is room for stays, so that it is known to be cut.
+        // Content beyond the largest limit is not sent. Slightly more than the limit is kept, so truncation is detected.
         for (_, text) in &mut bundle.files {
             let mut end = (most + 1).min(text.len());
             while !text.is_char_boundary(end) {
@@ -68,7 +68,7 @@ impl Content {
 }
 
 impl Bridge {
-    /// What connecting an agent would change.
+    /// Plans to connect an agent.
     pub fn plan_connect(
         &self,
         agent: &'static Agent,
@@ -91,7 +91,7 @@ impl Bridge {
                 && place.path() != now.path()
             {
                 let why =
-                    format!("is where it is connected, and its settings are in {} now", now.path().display());
+                    format!("is where it is connected, but its settings are now in {}", now.path().display());
                 plan.problems.push(BridgeError::conflict(&place.path(), why, "disconnect it first"));
                 return Ok(plan);
             }
@@ -103,7 +103,7 @@ impl Bridge {
         Ok(plan)
     }
 
-    /// The servers of an agent beside the hub's entry, as its file has them.
+    /// The servers in an agent's file other than the hub's entry.
     pub fn servers(&self, agent: &'static Agent, scope: &Scope) -> Result<Servers, BridgeError> {
         let (key, mut servers) = (Self::key(agent, scope), Servers::default());
         let ledger = self.settled()?;
@@ -119,14 +119,14 @@ impl Bridge {
         Ok(servers)
     }
 
-    /// The change that connects an agent, and takes these servers out of the same file.
+    /// Plans to connect an agent and to remove these servers from the same file.
     pub fn moving(&self, change: &Change, names: &[String]) -> Result<Change, BridgeError> {
         let Edit::Enter(wanted) = &change.edit else { return Ok(change.clone()) };
         let edit = Edit::Enter(Wanted { moved: names.to_vec(), ..wanted.clone() });
         self.change(&self.settled()?, &change.key, change.place.clone(), edit, change.policy)
     }
 
-    /// What disconnecting would change.
+    /// Plans to disconnect an agent.
     pub fn plan_disconnect(&self, key: &str, policy: Policy) -> Result<Plan, BridgeError> {
         let ledger = self.settled()?;
         let mut plan = Plan::default();
@@ -138,7 +138,7 @@ impl Bridge {
         Ok(plan)
     }
 
-    /// What the instructions of a connection need.
+    /// Plans to update the instructions of a connection.
     pub(super) fn plan_sync(&self, ledger: &Ledger, key: &str, content: &Content) -> Plan {
         let mut plan = Plan::default();
         let Some(connection) = ledger.connections.get(key) else { return plan };
@@ -156,7 +156,7 @@ impl Bridge {
         plan
     }
 
-    /// What putting a copy back would change.
+    /// Plans to restore a backup.
     pub fn plan_restore(&self, id: &str) -> Result<Change, BridgeError> {
         let ledger = self.settled()?;
         let (backup, text) = ledger.backup(&self.folder, id)?;
@@ -182,7 +182,7 @@ impl Bridge {
     ) {
         let Some(instructions) = agent.instructions(scope) else { return };
         let key = Self::key(agent, scope);
-        // One that was written stays where it is, whatever else has come up beside it.
+        // A file that we wrote stays in use, even if another candidate has appeared.
         let connection = ledger.connections.get(&key);
         let known = connection.and_then(|connection| {
             let text = connection.files.iter().find(|record| !matches!(record.part, Part::Entry { .. }))?;
@@ -190,7 +190,7 @@ impl Bridge {
         });
         let place =
             known.unwrap_or_else(|| choose(instructions.files, &self.environment_of(connection), scope));
-        // Of all that read this file, the one that reads least says how long it is.
+        // The limit is the smallest one among the agents that read this file.
         let path = place.as_ref().ok().and_then(|place| place.as_ref()).map(Place::path);
         let readers = ledger.connections.values().filter(|connection| {
             path.as_ref().is_some_and(|path| connection.files.iter().any(|file| file.path == *path))
@@ -261,7 +261,7 @@ impl Bridge {
         })
     }
 
-    /// The same for a file of nobody's any more, which may have been one of a project.
+    /// The same for a file that no connection uses any more, which may belong to a project.
     fn place_of_known(&self, path: &Path) -> Result<Place, BridgeError> {
         let projects = path.ancestors().skip(1).map(|folder| Scope::Project(folder.to_owned()));
         let mut scopes = std::iter::once(Scope::User).chain(projects);

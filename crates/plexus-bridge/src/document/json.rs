@@ -1,4 +1,4 @@
-//! JSON, with comments or without.
+//! JSON, with or without comments.
 
 use jsonc_parser::ast::{self, Object, ObjectProp};
 use jsonc_parser::common::Ranged as _;
@@ -35,7 +35,7 @@ fn parse(text: &str, comments: bool) -> Result<Option<ast::Value<'_>>, EditError
     Ok(parsed.value)
 }
 
-/// How deep brackets are nested, before anything is read that would go as deep.
+/// Measures the nesting depth before a recursive parser runs.
 fn nesting(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -43,7 +43,7 @@ fn nesting(text: &str) -> usize {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
-            // A string ends on its line; so an apostrophe or a quote in a comment hides no more than that line.
+            // A string ends on its line, so a quote in a comment hides at most the rest of that line.
             b'"' => in_string = !in_string,
             b'\n' => in_string = false,
             b'{' | b'[' if !in_string => {
@@ -57,7 +57,7 @@ fn nesting(text: &str) -> usize {
     deepest
 }
 
-/// Of a key that is there twice, the last one counts, as in the programs that read these files.
+/// The last of duplicate keys wins, as in the programs that read these files.
 fn converted(value: &ast::Value<'_>) -> Value {
     match value {
         ast::Value::NullKeyword(_) => Value::Null,
@@ -77,7 +77,7 @@ fn converted(value: &ast::Value<'_>) -> Value {
     }
 }
 
-/// The objects on the way to a place, from the outermost on, and the property at its end.
+/// The objects along a path, outermost first, and the property at its end.
 struct Way<'o, 't> {
     objects: Vec<&'o Object<'t>>,
     found: Option<&'o ObjectProp<'t>>,
@@ -117,7 +117,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value, comments: bool) -> R
     let root = match &root {
         Some(ast::Value::Object(object)) => object,
         Some(_) => return Err(EditError::unclear("holds no object with settings at its top")),
-        // Nothing but white space and comments.
+        // Only white space and comments.
         None => {
             let kept = text.trim_end();
             let gap = if kept.is_empty() { "" } else { style.newline };
@@ -147,8 +147,7 @@ fn nested(path: &[&str], value: &Value) -> Value {
     path.iter().rev().fold(value.clone(), around)
 }
 
-/// The text with one more property at the end of an object. What stands between its last one and the closing brace stays
-/// in front of it.
+/// Appends a property to an object. Text between the last property and the closing brace stays before the new one.
 fn inserted(text: &str, object: &Object<'_>, key: &str, value: &Value, style: &Style) -> String {
     let close = object.end() - 1;
     let last = object.properties.last();
@@ -164,7 +163,7 @@ fn inserted(text: &str, object: &Object<'_>, key: &str, value: &Value, style: &S
         false if last.is_some() => style.gap().to_owned(),
         false => String::new(),
     };
-    // White space aside, all that is in front of the brace is a property, a comma or a comment.
+    // Apart from white space, the text before the brace is a property, a comma or a comment.
     let place = text[..close].trim_end().len();
     let tail = match last {
         None if lines && !text[place..close].contains('\n') => format!("{}{around}", style.newline),
@@ -192,7 +191,7 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo, comments: bool) -> Re
         }
         Undo::Inserted { made, hollow, .. } => (*made, hollow.as_deref()),
     };
-    // What was made around it goes too, unless something else is in there by now.
+    // Enclosing objects that were created with it are removed too, unless they have other content now.
     let mut depth = path.len() - 1;
     let outermost = depth.saturating_sub(made);
     while depth > outermost && way.objects[depth].properties.len() == 1 {
@@ -229,7 +228,7 @@ fn removed(text: &str, object: &Object<'_>, property: &ObjectProp<'_>, hollow: O
     }
 }
 
-/// Where the comma is behind a value that ends here; comments may stand between them.
+/// The position of the comma after a value; comments may precede it.
 fn comma_behind(text: &str, mut at: usize) -> Option<usize> {
     loop {
         let rest = &text[at..];
@@ -249,7 +248,7 @@ fn spliced(text: &str, start: usize, end: usize, new: &str) -> String {
     format!("{}{new}{}", &text[..start], &text[end..])
 }
 
-/// White space at the beginning of the line that this is on.
+/// The indentation of the line at this position.
 fn indent_at(text: &str, at: usize) -> &str {
     let line = &text[line_start(text, at)..at];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
@@ -260,13 +259,13 @@ fn is_first_on_line(text: &str, at: usize) -> bool {
     line[line_start(text, at)..].trim_matches([' ', '\t']).is_empty() && line.contains('\n')
 }
 
-/// How the text is laid out, and so what is added to it.
+/// The formatting of the text, also used for insertions.
 struct Style {
     newline: &'static str,
     unit: String,
     /// All on one line.
     compact: bool,
-    /// Not even a space behind a colon.
+    /// Without a space after colons.
     tight: bool,
 }
 
@@ -275,7 +274,7 @@ impl Style {
         let trimmed = text.trim();
         let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
         let unit = indented.map(|line| &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]);
-        // One line of a comment is aligned with another one by a single space.
+        // A single space may come from the alignment of a block comment.
         let unit = unit.filter(|unit| *unit != " ").unwrap_or("  ").to_owned();
         let compact = !trimmed.contains('\n') && trimmed.contains(':');
         Self { newline: newline(text), unit, compact, tight: compact && !trimmed.contains(": ") }
@@ -303,7 +302,7 @@ impl Style {
                     }
                 }
             }
-            // The words of a command stand on one line.
+            // Arrays of strings are written on one line.
             Value::Array(items) => {
                 let items: Vec<String> = items.iter().map(|item| self.rendered(item, indent)).collect();
                 format!("[{}]", items.join(&format!(",{}", self.gap())))

@@ -1,10 +1,10 @@
-//! A value at one place of a configuration file of someone else, put in and taken out again; all else stays as it was written.
+//! Inserts a value at one path of a third-party configuration file and removes it again; everything else stays byte for byte.
 //!
-//! - An edit is a few bytes that are put in or cut out. Nothing of the text is written anew: comments, order, line ends, a
-//!   byte order mark and whatever nobody here knows of are where they were.
-//! - After each edit both texts are read as values and compared: they differ in the place that was meant and in nothing
-//!   else, or the edit is refused. So a way of writing that nobody thought of ends in a refusal, and never in damage.
-//! - Taking out what was put in gives the same bytes as before, also when the rest was changed in between.
+//! - An edit inserts or removes a few bytes. The rest of the text is not rewritten: comments, order, line ends, a byte order mark and
+//!   unknown content stay.
+//! - After each edit both texts are parsed and compared: they must differ at the given path only, or the edit is refused. So an
+//!   unforeseen notation leads to a refusal, never to damage.
+//! - Removing an inserted value restores the original bytes, even if the rest was changed in between.
 
 mod json;
 mod toml;
@@ -13,29 +13,29 @@ mod yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Longest file that is edited. Claude Code keeps a history beside its settings.
+/// Longest file that is edited. Claude Code stores a history in its settings file.
 pub const MOST: usize = 16 << 20;
-/// Deepest nesting that is read.
+/// Deepest accepted nesting.
 const DEEPEST: usize = 128;
 
-/// How a file is written.
+/// The syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Syntax {
     Toml,
     Json,
-    /// JSON with comments and commas at the end of lists.
+    /// JSON with comments and trailing commas.
     Jsonc,
     Yaml,
 }
 
-/// Why a text is not edited.
+/// Why a text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// It is not what its name says.
+    /// It is not valid in its syntax.
     #[error("{0}")]
     Invalid(String),
-    /// It can be read, and not be edited without doubt.
+    /// It is valid but cannot be edited safely.
     #[error("{0}")]
     Unclear(String),
 }
@@ -46,19 +46,19 @@ impl EditError {
     }
 }
 
-/// What takes an edit back.
+/// How to undo an edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undo {
     Inserted {
-        /// How many of the objects around it were made with it.
+        /// The number of enclosing objects that were created with it.
         made: usize,
-        /// What was between the braces of an object that had nothing in it; of a file, where that was empty.
+        /// The text between the braces of an empty object, or of an empty file.
         hollow: Option<String>,
-        /// The text that was put in, where it is one piece.
+        /// The inserted text, if it is contiguous.
         fragment: Option<String>,
     },
-    /// What stood there before.
+    /// The previous text.
     Replaced { raw: String },
 }
 
@@ -69,13 +69,13 @@ pub struct Edited {
 }
 
 impl Syntax {
-    /// The whole text as a value.
+    /// Parses the text.
     pub fn value(self, text: &str) -> Result<Value, EditError> {
         let (_, text) = split_mark(text);
         self.parsed(text)
     }
 
-    /// The value at a place.
+    /// The value at a path.
     pub fn get(self, text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
         let mut value = &self.value(text)?;
         for key in path {
@@ -87,7 +87,7 @@ impl Syntax {
         Ok(Some(value.clone()))
     }
 
-    /// Puts a value at a place: in the place of what is there, or anew.
+    /// Sets the value at a path: replaces the existing value or inserts a new one.
     pub fn set(self, text: &str, path: &[&str], value: &Value) -> Result<Edited, EditError> {
         let (mark, text) = split_mark(text);
         let before = self.parsed(text)?;
@@ -104,7 +104,7 @@ impl Syntax {
         Ok(edited)
     }
 
-    /// Takes out what [`Syntax::set`] has put in.
+    /// Undoes [`Syntax::set`].
     pub fn undo(self, text: &str, path: &[&str], undo: &Undo) -> Result<String, EditError> {
         let (mark, text) = split_mark(text);
         let before = self.parsed(text)?;
@@ -113,7 +113,7 @@ impl Syntax {
             Undo::Inserted { .. } => None,
         };
         let after = match (at(&before, path), self) {
-            // Somebody was faster.
+            // Another program has already removed it.
             (None, _) if raw.is_none() => text.to_owned(),
             (_, Self::Toml) => toml::undo(text, path, undo)?,
             (_, Self::Json | Self::Jsonc) => json::undo(text, path, undo, self == Self::Jsonc)?,
@@ -128,7 +128,7 @@ impl Syntax {
 
     fn parsed(self, text: &str) -> Result<Value, EditError> {
         if text.len() > MOST {
-            let message = format!("is longer than {} MiB, which is more than is edited", MOST >> 20);
+            let message = format!("is larger than {} MiB, the limit for edits", MOST >> 20);
             return Err(EditError::Unclear(message));
         }
         let value = match self {
@@ -145,10 +145,10 @@ impl Syntax {
 }
 
 fn in_doubt() -> EditError {
-    EditError::unclear("is written in a way that cannot be edited without doubt; nothing was changed")
+    EditError::unclear("is written in a way that cannot be edited safely; nothing was changed")
 }
 
-/// The byte order mark, if there is one, and the text behind it.
+/// Splits off the byte order mark, if any.
 fn split_mark(text: &str) -> (&str, &str) {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     text.split_at(mark)
@@ -158,7 +158,7 @@ fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// Whether two values are the same but for what is at `path`, and for objects around it that hold nothing else.
+/// Whether two values are equal except at `path` and for enclosing objects without other content.
 fn differ_only_at(path: &[&str], one: &Value, other: &Value) -> bool {
     without(path, one.clone()) == without(path, other.clone())
 }
@@ -178,10 +178,10 @@ fn without(path: &[&str], mut value: Value) -> Value {
     value
 }
 
-/// What people write first of an entry; the rest follows by name.
+/// The fields that people write first in an entry; the rest follows by name.
 const FIRST: [&str; 5] = ["name", "type", "command", "cmd", "args"];
 
-/// Fields in the order in which people write them.
+/// The fields in the usual order.
 fn in_order(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
     fields.sort_by_key(|(key, _)| FIRST.iter().position(|first| first == key).unwrap_or(FIRST.len()));
@@ -193,7 +193,7 @@ pub(crate) fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// The text without the one place where `fragment` stands; none where it is not there, or more than once.
+/// Removes the only occurrence of `fragment`; none if it occurs zero or several times.
 fn cut_once(text: &str, fragment: &str) -> Option<String> {
     let mut places = text.match_indices(fragment);
     let (at, _) = places.next()?;
@@ -201,18 +201,18 @@ fn cut_once(text: &str, fragment: &str) -> Option<String> {
         return None;
     }
     let (before, after) = (&text[..at], &text[at + fragment.len()..]);
-    // A line that had no end got one by ours, and needs it for what was written below.
+    // The insertion added a missing line end, which is still needed if text follows.
     let needed = fragment.starts_with(['\r', '\n']) && !after.is_empty() && !after.starts_with(['\r', '\n']);
     let end = if needed && !before.is_empty() && !before.ends_with('\n') { newline(text) } else { "" };
     Some(format!("{before}{end}{after}"))
 }
 
-/// Where the line begins that this is on.
+/// The start of the line at this position.
 fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Behind the line end of the line that this is on.
+/// The position after the line end of the line at this position.
 fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }

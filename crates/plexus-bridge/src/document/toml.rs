@@ -1,4 +1,4 @@
-//! TOML. Tables are added at the end of the text, so nothing that is there gets another meaning.
+//! TOML. Tables are appended to the text, so existing content keeps its meaning.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(super) fn value(text: &str) -> Result<Value, EditError> {
     serde_json::to_value(table).map_err(|error| EditError::Invalid(error.to_string()))
 }
 
-/// The words of the parser without any of the text, which may be a credential.
+/// The parser's message without the quoted text, which may contain a credential.
 fn invalid(text: &str, span: Option<Range<usize>>, message: &str) -> EditError {
     let line = line_number(text, span.map_or(0, |span| span.start));
     let what = message.lines().next().unwrap_or_default().split(['`', ',']).next().unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
                 let inner = inner.fold(inline(value), |inner, key| format!("{{ {} = {inner} }}", bare(key)));
                 return into_inline(text, parent, name, &inner, above.len() - depth);
             }
-            // Tables around it need no header of their own.
+            // Enclosing tables need no header.
             None => break,
         }
     }
@@ -72,7 +72,7 @@ fn item_at<'i>(item: &'i Item, path: &[&str]) -> Option<&'i Item> {
     path.iter().try_fold(item, |item, key| item.get(key))
 }
 
-/// A key and its value as a line below the header of a table.
+/// Inserts a key and its value as a line below the header of a table.
 fn into_table(
     text: &str,
     parent: &Item,
@@ -93,7 +93,7 @@ fn into_table(
     })
 }
 
-/// A key and its value at the end of a table that is written in braces.
+/// Appends a key and its value to an inline table.
 fn into_inline(text: &str, parent: &Item, key: &str, value: &str, made: usize) -> Result<Edited, EditError> {
     let unclear = || EditError::unclear(format!("has a table in braces to which `{key}` cannot be added"));
     let table = parent.as_inline_table().ok_or_else(unclear)?;
@@ -134,7 +134,7 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
     match undo {
         Undo::Inserted { fragment, .. } => {
             let cut = fragment.as_deref().and_then(|fragment| cut_once(text, fragment));
-            // What an agent has added below ours goes with it.
+            // Keys that an agent has added to our table are removed with it.
             let gone = |left: &String| value(left).is_ok_and(|value| super::at(&value, path).is_none());
             match cut.filter(gone) {
                 Some(left) => Ok(left),
@@ -173,7 +173,7 @@ fn removed(text: &str, path: &[&str]) -> Result<String, EditError> {
     Ok(without(text, &regions))
 }
 
-/// One blank line in front of a table belongs to it.
+/// Includes one blank line before a table.
 fn with_blank_line(text: &str, region: Range<usize>) -> Range<usize> {
     let before = &text[..region.start];
     let blank = ["\r\n", "\n"].into_iter().find(|end| {
@@ -194,7 +194,7 @@ fn without(text: &str, regions: &[Range<usize>]) -> String {
     left
 }
 
-/// The lines that say what is at a place: headers and keys of its tables, in the order of the text.
+/// The lines that define the value at a path: headers and keys of its tables, in text order.
 fn regions(text: &str, path: &[&str]) -> Result<Vec<Range<usize>>, EditError> {
     let document = parse(text)?;
     let unclear = || {
@@ -218,7 +218,7 @@ fn regions(text: &str, path: &[&str]) -> Result<Vec<Range<usize>>, EditError> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for region in found {
         match joined.last_mut() {
-            // Comments and blank lines between two parts of it are about it.
+            // Comments and blank lines between two of its parts belong to it.
             Some(last) if is_remark(&text[last.end..region.start]) => last.end = region.end,
             _ => joined.push(region),
         }
@@ -234,7 +234,7 @@ fn lines(text: &str, span: Range<usize>) -> Range<usize> {
     line_start(text, span.start)..line_end(text, span.end)
 }
 
-/// The lines of a table and of those below it.
+/// The lines of a table and its subtables.
 fn collect(text: &str, table: &Table, found: &mut Vec<Range<usize>>) -> Option<()> {
     let own = (!table.is_implicit() && !table.is_dotted()).then(|| table.span()).flatten();
     let mut region = own;
@@ -246,7 +246,7 @@ fn collect(text: &str, table: &Table, found: &mut Vec<Range<usize>>) -> Option<(
                 let span = key.start..value.span()?.end;
                 match &mut region {
                     Some(region) => region.end = region.end.max(span.end),
-                    // Keys with dots, each on a line of its own.
+                    // Dotted keys, each on its own line.
                     None => found.push(lines(text, span)),
                 }
             }
@@ -258,7 +258,7 @@ fn collect(text: &str, table: &Table, found: &mut Vec<Range<usize>>) -> Option<(
     Some(())
 }
 
-/// A table with its header, and those below it.
+/// Renders a table with its header and its subtables.
 fn table(out: &mut String, name: &str, value: &Value, newline: &str) {
     let Value::Object(fields) = value else { return };
     out.push_str(&format!("[{name}]{newline}"));

@@ -1,4 +1,4 @@
-//! YAML, as far as settings are written in it: one document with a mapping at its top.
+//! YAML, limited to settings files: one document with a mapping at the top.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::place::hash;
 
-/// A part of the text, with the bytes that it is made of.
+/// A node and its byte range.
 struct Node {
     kind: Kind,
     start: usize,
-    /// Behind the last byte that is not white space or a comment.
+    /// The end, without trailing white space and comments.
     end: usize,
-    /// What it is called where other parts stand for it; 0: it has no name.
+    /// The number of its anchor; 0 for none.
     anchor: usize,
 }
 
@@ -25,7 +25,7 @@ enum Kind {
         text: String,
         plain: bool,
     },
-    /// Stands for the part of this anchor.
+    /// An alias of this anchor.
     Alias(usize),
     Sequence(Vec<Node>),
     Mapping {
@@ -46,8 +46,8 @@ impl Node {
         self.valued(&mut HashMap::new())
     }
 
-    /// What stands for another part has the print of that: it is another value when that part is, and takes no more room however
-    /// often it stands there.
+    /// An alias is represented by the fingerprint of its target: it changes with the target, and repeated aliases do not multiply the
+    /// size.
     fn valued(&self, prints: &mut HashMap<usize, String>) -> Value {
         let value = match &self.kind {
             Kind::Scalar { text, plain: false } => Value::String(text.clone()),
@@ -88,14 +88,14 @@ pub(super) fn value(text: &str) -> Result<Value, EditError> {
     Ok(parse(text)?.map_or(Value::Null, |root| root.value()))
 }
 
-/// What is open while the text is read.
+/// The open collections during parsing.
 struct Open {
     node: Node,
     key: Option<Node>,
 }
 
 fn parse(text: &str) -> Result<Option<Node>, EditError> {
-    // The parser counts characters.
+    // The parser reports character positions.
     let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     bytes.push(text.len());
     let byte = |index: usize| bytes.get(index).copied().unwrap_or(text.len());
@@ -112,7 +112,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 let end = text[..end].trim_end().len().max(start);
                 let plain = style == ScalarStyle::Plain;
                 let mut value = value.into_owned();
-                // Without a line end at the end of the file it has none either, and would get one from ours.
+                // At the end of a file without a final line end, a block scalar would gain one from the insertion.
                 if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && end == text.len() {
                     value.truncate(value.trim_end_matches('\n').len());
                 }
@@ -123,7 +123,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 if open.len() >= DEEPEST {
                     return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
                 }
-                // The words of an anchor or a tag may be what is given here.
+                // The span may start at an anchor or a tag.
                 let in_braces = &text[start..end] == "{";
                 let kind = match event {
                     Event::SequenceStart(..) => Kind::Sequence(Vec::new()),
@@ -133,7 +133,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => open.pop().map(|closed| {
-                // That of a block is where the next thing begins, and may be given as a span up to there.
+                // The end of a block may be reported as the start of the next node.
                 let closes = text[start..].starts_with(['}', ']']);
                 let end = if closes { start + 1 } else { closed.node.end };
                 Node { end, ..closed.node }
@@ -158,10 +158,10 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
     Ok(root.filter(|root| !matches!(&root.kind, Kind::Scalar { text, plain: true } if text.is_empty())))
 }
 
-/// The key and what is behind it.
+/// A key and its value.
 type Field = (Node, Node);
 
-/// What is in a mapping, and whether it is written in braces.
+/// The entries of a mapping, and whether it is in flow style.
 fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [Field], bool), EditError> {
     match &node.kind {
         Kind::Mapping { fields, in_braces } => Ok((fields, *in_braces)),
@@ -198,7 +198,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
         let indent = children.first().map(|(key, _)| column(text, key.start));
         match field(children, key, text)? {
             Some((_, inner)) if depth + 1 == path.len() => return replaced(text, inner, value),
-            // Nothing behind the colon.
+            // No value after the colon.
             Some((name, inner)) if inner.value().is_null() && !matches!(inner.kind, Kind::Mapping { .. }) => {
                 if inner.end > inner.start {
                     return Err(EditError::Unclear(format!("has no mapping behind `{key}`")));
@@ -212,7 +212,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
                 let entry = path[depth + 1..].iter().rev().fold(value.clone(), |inner, key| {
                     Value::Object(Map::from_iter([((*key).to_owned(), inner)]))
                 });
-                // What is JSON is YAML too.
+                // JSON is valid YAML.
                 let fragment = format!("{}: {entry}{more}", Value::from(*key));
                 let place = node.start + 1;
                 let undo = inserted(path.len() - 1 - depth, fragment.clone());
@@ -221,7 +221,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
             None if depth == 0 => {
                 return Ok(appended(text, path, value, indent.unwrap_or(0), path.len() - 1, newline));
             }
-            // Right below the key, so that a comment stays with what it is about.
+            // Directly below the key, so comments stay with their entries.
             None => {
                 let parent = parent_line(text, &root, &path[..depth])?;
                 return Ok(below(text, parent, indent.unwrap_or(2), &path[depth..], value, newline));
@@ -231,7 +231,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
     Err(EditError::unclear("has no place without a name"))
 }
 
-/// Where the key of a mapping ends that is there.
+/// The end of the key of an existing mapping.
 fn parent_line(text: &str, root: &Node, path: &[&str]) -> Result<usize, EditError> {
     let (mut node, mut end) = (root, 0);
     for key in path {
@@ -256,7 +256,7 @@ fn appended(text: &str, path: &[&str], value: &Value, indent: usize, made: usize
     Edited { text: format!("{text}{fragment}"), undo: inserted(made, fragment) }
 }
 
-/// Puts an entry on the lines behind the one that ends with a key.
+/// Inserts an entry on the lines after a key.
 fn below(text: &str, key: usize, indent: usize, path: &[&str], value: &Value, newline: &str) -> Edited {
     let place = line_end(text, key);
     let lead = if text[..place].ends_with('\n') { "" } else { newline };
@@ -292,7 +292,7 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
     if let Some(left) = cut_once(text, fragment).filter(gone) {
         return Ok(left);
     }
-    // Somebody has written it anew.
+    // Another program has rewritten it.
     let (mut node, mut cut) = (&root, None);
     for (depth, key) in path.iter().enumerate() {
         let (children, in_braces) = fields(node, key, text)?;
@@ -302,7 +302,7 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
             ));
         }
         let Some((name, inner)) = field(children, key, text)? else { return Ok(text.to_owned()) };
-        // A mapping goes if it was made for the entry and has nothing else.
+        // A mapping created for the entry is removed if it has no other content.
         let alone = children.len() == 1 && depth > 0 && depth >= path.len() - made;
         if cut.is_none() || !alone {
             cut = Some(line_start(text, name.start)..line_end(text, inner.end.max(name.end)));
@@ -313,7 +313,7 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
     Ok(format!("{}{}", &text[..cut.start], &text[cut.end..]))
 }
 
-/// An entry on lines of its own.
+/// Renders an entry in block style.
 fn block(path: &[&str], value: &Value, indent: usize, newline: &str) -> String {
     let Some((key, inner)) = path.split_first() else { return lines(value, indent, newline) };
     let on_lines = match value {
@@ -335,14 +335,14 @@ fn lines(value: &Value, indent: usize, newline: &str) -> String {
         }
         Value::Array(items) => items
             .iter()
-            // Of two ways to write a list, the one of the program that these files are of.
+            // Lists use the indentation style of the program that owns these files.
             .map(|item| format!("{:width$}- {}{newline}", "", scalar(item), width = indent.saturating_sub(2)))
             .collect(),
         other => format!("{:indent$}{}{newline}", "", scalar(other)),
     }
 }
 
-/// A word as it is where nothing else can be read into it, else in quotes.
+/// A plain scalar if it is unambiguous, else a quoted one.
 fn scalar(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let safe = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')

@@ -81,9 +81,17 @@ fn files_that_are_left_alone() {
             },
             "FILE is not a regular file",
         ),
-        ("too long", |home| home.write(FILE, vec![b'#'; (16 << 20) + 1]), "FILE is longer than 16 MiB"),
-        ("not UTF-8", |home| home.write(FILE, b"a = \"\xff\"\n"), "FILE is not valid UTF-8 at byte 5"),
-        ("UTF-16", |home| home.write(FILE, b"\xff\xfea\0=\x001\0"), "FILE is not valid UTF-8 at byte 0"),
+        ("too long", |home| home.write(FILE, vec![b'#'; (16 << 20) + 1]), "FILE is larger than 16 MiB"),
+        (
+            "not UTF-8",
+            |home| home.write(FILE, b"a = \"\xff\"\n"),
+            "FILE is not UTF-8: byte 5 is not part of a valid character",
+        ),
+        (
+            "UTF-16",
+            |home| home.write(FILE, b"\xff\xfea\0=\x001\0"),
+            "FILE is not UTF-8: byte 0 is not part of a valid character",
+        ),
         ("zeros", |home| home.write(FILE, [0; 64]), "FILE is not valid TOML: key with no value on line 1"),
     ];
     for (name, put, expected) in cases {

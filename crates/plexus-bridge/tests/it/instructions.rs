@@ -219,7 +219,7 @@ fn a_file_of_our_own_that_a_person_has_changed_or_removed_is_left() {
     assert!(!home.path(OWN).exists());
     home.connect("cursor", &scope, Some(&content("Be kind.")), Policy::Skip).unwrap();
     home.write(OWN, "mine\n");
-    let expected = format!("{} is not as Plexus has written it", home.path(OWN).display());
+    let expected = format!("{} was changed since Plexus wrote it", home.path(OWN).display());
     assert_eq!(
         problems(&home.bridge.sync(&content("Be brief."), None).unwrap()),
         std::slice::from_ref(&expected)
@@ -247,7 +247,7 @@ fn identity_files_that_are_no_files_are_left_out_and_named() {
     let left_out = [
         ("IDENTITY.md", "is not a regular file"),
         ("TOOLS.md", "is a symbolic link"),
-        ("MEMORY.md", "is not valid UTF-8 at byte 0"),
+        ("MEMORY.md", "is not UTF-8: byte 0 is not part of a valid character"),
         ("BIG.md", "is longer than 1024 KiB"),
     ];
     let left_out = left_out.map(|(name, why)| format!("{} {why}", path(name).display()));

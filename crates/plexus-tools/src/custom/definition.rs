@@ -1,4 +1,4 @@
-//! A manifest to a tool: everything that is wrong with it at once, or what to run.
+//! Converts a manifest into a tool, or reports all its problems at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,10 +25,9 @@ const DEFAULT_OUTPUT: usize = 256 << 10;
 const DEFAULT_CONCURRENCY: u16 = 4;
 /// Longest description, in bytes: every model that sees the tool reads it.
 const MAX_DESCRIPTION: usize = 8 << 10;
-/// What is not the name of a tool because it is the name of something else: under `/api/v1/tools`, and of the tool that
-/// tries these out.
+/// Reserved names: those of routes under `/api/v1/tools`, and `test_tool`.
 const RESERVED: [&str; 2] = ["cost", "test_tool"];
-/// Tools of the hub that are made elsewhere.
+/// Tools of the hub that are defined in other crates.
 const OF_THE_HUB: [&str; 8] = [
     "code_exec",
     "filesystem",
@@ -39,10 +38,10 @@ const OF_THE_HUB: [&str; 8] = [
     "terminal",
     "transfer",
 ];
-/// Beyond its own time, which ends a program in better words than the deadline does.
+/// Added to the tool's own timeout, whose error is clearer than that of the deadline.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// A tool whose manifest is in order.
+/// A tool with a valid manifest.
 #[derive(Clone)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -55,7 +54,7 @@ pub(super) struct Definition {
     pub(super) args: Vec<String>,
     /// Added to the minimal environment.
     pub(super) env: BTreeMap<String, Secret>,
-    /// Its files: where it runs, and what others must not write to.
+    /// Its files: the working folder, and the files that others must not be able to write to.
     pub(super) folder: PathBuf,
     pub(super) file: PathBuf,
     pub(super) timeout: Duration,
@@ -65,7 +64,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// All that is wrong with a manifest, or the tool it describes.
+    /// Parses a manifest; returns the tool or all problems.
     pub(super) fn read(
         name: &str,
         file: &Path,
@@ -81,7 +80,7 @@ impl Definition {
         SCHEMA.check(&mut written, &mut findings);
         let manifest: Manifest = match serde_json::from_value(Value::Object(written)) {
             Ok(manifest) => manifest,
-            // What the schema lets through the type takes; the error of the type would repeat values.
+            // The type accepts everything that matches the schema. Its own error is not shown, because it would quote values.
             Err(_) => {
                 findings.unusable("cannot be read", "compare it with the schema of these files");
                 Manifest::default()
@@ -175,12 +174,12 @@ impl Definition {
         }
     }
 
-    /// What checks its results.
+    /// The validator of its results.
     pub(super) fn output_validator(&self) -> Option<Validator> {
         self.output_schema.as_ref().and_then(|schema| jsonschema::validator_for(schema).ok())
     }
 
-    /// Whether nothing is different between the two.
+    /// Whether the two are equal.
     pub(super) fn same_as(&self, other: &Self) -> bool {
         let exposed = |env: &BTreeMap<String, Secret>| -> Vec<(String, String)> {
             env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect()
@@ -193,7 +192,7 @@ impl Definition {
     }
 }
 
-/// Nothing of what may have been filled in.
+/// Omits values, which may contain resolved secrets.
 impl fmt::Debug for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Definition")
@@ -203,10 +202,10 @@ impl fmt::Debug for Definition {
     }
 }
 
-/// Whether somebody can make a tool of this name; else why not.
+/// Checks that a user-defined tool can have this name.
 ///
 /// # Errors
-/// What is wrong with it, to go on after "it".
+/// The problem, worded to follow "it".
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     usable_name(name)?;
     match OF_THE_HUB.contains(&name) || native::tools().iter().any(|tool| tool.name() == name) {
@@ -215,7 +214,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a tool can have this name, as far as its letters go; else why not.
+/// Checks the form of a tool's name.
 fn usable_name(name: &str) -> Result<(), &'static str> {
     if !tool_name::is_plain(name) || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err("is not one letter and then letters, digits, `_` and `-`");
@@ -232,7 +231,7 @@ fn usable_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks that a schema is one of an object, can be compiled and does not grow out of hand.
+/// Checks that a schema describes an object, compiles and stays within the size limit when expanded.
 fn schema(field: &str, schema: &Value, findings: &mut Findings) {
     if findings.is_broken(field) {
         return;
@@ -247,7 +246,7 @@ fn schema(field: &str, schema: &Value, findings: &mut Findings) {
     }
 }
 
-/// The program to run, which nobody else may change; nor what it is told to run.
+/// The program to run. Other users must not be able to change it or the script in its arguments.
 fn program(command: &str, folder: &Path, args: &[String], findings: &mut Findings) -> PathBuf {
     let path = Path::new(command);
     let climbs = |path: &Path| path.components().any(|part| part == Component::ParentDir);
@@ -265,7 +264,7 @@ fn program(command: &str, folder: &Path, args: &[String], findings: &mut Finding
     }
     for (place, arg) in args.iter().enumerate() {
         let file = folder.join(arg);
-        // An interpreter runs what an argument names.
+        // An interpreter runs the script named by an argument.
         if !climbs(Path::new(arg))
             && file.is_file()
             && let Err((what, fix)) = ownership::ours(&file)

@@ -12,14 +12,14 @@ use plexus_kit::syntax::{Format, read_bounded};
 use super::definition::Definition;
 use super::ownership;
 
-/// Longest manifest.
+/// Longest manifest, in bytes.
 const MAX_BYTES: u64 = 256 * 1024;
-/// Most tools; those behind them by name are not read.
+/// The most tools; further ones, by name, are not read.
 const MAX_TOOLS: usize = 256;
-/// Name of a manifest in a folder of its own, without the ending.
+/// The name of a manifest in its own folder, without the extension.
 const IN_FOLDER: &str = "tool";
 
-/// What one manifest came to.
+/// The result of reading one manifest.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -27,15 +27,15 @@ pub(super) struct Entry {
     pub(super) tool: Result<Definition, Vec<Problem>>,
 }
 
-/// Tells one state of the manifests from another without reading them.
+/// A fingerprint of the manifests that does not require reading them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Snapshot {
     manifests: BTreeMap<PathBuf, Seen>,
-    /// The folder could be read, or there is none.
+    /// Whether the folder could be read or does not exist.
     whole: bool,
 }
 
-/// One manifest: the name of its tool, when it was changed, and its size.
+/// One manifest: the name of its tool, its modification time and its size.
 type Seen = (String, Option<SystemTime>, u64);
 
 impl Snapshot {
@@ -45,7 +45,7 @@ impl Snapshot {
             let changed = about.as_ref().and_then(|about| about.modified().ok());
             (file, (name, changed, about.map_or(0, |about| about.len())))
         };
-        // Looked at first: what can be read before its files are is a folder that had them all.
+        // Checked first, so a readable folder was readable before its files were read.
         let whole = match fs::read_dir(dir) {
             Ok(_) => true,
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -53,12 +53,12 @@ impl Snapshot {
         Self { manifests: files(dir).into_iter().map(look).collect(), whole }
     }
 
-    /// Whether it is certain that there is no manifest of this name.
+    /// Whether certainly no manifest of this name exists.
     pub(super) fn lacks(&self, name: &str) -> bool {
         self.whole && !self.manifests.values().any(|(of, ..)| of == name)
     }
 
-    /// Names of the tools whose manifests are not what they were, have come or are gone.
+    /// The names of tools whose manifests were changed, added or removed.
     pub(super) fn changed_since(&self, before: &Self) -> BTreeSet<String> {
         let other = |one: &Self, other: &Self| -> Vec<String> {
             let differs = |(file, seen): &(&PathBuf, &Seen)| other.manifests.get(*file) != Some(*seen);
@@ -68,7 +68,7 @@ impl Snapshot {
     }
 }
 
-/// Every tool there is a manifest for, by name.
+/// Every tool with a manifest, by name.
 pub(super) fn read(dir: &Path, environment: &Environment) -> Vec<Entry> {
     let files = files(dir);
     let mut count: BTreeMap<String, usize> = BTreeMap::new();
@@ -76,7 +76,7 @@ pub(super) fn read(dir: &Path, environment: &Environment) -> Vec<Entry> {
         *count.entry(name.clone()).or_default() += 1;
     }
     if files.len() > MAX_TOOLS {
-        tracing::warn!(dir = %dir.display(), "more than {MAX_TOOLS} user-defined tools; the rest is not read");
+        tracing::warn!(dir = %dir.display(), "more than {MAX_TOOLS} user-defined tools; the others are not read");
     }
     let guarded = ownership::ours(dir);
     let entries = files.into_iter().take(MAX_TOOLS).map(|(name, file, format)| {
@@ -99,7 +99,7 @@ fn one(
     format: Format,
     environment: &Environment,
 ) -> Result<Definition, Vec<Problem>> {
-    // A folder of its own is one more that nobody else may write to.
+    // Its own folder must not be writable for others either.
     for path in [Some(file), file.parent()].into_iter().flatten() {
         ownership::ours(path).map_err(|(what, fix)| unusable(file, what, fix))?;
     }
@@ -114,7 +114,7 @@ fn unusable(file: &Path, what: impl Into<String>, fix: impl Into<String>) -> Vec
     findings.problems
 }
 
-/// The manifests, by name. A folder that is not there is an empty one.
+/// The manifests, by name. A missing folder counts as empty.
 fn files(dir: &Path) -> Vec<(String, PathBuf, Format)> {
     let mut found = Vec::new();
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -126,7 +126,7 @@ fn files(dir: &Path) -> Vec<(String, PathBuf, Format)> {
         if path.is_dir() {
             for format in Format::ALL {
                 let file = path.join(format!("{IN_FOLDER}.{}", format.ending()));
-                // One that cannot be looked at is there, and wrong.
+                // A manifest without readable metadata exists but is invalid.
                 if file.try_exists().unwrap_or(true) {
                     found.push((name.to_owned(), file, format));
                 }

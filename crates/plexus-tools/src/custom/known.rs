@@ -1,4 +1,4 @@
-//! What is known of the tools in the folder: their manifests, which are switched on, and what is told of each.
+//! The tools in the folder: their manifests, which are enabled, and their reported state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,21 @@ pub(super) struct Known {
     pub(super) tools: BTreeMap<String, Loaded>,
     pub(super) configured: BTreeSet<String>,
     pub(super) switched_on: BTreeSet<String>,
-    /// Those that have the name of a tool of the hub.
+    /// Tools that have the name of a tool of the hub.
     pub(super) clashing: BTreeSet<String>,
-    /// The manifests that `tools` were read from, and those of the last look.
+    /// The fingerprints of the manifests behind `tools`, and of the last check.
     pub(super) read: Snapshot,
     pub(super) looked: Snapshot,
 }
 
-/// A manifest, and the tool that is made from it.
+/// A manifest and its tool.
 pub(super) struct Loaded {
     pub(super) entry: Entry,
     pub(super) tool: Option<Tool>,
 }
 
 impl Loaded {
-    /// Whether it was made from a manifest that says the same.
+    /// Whether its manifest has the same content.
     pub(super) fn is_of(&self, entry: &Entry) -> bool {
         matches!((&self.entry.tool, &entry.tool), (Ok(one), Ok(other)) if one.same_as(other))
     }
@@ -41,10 +41,10 @@ impl Known {
         self.switched_on.contains(name).then_some(EnabledBy::Command)
     }
 
-    /// Those that cannot be called, each with why, for people who can change that.
+    /// The tools that cannot be called, each with the reason, for admins.
     pub(super) fn absent(&self) -> BTreeMap<String, String> {
         let told = |(name, loaded): (&String, &Loaded)| {
-            // The name is that of a tool that can be called.
+            // The name belongs to a callable tool.
             if self.clashing.contains(name) {
                 return None;
             }
@@ -93,7 +93,7 @@ impl Known {
     }
 }
 
-/// A tool that was switched on and has no manifest any more.
+/// An enabled tool whose manifest was removed.
 pub(super) fn gone(name: &str) -> DefinedTool {
     DefinedTool {
         name: name.to_owned(),

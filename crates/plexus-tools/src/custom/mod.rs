@@ -1,11 +1,11 @@
-//! Tools that are programs of the user: a manifest and an executable in a folder.
+//! User-defined tools: programs of the user, each with a manifest in a folder.
 //!
-//! What always holds:
-//! - A file alone runs nothing. A tool is in the registry only while it is named in the configuration, or was switched on
-//!   by an admin; what is not there cannot be called, like anything else that does not exist.
-//! - One manifest that is wrong takes out its own tool only, and says everything that is wrong with it at once.
-//! - What others than the hub's user can write to is not run, neither when it is read nor when it is called.
-//! - The registry runs them as it does all tools: nothing here goes around the dispatcher.
+//! Invariants:
+//! - A file alone runs nothing. A tool is in the registry only while the configuration names it or an admin has enabled it; otherwise
+//!   it cannot be called, like any missing tool.
+//! - An invalid manifest disables only its own tool, and all its problems are reported at once.
+//! - Files that users other than the hub's can write to are not run; this is checked on load and on every call.
+//! - They run like all tools of the registry: nothing bypasses the dispatcher.
 
 mod definition;
 mod folder;
@@ -36,10 +36,10 @@ pub use definition::check_name;
 pub use manifest::schema_file;
 pub use trial::try_out;
 
-/// In the data folder, the file that keeps what was switched on.
+/// The file in the data folder that stores the enabled tools.
 pub const STATE_FILE: &str = "tools-enabled.json";
 
-/// Why a tool cannot be switched on or off.
+/// Why a tool cannot be enabled or disabled.
 #[derive(Debug, thiserror::Error)]
 pub enum CustomError {
     #[error("there is no user-defined tool {0:?}")]
@@ -52,20 +52,20 @@ pub enum CustomError {
     Io(#[from] std::io::Error),
 }
 
-/// Where things are.
+/// Paths and settings.
 #[derive(Debug, Clone)]
 pub struct CustomOptions {
     /// The folder with the manifests.
     pub dir: PathBuf,
-    /// The file that keeps what was switched on.
+    /// The file that stores the enabled tools.
     pub state: PathBuf,
-    /// What `${env:…}` is looked up in, and what a program gets a little of.
+    /// The environment for `${env:…}`; programs get a small part of it.
     pub environment: Environment,
-    /// What the configuration switches on.
+    /// The tools that the configuration enables.
     pub configured: Vec<String>,
 }
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; clones share one state.
 #[derive(Debug, Clone)]
 pub struct CustomTools(Arc<Inner>);
 
@@ -74,14 +74,14 @@ struct Inner {
     state: PathBuf,
     environment: Arc<Environment>,
     registry: Arc<Registry>,
-    /// The tool that tries these out, once there is a dispatcher for it.
+    /// The tool `test_tool`, once a dispatcher exists.
     test_tool: OnceLock<Tool>,
-    /// Held while files are read and the registry is told; readers of lists wait for that.
+    /// Held while files are read and the registry is updated; readers of lists wait for it.
     known: Mutex<Known>,
 }
 
 impl CustomTools {
-    /// Reads the manifests and puts into the registry what is switched on.
+    /// Reads the manifests and registers the enabled tools.
     #[must_use]
     pub fn open(options: CustomOptions, registry: Arc<Registry>) -> Self {
         let CustomOptions { dir, state, environment, configured } = options;
@@ -103,8 +103,8 @@ impl CustomTools {
         tools
     }
 
-    /// Has models try out what is switched on, with `test_tool`, which is there while any is: who has none of these tools
-    /// does not pay for it.
+    /// Provides `test_tool`, with which models test enabled tools. It is registered only while at least one tool is enabled, so it costs
+    /// no context otherwise.
     pub fn offer_tests(&self, dispatcher: &Dispatcher) {
         let _ = self.0.test_tool.set(test_tool::tool(Arc::downgrade(&self.0), dispatcher));
         self.apply(&mut self.known());
@@ -116,16 +116,16 @@ impl CustomTools {
         &self.0.dir
     }
 
-    /// Reads the manifests again. Tools whose manifest has not changed stay as they are.
+    /// Reloads the manifests. Tools with an unchanged manifest stay registered.
     pub fn reload(&self) {
         let mut known = self.known();
-        // Taken before the files are read: what changes meanwhile is read again the next time.
+        // Captured before the files are read, so changes made meanwhile are picked up the next time.
         let now = Snapshot::of(&self.0.dir);
         self.read(&mut known, now);
     }
 
-    /// The same where manifests have changed since, and have not between this look and the one before: a file is not
-    /// read while it is written.
+    /// Reloads if manifests have changed and were stable between the last two checks, so a file is not read while it is being
+    /// written.
     pub fn look(&self) {
         let mut known = self.known();
         let now = Snapshot::of(&self.0.dir);
@@ -135,7 +135,7 @@ impl CustomTools {
             return;
         }
         let changed = now.changed_since(&known.read);
-        // What is wrong with one may lie elsewhere, such as in the mode of its program, and be put right there.
+        // The cause of a problem may be outside the manifest, such as the mode of its program, and be fixed there.
         let broken = || known.tools.values().any(|loaded| loaded.entry.tool.is_err());
         if !changed.is_empty() || broken() {
             self.read(&mut known, now.clone());
@@ -146,8 +146,7 @@ impl CustomTools {
         self.forget_what_is_gone(&mut known, &now);
     }
 
-    /// Switches off what has no manifest any more: the next tool of that name is another one. Nothing is known of a folder
-    /// that cannot be read.
+    /// Disables tools without a manifest: a later tool of that name is a different one. Does nothing if the folder cannot be read.
     fn forget_what_is_gone(&self, known: &mut Known, now: &Snapshot) {
         let gone: BTreeSet<String> =
             known.switched_on.iter().filter(|name| now.lacks(name)).cloned().collect();
@@ -157,22 +156,22 @@ impl CustomTools {
         let enabled: BTreeSet<String> = known.switched_on.difference(&gone).cloned().collect();
         match state::write(&self.0.state, &enabled) {
             Ok(()) => {
-                tracing::warn!(tools = ?gone, "user-defined tools are switched off, because their manifests are gone");
+                tracing::warn!(tools = ?gone, "disabled user-defined tools whose manifests were removed");
                 known.switched_on = enabled;
             }
-            // It is tried again with the next look.
-            Err(error) => tracing::warn!(tools = ?gone, %error, "user-defined tools cannot be switched off"),
+            // The next check retries.
+            Err(error) => tracing::warn!(tools = ?gone, %error, "cannot disable user-defined tools"),
         }
     }
 
-    /// Takes what the configuration switches on from now on.
+    /// Sets the tools that the configuration enables from now on.
     pub fn configure(&self, enabled: Vec<String>) {
         let mut known = self.known();
         known.configured = enabled.into_iter().collect();
         self.apply(&mut known);
     }
 
-    /// Every tool there is a manifest for, by name.
+    /// Every tool with a manifest, by name.
     #[must_use]
     pub fn list(&self) -> Vec<DefinedTool> {
         let known = self.known();
@@ -185,7 +184,7 @@ impl CustomTools {
         known.tools.get(name).map(|loaded| known.describe(loaded))
     }
 
-    /// Switches a tool on, over a restart of the hub too.
+    /// Enables a tool, also across restarts of the hub.
     pub fn enable(&self, name: &str) -> Result<DefinedTool, CustomError> {
         self.reload();
         let mut known = self.known();
@@ -202,7 +201,7 @@ impl CustomTools {
         known.described(name)
     }
 
-    /// Switches a tool off again. One that was removed can be switched off too.
+    /// Disables a tool; also one that was removed.
     pub fn disable(&self, name: &str) -> Result<DefinedTool, CustomError> {
         let mut known = self.known();
         if known.configured.contains(name) {
@@ -219,12 +218,12 @@ impl CustomTools {
         Ok(known.described(name).unwrap_or_else(|_| gone(name)))
     }
 
-    /// A tool to try out, whether or not it is switched on, and where it is told what became of its program.
+    /// A tool for a trial, enabled or not, and the report about its program.
     fn trial(&self, name: &str) -> Result<(Tool, Report), CustomError> {
         let known = self.known();
         let loaded = known.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
         let definition = match &loaded.entry.tool {
-            // What goes by the name of another tool would be recorded as a call of that one.
+            // Otherwise the call would be recorded under the name of another tool.
             Ok(definition) if !known.clashing.contains(name) => definition.clone(),
             _ => return Err(CustomError::Invalid(known.described(name)?.problems)),
         };
@@ -255,7 +254,7 @@ impl CustomTools {
         self.apply(known);
     }
 
-    /// Makes the registry have what is switched on and in order.
+    /// Registers the enabled, valid tools.
     fn apply(&self, known: &mut Known) {
         let on = known.tools.iter().filter(|(name, _)| known.enabled_by(name).is_some());
         let tools: Vec<Tool> = on.filter_map(|(_, loaded)| loaded.tool.clone()).collect();
@@ -269,7 +268,7 @@ impl CustomTools {
             for name in &clashes {
                 tracing::warn!(
                     tool = name,
-                    "a user-defined tool has the name of a tool of the hub and is left out"
+                    "skipped a user-defined tool that has the name of a tool of the hub"
                 );
             }
             known.clashing = clashes;

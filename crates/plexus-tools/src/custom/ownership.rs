@@ -1,14 +1,14 @@
-//! Whose a file is: what the hub runs must not be another's to change.
+//! Ownership checks: other users must not be able to change files that the hub runs.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use fs_err as fs;
 
-/// What is wrong, to go on after the name of a field or file; and what to do.
+/// The problem, worded to follow the name of a field or file, and the remedy.
 pub(super) type Wrong = (String, String);
 
-/// Whether only the hub's user, or root, can change a file or folder.
+/// Checks that only the hub's user or root can change a file or folder.
 pub(super) fn ours(path: &Path) -> Result<(), Wrong> {
     let shown = path.display();
     let about = fs::metadata(path).map_err(|error| {
@@ -30,7 +30,7 @@ pub(super) fn ours(path: &Path) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The same of a program, with its folder: who can replace a file need not be able to write to it.
+/// The same for a program and its folder: replacing a file does not require write access to the file itself.
 pub(super) fn runnable(program: &Path) -> Result<(), Wrong> {
     ours(program)?;
     if let Some(folder) = program.parent() {

@@ -1,4 +1,4 @@
-//! What a program wrote, as a result.
+//! Converts the output of a program into a result.
 
 use jsonschema::Validator;
 use plexus_proto::ErrorCode;
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::manifest::OutputForm;
 use crate::{CallError, ToolOutput, redact};
 
-/// Problems named in one error.
+/// The most problems reported in one error.
 const SHOWN: usize = 5;
-/// Characters of what is no JSON that are repeated.
+/// The most characters of invalid output that an error quotes.
 const BEGINNING: usize = 80;
 
-/// The result of a program that ended well.
+/// The result of a program that ended successfully.
 pub(super) fn of(
     name: &str,
     form: OutputForm,
@@ -58,6 +58,6 @@ pub(super) fn of(
         Value::String(text) => text.clone(),
         _ => text.to_owned(),
     };
-    // Clients of older revisions take nothing else for data.
+    // Clients of older revisions accept only objects as structured content.
     Ok(ToolOutput::Own { text, structured: Some(value).filter(Value::is_object) })
 }

@@ -1,8 +1,7 @@
-//! One run of a program: started with little, fed with the arguments, watched, and ended with all that it has started.
+//! One run of a program: with a minimal environment and the arguments on its standard input, and ended with all its child processes.
 //!
-//! It leads a process group of its own, which is killed when it ends, when its time is up, when it writes too much, and
-//! when nobody wants the result any more, because whatever ends a run drops its [`Group`]. A [`Guardian`] does the same
-//! for a hub that is itself killed.
+//! The program leads its own process group, which is killed when the program ends, exceeds its time or output limit, or is cancelled,
+//! because the end of a run always drops its [`Group`]. A [`Guardian`] does the same if the hub itself is killed.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -23,21 +22,21 @@ use super::definition::Definition;
 use super::ownership;
 use crate::{CallError, redact};
 
-/// Of what a program wrote to its standard error, the end is kept.
+/// How much of the end of standard error is retained, in bytes.
 const STDERR: usize = 16 << 10;
-/// Lines of it that are shown.
+/// The lines of it that are shown.
 const STDERR_LINES: usize = 50;
 /// Bytes of it in the text of an error.
 const STDERR_SHOWN: usize = 2 << 10;
-/// For what a process has left in its pipes, after it has ended.
+/// How long to read the pipes of a process after it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 const BLOCK: usize = 8 << 10;
 
-/// What became of a program, besides its result.
+/// The outcome of a program, besides its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ran {
     pub(super) started: bool,
-    /// How it ended; none where it was not started or had to be killed.
+    /// Its exit status; none if it was not started or was killed.
     pub(super) exit: Option<String>,
     pub(super) exit_code: Option<i32>,
     /// The last lines of its standard error.
@@ -45,7 +44,7 @@ pub(super) struct Ran {
     pub(super) elapsed: Duration,
 }
 
-/// Runs the program of a tool with these arguments; gives back what it wrote to its standard output.
+/// Runs the program of a tool with these arguments and returns its standard output.
 pub(super) async fn run(
     definition: &Definition,
     environment: &Environment,
@@ -67,7 +66,7 @@ pub(super) async fn run(
 
 fn start(definition: &Definition, environment: &Environment) -> Result<Child, CallError> {
     let name = &definition.name;
-    // What was so when the manifest was read may have changed since.
+    // The ownership may have changed since the manifest was loaded.
     for path in [&definition.folder, &definition.file] {
         ownership::ours(path).map_err(|wrong| refused(name, wrong))?;
     }
@@ -86,9 +85,8 @@ fn start(definition: &Definition, environment: &Environment) -> Result<Child, Ca
         .spawn()
         .map_err(|error| {
             let message = format!("{name} cannot be started: {error}");
-            CallError::new(ErrorCode::ToolFailed, message).hint(
-                "Nothing was run. Its first line must name an interpreter that is there, if it is a script.",
-            )
+            CallError::new(ErrorCode::ToolFailed, message)
+                .hint("Nothing was run. If it is a script, its first line must name an existing interpreter.")
         })
 }
 
@@ -110,13 +108,13 @@ async fn attend(
     else {
         return Err(CallError::new(ErrorCode::Internal, format!("{name} has no standard streams")));
     };
-    // In front of the child: the group is killed while its leader still holds the number.
+    // Declared before the child, so the group is killed while its leader still holds the process id.
     let group = Group::of(pid);
     let guardian = Guardian::of(pid);
     let (output, complaints) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let too_much = CancellationToken::new();
     let feed = async move {
-        // One that does not read its arguments closes the pipe, as it may.
+        // A program that does not read its arguments may close the pipe.
         let _ = stdin.write_all(format!("{arguments}\n").as_bytes()).await;
     };
     let take = async {
@@ -146,13 +144,13 @@ async fn attend(
             biased;
             () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "the call was cancelled")),
             () = too_much.cancelled() => {
-                let message = format!("{name} wrote more than {} bytes, and was killed", definition.output_bytes);
+                let message = format!("{name} wrote more than {} bytes and was killed", definition.output_bytes);
                 Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask it for less, or raise its `output_bytes`."))
             }
             () = tokio::time::sleep(definition.timeout) => {
-                let message = format!("{name} did not end within {:?}, and was killed", definition.timeout);
+                let message = format!("{name} did not finish within {:?} and was killed", definition.timeout);
                 Err(CallError::new(ErrorCode::DeadlineExceeded, message)
-                    .hint("It may have done a part of its work. Look first."))
+                    .hint("It may have taken partial effect. Check before calling again."))
             }
             status = to_its_end(&mut child, &group, streams) => Ok(status),
         }
@@ -183,7 +181,7 @@ async fn attend(
     Ok(output)
 }
 
-/// Waits until a process has ended and its streams were read. What it has left behind is killed.
+/// Waits until a process has ended and its streams were read. Its remaining child processes are killed.
 async fn to_its_end<T>(
     child: &mut Child,
     group: &Group,
@@ -195,16 +193,16 @@ async fn to_its_end<T>(
     };
     group.signal(Signal::KILL);
     if !read {
-        // Someone who left the group may hold the other end.
+        // A process that left the group may hold the other end.
         let _ = tokio::time::timeout(LAST_WORDS, streams).await;
     }
     status
 }
 
-/// There is more than is wanted.
+/// The limit was exceeded.
 struct TooMuch;
 
-/// Hands on what is read, as long as it is wanted.
+/// Passes on the data read, until the consumer stops.
 async fn read(mut from: impl AsyncRead + Unpin, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), TooMuch> {
     let mut block = vec![0; BLOCK];
     while let Ok(read @ 1..) = from.read(&mut block).await {
@@ -215,7 +213,7 @@ async fn read(mut from: impl AsyncRead + Unpin, mut take: impl FnMut(&[u8]) -> b
     Ok(())
 }
 
-/// The last lines of what a program wrote to its standard error, without what it was told in confidence.
+/// The last lines of standard error, without the secrets passed to the program.
 fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
     let cleaned: Vec<String> =
         bytes.split(|byte| *byte == b'\n').map(|line| withheld.out_of(clean(line))).collect();
@@ -226,7 +224,7 @@ fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
     lines
 }
 
-/// An error with what the program had to say about it.
+/// Adds the standard error output to an error.
 fn told(mut error: CallError, ran: &Ran) -> CallError {
     let details = json!({ "exit_code": ran.exit_code, "stderr": ran.stderr });
     if ran.stderr.is_empty() {
@@ -236,7 +234,7 @@ fn told(mut error: CallError, ran: &Ran) -> CallError {
     error.details(details)
 }
 
-/// The end of what a program wrote to its standard error, as it stands behind an error.
+/// The end of standard error, formatted as the tail of an error.
 pub(super) fn quoted(stderr: &[String]) -> String {
     let said = stderr.join("\n");
     format!(":\n{}", &said[said.ceil_char_boundary(said.len().saturating_sub(STDERR_SHOWN))..])

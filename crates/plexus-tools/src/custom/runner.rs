@@ -34,10 +34,10 @@ impl Inner {
     }
 }
 
-/// Where it is told what became of a program that is tried out.
+/// The report about a program in a trial.
 pub(super) type Report = Arc<Mutex<Option<Ran>>>;
 
-/// What a tool in the registry holds on to.
+/// The state of a registered tool.
 struct Runner {
     definition: Definition,
     validator: Option<jsonschema::Validator>,
@@ -56,7 +56,7 @@ impl Runner {
                 definition.concurrency, definition.name
             );
             return Err(CallError::new(ErrorCode::Overloaded, message)
-                .hint("Nothing was run. Wait for one to end and call again."));
+                .hint("Nothing was run. Wait for one of them to end and call again."));
         };
         let (ran, written) = run::run(definition, &self.environment, arguments, &context.cancel).await;
         if let Some(report) = &self.report {

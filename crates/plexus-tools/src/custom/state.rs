@@ -1,4 +1,4 @@
-//! Which tools an admin has switched on, kept in a file that only the hub's user can read.
+//! The tools that an admin has enabled, stored in a file that only the hub's user can read.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ struct State {
     enabled: BTreeSet<String>,
 }
 
-/// None where the file cannot be used, which is logged: then nothing is switched on by it.
+/// None if the file cannot be used, which is logged; then it enables nothing.
 pub(super) fn read(file: &Path) -> BTreeSet<String> {
     let read = private_file::read(file).and_then(|bytes| match bytes {
         Some(bytes) => serde_json::from_slice::<State>(&bytes).map_err(io::Error::from),
@@ -22,7 +22,7 @@ pub(super) fn read(file: &Path) -> BTreeSet<String> {
     match read {
         Ok(state) => state.enabled,
         Err(error) => {
-            tracing::error!(file = %file.display(), %error, "no user-defined tool is switched on by this file");
+            tracing::error!(file = %file.display(), %error, "cannot read the enabled user-defined tools; this file enables none");
             BTreeSet::new()
         }
     }

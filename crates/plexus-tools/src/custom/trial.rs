@@ -1,4 +1,4 @@
-//! Trying a tool out: a call like any other, and all that is known of how it went.
+//! A trial of a tool: a regular call with a detailed report.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::{CustomError, CustomTools, run};
 use crate::{Call, CallError, Dispatcher, SessionKey, Via};
 
-/// Calls a tool with these arguments, whether or not it is switched on, and tells how that went. Who may do that is for
-/// the caller to know.
+/// Calls a tool with these arguments, enabled or not, and returns a detailed report. The caller must have checked that the principal
+/// may do so.
 pub async fn try_out(
     tools: &CustomTools,
     dispatcher: &Dispatcher,
@@ -53,7 +53,7 @@ pub async fn try_out(
             trial.structured = output.structured().map(|data| data.into_owned());
         }
         Err(mut error) => {
-            // It has a place of its own.
+            // It has its own field.
             if let Some(shorter) = error.message.strip_suffix(&run::quoted(&trial.stderr)) {
                 error.message = shorter.to_owned();
             }
@@ -64,7 +64,7 @@ pub async fn try_out(
     Ok(trial)
 }
 
-/// What is wrong with the arguments, if that is it.
+/// The problems with the arguments, if the error is about them.
 fn problems(error: &CallError) -> Vec<ArgumentProblem> {
     if error.code != ErrorCode::InvalidArguments {
         return Vec::new();

@@ -1,7 +1,6 @@
 //! `tool_call`: calls any tool by name, for clients that have not loaded it.
 //!
-//! It has no handler. The dispatcher unwraps it before anything else, so the call is checked,
-//! limited and recorded as the tool it names, once.
+//! It has no handler. The dispatcher unwraps it first, so the call is validated, limited and recorded once, as a call of its target.
 
 pub(crate) use plexus_proto::tool_name::CALL as NAME;
 use schemars::JsonSchema;
@@ -15,7 +14,7 @@ const ALIASES: &[Alias] = &[
     Alias::new("arguments", &["args", "parameters", "params", "input"]),
 ];
 
-// Read by the dispatcher as JSON; the type is there for its schema.
+// The dispatcher reads the JSON; the type only provides the schema.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]

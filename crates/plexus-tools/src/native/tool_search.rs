@@ -1,4 +1,4 @@
-//! `tool_search`: words to tools, best first.
+//! `tool_search`: finds tools by words, best match first.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use super::list_tools::{self, Entry, Output};
 use crate::{Access, Alias, CallError, Outcome, Tool, ToolContext, ToolSpec, TypedTool};
 
 const DEFAULT_LIMIT: usize = 10;
-/// Words of a description, or names of arguments, that are looked at.
+/// The most words of a description, or names of arguments, that are indexed.
 const MAX_WORDS: usize = 400;
-/// Words of a query that are looked for.
+/// The most words of a query that are used.
 const MAX_QUERY: usize = 50;
 
 pub(super) struct ToolSearch;
@@ -64,15 +64,15 @@ impl TypedTool for ToolSearch {
     }
 }
 
-/// The tools that fit any word of a query, best first; equals in the order they came in.
+/// The tools that match any word of a query, best first; equal matches keep their order.
 ///
-/// A word counts the more the fewer tools have it: what nearly all say tells none from another.
+/// A word weighs more the fewer tools contain it.
 fn ranked<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>, query: &str) -> Vec<&'t Arc<Tool>> {
     let mut query = words(query);
     query.sort_unstable();
     query.dedup();
     query.truncate(MAX_QUERY);
-    // A row for each tool: how well it fits each word.
+    // One row per tool: how well it matches each word.
     let fits: Vec<(&Arc<Tool>, Vec<u32>)> = tools
         .map(|tool| {
             let fields = fields(tool.spec());
@@ -98,7 +98,7 @@ fn small(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// In small letters; `createIssue2` are `create` and `issue2`.
+/// Splits into lower-case words; `createIssue2` becomes `create` and `issue2`.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split(|c: char| !c.is_alphanumeric()) {
@@ -118,8 +118,8 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The texts of a tool in words, each with what it counts: the name most, then the title and the actions, then the
-/// description and the names of its arguments.
+/// The weighted words of a tool: the name weighs most, then the title and the actions, then the description and the names of the
+/// arguments.
 fn fields(spec: &ToolSpec) -> [(Vec<String>, u32); 5] {
     let actions: Vec<&str> = spec.actions.iter().map(|action| &*action.name).collect();
     let properties = spec.input_schema.get("properties").and_then(Value::as_object);
@@ -139,7 +139,7 @@ fn fit(fields: &[(Vec<String>, u32)], wanted: &str) -> u32 {
     fields.iter().map(|(words, weight)| weight * best(words)).sum()
 }
 
-/// A whole word counts more than the beginning of one.
+/// A whole word weighs more than a prefix.
 fn likeness(word: &str, wanted: &str) -> u32 {
     if word == wanted {
         4

@@ -98,12 +98,12 @@ const CASES: &[Case] = &[
     refused(
         "servers that others stand for",
         "extensions: &all\n  dev: {}\nother: *all\n",
-        "is written in a way that cannot be edited without doubt; nothing was changed",
+        "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
         "braces with an anchor",
         "extensions: &all {}\n",
-        "is written in a way that cannot be edited without doubt; nothing was changed",
+        "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
         "servers twice",
@@ -122,12 +122,12 @@ const CASES: &[Case] = &[
     refused(
         "a closed document",
         "a: 1\n...\n",
-        "is written in a way that cannot be edited without doubt; nothing was changed",
+        "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
         "a text over lines that ends with the file",
         "a: |\n  text",
-        "is written in a way that cannot be edited without doubt; nothing was changed",
+        "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
         "a tab",
