@@ -144,12 +144,12 @@ fn program(
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error.cast_unsigned()), arch)?;
     let program: BpfProgram = filter.try_into()?;
-    Ok(other_numbers().into_iter().chain(program).collect())
+    Ok(x32_guard().into_iter().chain(program).collect())
 }
 
 /// Refuses calls through the x32 ABI, whose numbers would bypass the list.
 #[cfg(target_arch = "x86_64")]
-fn other_numbers() -> Vec<sock_filter> {
+fn x32_guard() -> Vec<sock_filter> {
     const X32: u32 = 0x4000_0000;
     let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
     vec![
@@ -161,7 +161,7 @@ fn other_numbers() -> Vec<sock_filter> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn other_numbers() -> Vec<sock_filter> {
+fn x32_guard() -> Vec<sock_filter> {
     Vec::new()
 }
 

@@ -68,7 +68,7 @@ pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::
 }
 
 /// Prevents signals and abstract Unix sockets from reaching other processes, if the kernel supports it.
-pub(super) fn keep_to_itself() -> io::Result<()> {
+pub(super) fn restrict_scope() -> io::Result<()> {
     let ruleset = Ruleset::default().scope(Scope::from_all(NEWEST)).map_err(failed)?;
     ruleset.create().and_then(RulesetCreated::restrict_self).map_err(failed)?;
     Ok(())

@@ -41,9 +41,9 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> 
     if matches!(launch.sandbox, Some(super::Sandbox::Inside)) {
         take_terminal();
     }
-    let put_on = launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on);
-    let next =
-        put_on.map_err(|error| unusable(format!("nothing was run, the sandbox cannot be made: {error}")))?;
+    let apply_to_self = launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::apply_to_self);
+    let next = apply_to_self
+        .map_err(|error| unusable(format!("nothing was run, the sandbox cannot be made: {error}")))?;
     Err(match next {
         Next::Command => command(&launch.argv),
         #[cfg(target_os = "linux")]

@@ -43,7 +43,7 @@ pub(super) enum Next {
 #[cfg(target_os = "linux")]
 impl Sandbox {
     /// Applies the sandbox to this process.
-    pub(super) fn put_on(self) -> io::Result<Next> {
+    pub(super) fn apply_to_self(self) -> io::Result<Next> {
         use super::{bubblewrap, filter, kernel_rules, privileges};
 
         match self {
@@ -60,7 +60,7 @@ impl Sandbox {
             }
             Self::Inside => {
                 privileges::give_up()?;
-                kernel_rules::keep_to_itself()?;
+                kernel_rules::restrict_scope()?;
                 filter::apply(filter::ISOLATED)?;
                 Ok(Next::Command)
             }
@@ -70,7 +70,7 @@ impl Sandbox {
 
 #[cfg(not(target_os = "linux"))]
 impl Sandbox {
-    pub(super) fn put_on(self) -> io::Result<Next> {
+    pub(super) fn apply_to_self(self) -> io::Result<Next> {
         Err(io::Error::other("there is no sandbox on this system"))
     }
 }

@@ -28,7 +28,7 @@ use plexus_tools::{
 };
 
 use crate::Machine;
-use crate::files::{FileError, Files, Place};
+use crate::files::{FileError, FileLocation, Files};
 use args::{Args, MAX_CHUNK, Output, TransferAction};
 use hashing::{Hashes, Progress};
 use uploads::{Announced, Upload, Uploads, partial_name};
@@ -278,7 +278,7 @@ fn write(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
     Ok(Output { received: Some(received), ..Output::default() })
 }
 
-fn put(uploads: &Uploads, place: &Place, upload: &Upload, args: &Args) -> Result<Output, CallError> {
+fn put(uploads: &Uploads, place: &FileLocation, upload: &Upload, args: &Args) -> Result<Output, CallError> {
     let failed = |error: io::Error| FileError::io(&place.path(), error);
     place.check_free()?;
     if let Some(mode) = args.mode {
