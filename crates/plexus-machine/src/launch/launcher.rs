@@ -84,7 +84,8 @@ impl Launcher {
     }
 
     /// The program and arguments that start a command. Its environment must be [`super::packed`].
-    /// ¶ # Errors
+    ///
+    /// # Errors
     /// If a path in it cannot be serialized.
     pub fn words(&self, launch: &Launch) -> io::Result<Vec<OsString>> {
         words(&self.0.program, launch)
@@ -96,7 +97,8 @@ impl Launcher {
     }
 
     /// The sandbox level under these rules.
-    /// ¶ # Errors
+    ///
+    /// # Errors
     /// If the required level does not work on this machine. No command may run then.
     pub fn held(&self, rules: SandboxRules) -> Result<Held, Unavailable> {
         let works = |level| self.works(level, rules.network);

@@ -14,7 +14,8 @@ const NOT_FOUND: u8 = 127;
 const UNUSABLE: u8 = 126;
 
 /// Becomes the command, given the arguments after [`super::COMMAND`]. Returns only on failure.
-/// ¶ Must be called first, in a single-threaded process.
+///
+/// Must be called first, in a single-threaded process.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Err((what, code)) = begin(words) else { return ExitCode::SUCCESS };
     // The command's error output is the only place to report to.

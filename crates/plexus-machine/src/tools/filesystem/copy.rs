@@ -1,5 +1,6 @@
 //! `copy`: copies files and folders without following symlinks.
-//! ¶ A copy is made next to its target and renamed when it is complete. It leaves out paths that the policy denies,
+//!
+//! A copy is made next to its target and renamed when it is complete. It leaves out paths that the policy denies,
 //! and writes nothing to paths where the policy forbids writing.
 //! to where the policy lets nothing be written.
 
@@ -63,7 +64,7 @@ impl FileCall {
         }
         if copied.left_out > 0 {
             notes.push(format!(
-                "{} entries were left out: denied by the policy, special files, or symlinks that the policy does not allow at the target",
+                "{} entries were skipped: denied by the policy, special files, or symlinks that the policy does not allow at the target",
                 copied.left_out
             ));
         }

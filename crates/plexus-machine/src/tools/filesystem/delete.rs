@@ -80,7 +80,7 @@ impl FileCall {
             }
         }
         let why = last.map(|error| format!(": {error}")).unwrap_or_default();
-        let message = format!("there is no trash for {}{why}", place.path().display());
+        let message = format!("{} cannot be moved to a trash folder{why}", place.path().display());
         Err(CallError::new(ErrorCode::ToolFailed, message)
             .hint("Nothing was done. With `permanent` it is removed permanently."))
     }

@@ -48,7 +48,7 @@ impl FileCall {
         }
         if count == 0 {
             let hint =
-                if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were left out" };
+                if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were skipped" };
             output.notes.push(format!("nothing matches {pattern:?}{hint}"));
         }
         output.total = Some(Total {

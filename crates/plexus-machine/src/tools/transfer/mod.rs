@@ -123,7 +123,7 @@ impl Transfer {
         blocking(move || work(&uploads)).await
     }
 
-    /// Of a file that is read.
+    /// The hash of a file for reading.
     async fn hash(&self, files: Files, path: PathBuf, args: Args) -> Result<Output, CallError> {
         let identity = given(args.identity.as_ref(), &args, "identity")?.clone();
         let shown = path.clone();
@@ -159,7 +159,7 @@ impl Transfer {
         let (place, upload, there) = found.await?;
         let shown = place.path();
         let Some(upload) = upload else {
-            // Put there before, by a call whose answer was lost.
+            // An earlier call, whose answer was lost, completed the upload.
             let Some((handle, file)) = there else { return Err(unknown()) };
             let key = listing::identity(handle.about());
             let progress = self.hashes.of(&key, move || Ok(file)).await;

@@ -1,5 +1,6 @@
 //! Tests of `code_exec` with real interpreters, and with malicious code.
-//! ¶ Every snippet here is also bounded by itself: if a limit does not work, a test fails and the machine keeps
+//!
+//! Every snippet here is also bounded by itself: if a limit does not work, a test fails and the machine keeps
 //! running.
 
 mod bombs;

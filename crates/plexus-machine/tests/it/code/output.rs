@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::{nothing_is_left, python, small};
 use crate::workbench::{Told, Workbench};
 
-/// Of endless output, the beginning and the end are returned, and the answer stays small.
+/// The beginning and the end of endless output are returned, and the answer stays small.
 #[tokio::test]
 async fn endless_output_is_stopped_at_its_limit() {
     let bench = small().await;

@@ -1,5 +1,6 @@
 //! What no call can reach with any path, link, name or patch, checked by the effects.
-//! ¶ The home folder contains a key, which is denied, and a file that runs at login, which is read-only. Outside of
+//!
+//! The home folder contains a key, which is denied, and a file that runs at login, which is read-only. Outside of
 //! it is a file that the policy does not allow. After every call all three are unchanged, and no answer contains
 //! their content.
 

@@ -1,5 +1,6 @@
 //! Malicious commands at each sandbox level, checked by their effects.
-//! ¶ Each command is also run without a sandbox, where it has to succeed: a command that does no harm without a
+//!
+//! Each command is also run without a sandbox, where it has to succeed: a command that does no harm without a
 //! sandbox proves nothing about one. Exceptions state their reason.
 
 mod callers;

@@ -117,7 +117,7 @@ pub(super) async fn write(folder: &Path, bytes: &[u8], patience: Duration) -> io
     Ok(written)
 }
 
-/// Like [`write`], for callers that need the number of written bytes even if they are dropped: `count` is called
+/// Like `write`, for callers that need the number of written bytes even if they are dropped: `count` is called
 /// after each write.
 pub(super) async fn write_counted(
     folder: &Path,
