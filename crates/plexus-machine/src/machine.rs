@@ -16,7 +16,7 @@ pub struct Machine {
     pub environment: Environment,
     pub supervisor: Supervisor,
     pub clock: Clock,
-    /// What may be done here.
+    /// The policy of the machine.
     pub policy: Policies,
     /// The program that sets up the sandbox of a command: this program, except in tests. Without it there is no
     /// sandbox.
@@ -25,7 +25,8 @@ pub struct Machine {
 
 impl Machine {
     /// The sandbox for a command; `None` if commands run without one.
-    /// ¶ # Errors
+    ///
+    /// # Errors
     /// If the policy requires a level that does not work on this machine. No command may run then.
     pub fn sandbox(&self, policy: &Policy, cwd: &Path) -> Result<Option<Sandbox>, Unavailable> {
         match &self.launcher {

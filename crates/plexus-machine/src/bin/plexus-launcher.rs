@@ -1,4 +1,4 @@
-//! The launcher alone, for tests; who installs Plexus has it in `plexus`.
+//! The launcher as a separate program, for tests. An installed `plexus` contains it.
 
 use std::process::ExitCode;
 

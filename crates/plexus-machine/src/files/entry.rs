@@ -17,13 +17,13 @@ use super::{FileError, Folder, Kind};
 const NEW: u32 = 0o666;
 
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct FileLocation {
     folder: Folder,
     name: OsString,
     about: Option<Stat>,
 }
 
-impl Place {
+impl FileLocation {
     pub(super) fn new(folder: Folder, name: OsString) -> Result<Self, FileError> {
         let about = folder.about(&name).map_err(|error| FileError::io(&folder.path().join(&name), error))?;
         Ok(Self { folder, name, about })
@@ -77,7 +77,7 @@ impl Place {
             (None, about) => about.as_ref().map(|about| Mode::from_raw_mode(about.st_mode & 0o7777)),
         };
         let created = mode.unwrap_or(Mode::from_raw_mode(NEW));
-        let (file, name) = match nameless(&self.folder, created) {
+        let (file, name) = match create_unnamed(&self.folder, created) {
             Some(file) => (file, None),
             None => {
                 let name = temporary();
@@ -148,7 +148,7 @@ impl Place {
 /// A file that is not at its final path yet. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Draft<'p> {
-    place: &'p Place,
+    place: &'p FileLocation,
     /// `None` while the file is unnamed (`O_TMPFILE`), if the file system supports that: a crash then leaves nothing
     /// behind.
     name: Option<OsString>,
@@ -167,7 +167,7 @@ impl Draft<'_> {
     }
 
     fn put_as(mut self, replace: bool) -> Result<(), FileError> {
-        let Place { folder, name, .. } = self.place;
+        let FileLocation { folder, name, .. } = self.place;
         let path = self.place.path();
         let failed = |error: rustix::io::Errno| FileError::io(&path, error);
         self.file.sync_all().map_err(|error| FileError::io(&path, error))?;
@@ -175,7 +175,7 @@ impl Draft<'_> {
             Some(own) => own.clone(),
             None => {
                 let own = temporary();
-                give_name(&self.file, folder, &own).map_err(failed)?;
+                link_unnamed(&self.file, folder, &own).map_err(failed)?;
                 self.name = Some(own.clone());
                 own
             }
@@ -228,12 +228,12 @@ mod system {
     use super::{Folder, OsStr};
 
     /// An unnamed file. Not every file system supports it.
-    pub(super) fn nameless(folder: &Folder, mode: Mode) -> Option<File> {
+    pub(super) fn create_unnamed(folder: &Folder, mode: Mode) -> Option<File> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         rustix::fs::openat(folder, ".", flags, mode).ok().map(File::from)
     }
 
-    pub(super) fn give_name(file: &File, folder: &Folder, name: &OsStr) -> Result<()> {
+    pub(super) fn link_unnamed(file: &File, folder: &Folder, name: &OsStr) -> Result<()> {
         let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         rustix::fs::linkat(CWD, own, folder, name, AtFlags::SYMLINK_FOLLOW)
     }
@@ -244,7 +244,7 @@ mod system {
         }
         match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
             // The file system does not support an atomic rename without replacement.
-            Err(Errno::INVAL | Errno::NOSYS) => super::look_and_rename(from, name, to, new),
+            Err(Errno::INVAL | Errno::NOSYS) => super::check_and_rename(from, name, to, new),
             done => done,
         }
     }
@@ -260,11 +260,11 @@ mod system {
 
     use super::{Folder, OsStr};
 
-    pub(super) fn nameless(_: &Folder, _: Mode) -> Option<File> {
+    pub(super) fn create_unnamed(_: &Folder, _: Mode) -> Option<File> {
         None
     }
 
-    pub(super) fn give_name(_: &File, _: &Folder, _: &OsStr) -> Result<()> {
+    pub(super) fn link_unnamed(_: &File, _: &Folder, _: &OsStr) -> Result<()> {
         Err(Errno::NOTSUP)
     }
 
@@ -272,14 +272,14 @@ mod system {
         if replace {
             rustix::fs::renameat(from, name, to, new)
         } else {
-            super::look_and_rename(from, name, to, new)
+            super::check_and_rename(from, name, to, new)
         }
     }
 }
 
-use system::{give_name, nameless, rename};
+use system::{create_unnamed, link_unnamed, rename};
 
-fn look_and_rename(from: &Folder, name: &OsStr, to: &Folder, new: &OsStr) -> rustix::io::Result<()> {
+fn check_and_rename(from: &Folder, name: &OsStr, to: &Folder, new: &OsStr) -> rustix::io::Result<()> {
     match to.about(new) {
         Ok(None) => rustix::fs::renameat(from, name, to, new),
         _ => Err(rustix::io::Errno::EXIST),

@@ -104,7 +104,7 @@ impl Handle {
 
     /// Refuses virtual file systems such as procfs, which give access to processes and devices.
     pub(super) fn check_file_system(&self) -> Result<(), FileError> {
-        match is_made_up(&self.fd) {
+        match is_virtual(&self.fd) {
             Ok(false) => Ok(()),
             Ok(true) => Err(FileError::NotThis {
                 path: self.path.clone(),
@@ -232,7 +232,7 @@ mod system {
 
     /// The magic numbers of procfs, sysfs, devpts, cgroup and cgroup2, debugfs, tracefs, securityfs, bpf, configfs,
     /// efivarfs, pstore, nsfs, binfmt_misc, fusectl, selinuxfs, smackfs and mqueue.
-    const MADE_UP: [FsWord; 18] = [
+    const VIRTUAL: [FsWord; 18] = [
         0x9fa0,
         0x6265_6572,
         0x1cd1,
@@ -258,21 +258,21 @@ mod system {
     }
 
     pub(super) fn open_below(folder: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd> {
-        let through_nothing = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        openat2(folder, relative, flags, Mode::empty(), through_nothing)
+        let without_links = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        openat2(folder, relative, flags, Mode::empty(), without_links)
     }
 
     pub(super) fn open_folder_below(folder: &OwnedFd, relative: &Path) -> Result<OwnedFd> {
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let through_nothing = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let here = openat2(folder, relative, flags, Mode::empty(), through_nothing | ResolveFlags::NO_XDEV);
+        let without_links = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let here = openat2(folder, relative, flags, Mode::empty(), without_links | ResolveFlags::NO_XDEV);
         // On the same file system it is as real as its parent; another file system must be checked.
         if !matches!(here, Err(rustix::io::Errno::XDEV)) {
             return here;
         }
-        let fd = openat2(folder, relative, flags, Mode::empty(), through_nothing)?;
-        if is_made_up(&fd)? { Err(rustix::io::Errno::ACCESS) } else { Ok(fd) }
+        let fd = openat2(folder, relative, flags, Mode::empty(), without_links)?;
+        if is_virtual(&fd)? { Err(rustix::io::Errno::ACCESS) } else { Ok(fd) }
     }
 
     /// Reopens a descriptor by its number, so that it is the same file whatever exists at its path now.
@@ -289,8 +289,8 @@ mod system {
         Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
     }
 
-    pub(super) fn is_made_up(fd: impl AsFd) -> Result<bool> {
-        Ok(MADE_UP.contains(&rustix::fs::fstatfs(fd)?.f_type))
+    pub(super) fn is_virtual(fd: impl AsFd) -> Result<bool> {
+        Ok(VIRTUAL.contains(&rustix::fs::fstatfs(fd)?.f_type))
     }
 }
 
@@ -328,9 +328,9 @@ mod system {
         Ok(PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes())))
     }
 
-    pub(super) fn is_made_up(_: impl AsFd) -> Result<bool> {
+    pub(super) fn is_virtual(_: impl AsFd) -> Result<bool> {
         Ok(false)
     }
 }
 
-use system::{is_made_up, open_below, open_folder_below, open_path, real_path, reopen};
+use system::{is_virtual, open_below, open_folder_below, open_path, real_path, reopen};

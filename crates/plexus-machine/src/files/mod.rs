@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use crate::Machine;
 use crate::policy::{self, Policy, Want};
 
-pub(crate) use entry::{Place, temporary};
+pub(crate) use entry::{FileLocation, temporary};
 pub(crate) use error::FileError;
 pub(crate) use handle::{Folder, Handle, Kind};
 pub(crate) use walk::{Found, Visit, Walk, walk};
@@ -66,7 +66,7 @@ impl Files {
         match path.is_absolute() {
             _ if given.contains('\0') => Err(FileError::NoPath(given.to_owned())),
             true => Ok(path),
-            false if is_foreign(given) => Err(FileError::NoPath(given.to_owned())),
+            false if is_not_relative(given) => Err(FileError::NoPath(given.to_owned())),
             false => Ok(self.work_folder()?.join(path)),
         }
     }
@@ -116,7 +116,7 @@ impl Files {
     }
 
     /// The target of a write, which may exist already. Symlinks are followed, and write access is checked.
-    pub(crate) fn place(&self, path: &Path) -> Result<Place, FileError> {
+    pub(crate) fn place(&self, path: &Path) -> Result<FileLocation, FileError> {
         let real = match Handle::open(path) {
             Ok(handle) => {
                 self.judge(&handle, Want::Read)?;
@@ -129,20 +129,20 @@ impl Files {
         let folder = Handle::open(parent)?.folder()?;
         let real = folder.path().join(name);
         self.check(&real, Want::Write)?;
-        Place::new(folder, name.to_owned())
+        FileLocation::new(folder, name.to_owned())
     }
 
     /// An entry by its own name, without following a symlink: the source of a move or removal.
-    pub(crate) fn entry(&self, path: &Path) -> Result<Place, FileError> {
+    pub(crate) fn entry(&self, path: &Path) -> Result<FileLocation, FileError> {
         let (parent, name) = split(path)?;
         let folder = Handle::open(parent)?.folder()?;
         self.check(&folder.path().join(name), Want::Write)?;
-        Place::new(folder, name.to_owned())
+        FileLocation::new(folder, name.to_owned())
     }
 
     /// Like [`Self::entry`], for an entry that is moved or removed as a whole: it must not contain anything
     /// protected, and it must not be a folder that the policy names.
-    pub(crate) fn whole(&self, path: &Path) -> Result<Place, FileError> {
+    pub(crate) fn whole(&self, path: &Path) -> Result<FileLocation, FileError> {
         let place = self.entry(path)?;
         let real = place.path();
         let refused = |why| FileError::Refused { path: real.clone(), why };
@@ -220,7 +220,7 @@ impl Files {
 
 /// Whether this cannot be meant as a relative path: an empty path, another user's home folder, a URL, a Windows path,
 /// or a path with leading whitespace. Treated as relative, it would name an unintended file.
-fn is_foreign(given: &str) -> bool {
+fn is_not_relative(given: &str) -> bool {
     let has_drive =
         matches!(given.as_bytes(), [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic());
     given.is_empty()

@@ -11,9 +11,9 @@ use rustix::fs::RenameFlags;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use super::{FileError, Folder, Kind, Place};
+use super::{FileError, FileLocation, Folder, Kind};
 
-impl Place {
+impl FileLocation {
     /// Refuses an entry that cannot be replaced by a file.
     pub(crate) fn check_free(&self) -> Result<(), FileError> {
         let what = match self.kind() {
@@ -59,7 +59,7 @@ impl Place {
         file.sync_all().map_err(failed)?;
         let put = match replace {
             true => rustix::fs::renameat(self.folder(), name, self.folder(), self.name()),
-            false => rename_to_nothing(self.folder(), name, self.name()),
+            false => rename_without_replace(self.folder(), name, self.name()),
         };
         match put {
             Ok(()) => {}
@@ -84,7 +84,7 @@ impl Place {
 }
 
 #[cfg(target_os = "linux")]
-fn rename_to_nothing(folder: &Folder, from: &OsStr, to: &OsStr) -> rustix::io::Result<()> {
+fn rename_without_replace(folder: &Folder, from: &OsStr, to: &OsStr) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
         // Not every file system supports this flag. A hard link does not replace an existing file either.
         Err(Errno::INVAL | Errno::NOSYS) => {
@@ -96,7 +96,7 @@ fn rename_to_nothing(folder: &Folder, from: &OsStr, to: &OsStr) -> rustix::io::R
 }
 
 #[cfg(not(target_os = "linux"))]
-fn rename_to_nothing(folder: &Folder, from: &OsStr, to: &OsStr) -> rustix::io::Result<()> {
+fn rename_without_replace(folder: &Folder, from: &OsStr, to: &OsStr) -> rustix::io::Result<()> {
     rustix::fs::linkat(folder, from, folder, to, AtFlags::empty())?;
     rustix::fs::unlinkat(folder, from, AtFlags::empty())
 }

@@ -1,8 +1,8 @@
-//! A view of the file system of its own, made by `bwrap`.
+//! A separate view of the file system, set up by `bwrap`.
 //!
-//! What can be read is bound read-only, and over it what can be written, each thing of its own; over what is denied lies
-//! something empty. A folder with exceptions in it is never bound for writing: nothing can be moved away from it, and nothing
-//! of the name of an exception can be made in it.
+//! Readable paths are bound read-only, writable paths are bound over them one by one, and denied paths are covered by
+//! something empty. A folder that contains exceptions is never bound for writing, so nothing can be moved out of it,
+//! and nothing with the name of an exception can be created in it.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,14 +14,14 @@ use super::view::{self, Access, Entry};
 use super::{COMMAND, Launch, Sandbox};
 use crate::policy::FileRules;
 
-/// More things than this are not bound: `bwrap` takes no more arguments.
+/// The maximum number of binds, because `bwrap` limits its arguments.
 const MOST: usize = 2500;
-/// Where sockets of a login are: through them others can be made to do something.
+/// The folder of login sockets, which give access to other processes.
 const TEMPORARY: &str = "/tmp";
 const SOCKETS: &[&str] = &[".X11-unix", ".ICE-unix", ".XIM-unix"];
 const AGENTS: &str = "ssh-";
 
-/// Where the kernel takes orders.
+/// Interfaces for changing kernel settings.
 const SETTINGS: &[&str] = &[
     "/proc/sys",
     "/proc/sysrq-trigger",
@@ -33,7 +33,7 @@ const SETTINGS: &[&str] = &[
     "/proc/mtrr",
 ];
 
-/// What `bwrap` is told, up to the command itself.
+/// The arguments of `bwrap`, up to the command itself.
 pub(super) fn arguments(
     files: FileRules,
     network: bool,
@@ -42,7 +42,7 @@ pub(super) fn arguments(
 ) -> io::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
     let mut words = Words::default();
-    // Not where it is forbidden to root too: then the capabilities that are dropped were those of the machine.
+    // If a user namespace is not permitted even for root, the dropped capabilities are those of the machine.
     words.say(&[
         "--unshare-user-try",
         "--unshare-pid",
@@ -55,7 +55,7 @@ pub(super) fn arguments(
         words.say(&["--unshare-net"]);
     }
     let entries = view::entries(files);
-    // The root first: `/proc` and `/dev` lie on it.
+    // The root first, because `/proc` and `/dev` are mounted on it.
     let root = entries.first().filter(|entry| entry.path == Path::new("/"));
     let mut seen: Vec<&Path> = Vec::new();
     if let Some(root) = root {
@@ -63,13 +63,13 @@ pub(super) fn arguments(
         seen.push(&root.path);
     }
     words.say(&["--proc", "/proc", "--dev", "/dev"]);
-    // These are the machine's, also for a root without capabilities.
+    // They belong to the machine, and root could write them even without capabilities.
     for path in SETTINGS.iter().map(Path::new).filter(|path| path.exists()) {
         words.bind("--ro-bind", path);
     }
     for entry in entries.iter().filter(|entry| entry.path != Path::new("/")) {
         let is_seen = seen.iter().any(|above| entry.path.starts_with(above));
-        // One that is gone by then is not missed: folders change while they are looked at.
+        // `-try`: paths may disappear between listing and binding.
         match entry.access {
             Access::Write => words.bind("--bind-try", &entry.path),
             Access::List | Access::Read if !is_seen => {
@@ -95,7 +95,7 @@ pub(super) fn arguments(
             sockets().iter().for_each(|socket| words.hide(socket));
         }
     }
-    // Where it is hidden with what is around it, it is shown by now.
+    // If it is below a hidden folder, it was already bound above.
     if let Some(folder) = folder.filter(|folder| !words.words.iter().any(|word| word == folder)) {
         words.bind("--bind", folder);
     }
@@ -114,11 +114,11 @@ pub(super) fn arguments(
 
 fn too_many() -> io::Error {
     io::Error::other(format!(
-        "the policy leaves more than {MOST} things to be shown one by one; allow folders that have no exceptions in them"
+        "the policy requires more than {MOST} separate mounts; allow folders that contain no exceptions"
     ))
 }
 
-/// Those that are in the folder for everybody's temporary files, which can be written as a whole.
+/// The socket folders in `/tmp`, which is writable as a whole.
 fn sockets() -> Vec<Entry> {
     let all = fs::read_dir(TEMPORARY).into_iter().flatten().flatten();
     let theirs = all.filter(|entry| {
@@ -141,13 +141,13 @@ impl Words {
         self.words.extend(words.iter().map(OsString::from));
     }
 
-    /// Where it is. A path begins with `/`, so none is taken for an option.
+    /// Binds a path to itself. A path begins with `/`, so it is never taken for an option.
     fn bind(&mut self, how: &str, path: &Path) {
         self.words.extend([how.into(), PathBuf::from(path).into_os_string(), path.into()]);
         self.bound += 1;
     }
 
-    /// Lays an empty folder over it, with nothing in it but the way to this one, which can be written.
+    /// Covers a folder with an empty one that contains only the path to `folder`, which is writable.
     fn hide_around(&mut self, entry: &Entry, folder: &Path) {
         self.say(&["--perms", "0711", "--tmpfs"]);
         self.words.push(entry.path.clone().into());
@@ -157,7 +157,7 @@ impl Words {
         self.bound += 1;
     }
 
-    /// Lays something over it that nobody can open.
+    /// Covers a path with something that cannot be opened.
     fn hide(&mut self, entry: &Entry) {
         match entry.is_dir {
             true => {

@@ -1,12 +1,12 @@
-//! The environment of a command, on its way through programs that it must not reach.
+//! Passes the environment of a command through intermediate programs that it must not affect.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// What variables of a command are called until it is begun; a number follows.
+/// The name prefix of a command's variables until it is executed; a number follows.
 const NAME: &str = "PLEXUS_LAUNCH_";
 
-/// As the launcher is given them.
+/// The variables for the launcher.
 #[must_use]
 pub fn packed(variables: &[(String, String)]) -> Vec<(String, String)> {
     let pack = |(place, (name, value)): (usize, &(String, String))| {
@@ -15,7 +15,7 @@ pub fn packed(variables: &[(String, String)]) -> Vec<(String, String)> {
     variables.iter().enumerate().map(pack).collect()
 }
 
-/// As the command is given them.
+/// The variables for the command.
 pub(super) fn unpacked(given: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     given
         .filter(|(name, _)| name.as_bytes().starts_with(NAME.as_bytes()))

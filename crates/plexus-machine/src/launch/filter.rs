@@ -1,7 +1,7 @@
-//! System calls that a command does not need, and that lead out of what it is held by (seccomp).
+//! A seccomp filter that refuses system calls which a command does not need and which could bypass its sandbox.
 //!
-//! What is not listed is allowed: programs of all kinds run here, and files are held by other means. A call of another kind
-//! of processor than this one ends the process, since its numbers mean something else.
+//! Unlisted calls are allowed: all kinds of programs run here, and other mechanisms protect files. A call of another
+//! architecture kills the process, because its call numbers have other meanings.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,22 +11,22 @@ use seccompiler::{
     TargetArch, apply_filter, sock_filter,
 };
 
-/// Kinds of sockets. Those with a name in the file system are out of the reach of Landlock, and behind some of them is
-/// someone who runs commands for whoever asks: without a view of its own, a command gets none.
+/// Allowed socket families. Landlock does not cover Unix sockets with a path, and some of them belong to services
+/// that run commands for any client. So a command without its own view of the file system gets no Unix sockets.
 pub(super) const NETWORK: &[i32] = &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 pub(super) const NOTHING: &[i32] = &[];
 pub(super) const ISOLATED: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Refused whatever their arguments are.
+/// Refused regardless of their arguments.
 const REFUSED: &[i64] = &[
-    // Other processes.
+    // Access to other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
     libc::SYS_perf_event_open,
-    // The file system as a whole, and ways to files past their names.
+    // Mounts, and access to files other than by path.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_mount_setattr,
@@ -55,11 +55,11 @@ const REFUSED: &[i64] = &[
     libc::SYS_syslog,
     libc::SYS_acct,
     libc::SYS_reboot,
-    // Keys that the kernel keeps for a login.
+    // Keys that the kernel stores for a login.
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // What is the machine's.
+    // Settings of the machine.
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
     libc::SYS_sethostname,
@@ -71,8 +71,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_ioperm,
 ];
 
-/// As if the kernel did not know them: programs have another way then. What these are asked for stands in memory, where a
-/// filter cannot look.
+/// Reported as unknown to the kernel, so that programs use the alternative. Their arguments are in memory, which a
+/// filter cannot inspect.
 const UNKNOWN: &[i64] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
@@ -85,12 +85,13 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWUTS,
     libc::CLONE_NEWCGROUP,
 ];
-/// Types at a terminal for who reads from it: `TIOCSTI` and `TIOCLINUX`, whose type differs between C libraries.
+/// `TIOCSTI` and `TIOCLINUX`, which inject input into a terminal. The type of the constants differs between C
+/// libraries.
 const TERMINAL_ORDERS: &[u64] = &[0x5412, 0x541c];
-/// Asks which it is, and takes the usual one.
+/// Queries the personality, and sets the default one.
 const PERSONALITIES: &[u64] = &[0xffff_ffff, 0];
 
-/// Holds this process and all that it starts to what is left. Sockets are of these kinds only.
+/// Restricts this process and its children. Sockets are limited to these families.
 pub(super) fn apply(families: &[i32]) -> io::Result<()> {
     for program in programs(families).map_err(failed)? {
         apply_filter(&program).map_err(failed)?;
@@ -124,7 +125,7 @@ fn programs(families: &[i32]) -> Result<[BpfProgram; 2], seccompiler::BackendErr
     Ok([program(refused, libc::EPERM)?, program(unknown, libc::ENOSYS)?])
 }
 
-/// Holds where all of it holds for one argument.
+/// A rule that matches if all conditions on an argument do.
 fn rule(
     argument: u8,
     conditions: impl IntoIterator<Item = (SeccompCmpOp, u64)>,
@@ -143,16 +144,16 @@ fn program(
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error.cast_unsigned()), arch)?;
     let program: BpfProgram = filter.try_into()?;
-    Ok(other_numbers().into_iter().chain(program).collect())
+    Ok(x32_guard().into_iter().chain(program).collect())
 }
 
-/// Refuses calls by the second set of numbers that this kind of processor has, by which the list would be passed by.
+/// Refuses calls through the x32 ABI, whose numbers would bypass the list.
 #[cfg(target_arch = "x86_64")]
-fn other_numbers() -> Vec<sock_filter> {
+fn x32_guard() -> Vec<sock_filter> {
     const X32: u32 = 0x4000_0000;
     let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
     vec![
-        // The number of the call, which stands first.
+        // The call number is the first field.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
         sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32) },
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()),
@@ -160,10 +161,10 @@ fn other_numbers() -> Vec<sock_filter> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn other_numbers() -> Vec<sock_filter> {
+fn x32_guard() -> Vec<sock_filter> {
     Vec::new()
 }
 
 fn failed(error: impl std::error::Error) -> io::Error {
-    io::Error::other(format!("the filter of system calls: {error}"))
+    io::Error::other(format!("the system call filter: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Rules that the kernel keeps for this process and all that it starts (Landlock).
+//! Landlock rules, which the kernel enforces for this process and its children.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,12 +11,12 @@ use landlock::{
 use super::view::{self, Access};
 use crate::policy::FileRules;
 
-/// Without this, files that can only be read could be cut short.
+/// Earlier versions cannot prevent truncating read-only files.
 const NEEDED: ABI = ABI::V3;
-/// The newest that was tested. Of what comes after the one that is needed, that is used which the kernel has.
+/// The newest tested version. Features after the required version are used if the kernel has them.
 const NEWEST: ABI = ABI::V7;
 
-/// Devices that hold nothing, or what the command itself has put there.
+/// Devices that store nothing, or only what the command itself has written.
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -30,13 +30,13 @@ const DEVICES: &[&str] = &[
 const SHARED_MEMORY: &str = "/dev/shm";
 const PROCESSES: &str = "/proc";
 
-/// Holds this process to what a policy lets be seen, and to processes that are held in the same way.
+/// Restricts this process to what a policy allows, and to processes with the same restrictions.
 pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::Path>) -> io::Result<()> {
     let mut rules = begun(network).map_err(failed)?;
     for entry in view::entries(files) {
         let rights = match entry.access {
             Access::Hidden | Access::Link => continue,
-            // Rights go down to all that is below, so that names can be listed everywhere.
+            // Rights apply to everything below, so names can be listed in all subfolders.
             Access::List => AccessFs::ReadDir.into(),
             Access::Read => reading(),
             Access::Write => writing(),
@@ -53,22 +53,22 @@ pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::
             allow(rules, path.as_ref(), if is_dir { device | AccessFs::ReadDir } else { device }, is_dir)?;
     }
     rules = allow(rules, SHARED_MEMORY.as_ref(), writing(), true)?;
-    // What is told there of others than oneself is kept apart by the kernel, which asks whether they could be traced.
+    // The kernel protects information about other processes, with the same check as for ptrace.
     rules = allow(rules, PROCESSES.as_ref(), reading(), true)?;
-    // Opened by name once more (`>/dev/stderr`), these are files of the node.
+    // Reopened by name (`>/dev/stderr`), these are files of the node.
     rules = allow_open(rules, io::stdin().as_fd(), AccessFs::ReadFile.into());
     for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
         rules = allow_open(rules, output, AccessFs::WriteFile | AccessFs::Truncate);
     }
     let status = rules.restrict_self().map_err(failed)?;
     match status.ruleset {
-        RulesetStatus::NotEnforced => Err(io::Error::other("the kernel has no Landlock")),
+        RulesetStatus::NotEnforced => Err(io::Error::other("the kernel does not support Landlock")),
         _ => Ok(()),
     }
 }
 
-/// Keeps signals and sockets without a file from reaching others, as far as the kernel can.
-pub(super) fn keep_to_itself() -> io::Result<()> {
+/// Prevents signals and abstract Unix sockets from reaching other processes, if the kernel supports it.
+pub(super) fn restrict_scope() -> io::Result<()> {
     let ruleset = Ruleset::default().scope(Scope::from_all(NEWEST)).map_err(failed)?;
     ruleset.create().and_then(RulesetCreated::restrict_self).map_err(failed)?;
     Ok(())
@@ -89,7 +89,7 @@ fn reading() -> BitFlags<AccessFs> {
     AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir
 }
 
-/// Everything but to make devices, and to give orders to them.
+/// Everything except creating devices and sending them ioctls.
 fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
 }
@@ -101,12 +101,12 @@ fn allow(
     is_dir: bool,
 ) -> io::Result<RulesetCreated> {
     let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
-    // What is gone by now is not to be seen.
+    // A path that no longer exists needs no rule.
     let Ok(file) = PathFd::new(path) else { return Ok(rules) };
     rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)
 }
 
-/// Of what is open already. Where it is no file, there is nothing to allow.
+/// Allows a file that is already open. If it is not a file, there is nothing to allow.
 fn allow_open(rules: RulesetCreated, file: impl AsFd, rights: BitFlags<AccessFs>) -> RulesetCreated {
     let Ok(again) = rules.try_clone() else { return rules };
     again.add_rule(PathBeneath::new(file, rights)).unwrap_or(rules)

@@ -1,4 +1,4 @@
-//! The program that launches, and what it can do on this machine.
+//! The launcher program, and the sandbox levels that work on this machine.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,15 +16,15 @@ use super::{COMMAND, Launch, Sandbox};
 use crate::policy::{FileRules, Level, PathPattern, Policy, SandboxRules};
 
 const BWRAP: &str = "bwrap";
-/// What every system has that jobs run on.
+/// Exists on every system on which jobs run.
 const SHELL: &str = "/bin/sh";
-/// For a sandbox to be made and to do nothing.
+/// The timeout for setting up a trial sandbox.
 const TRIAL: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(2);
-/// Bytes of what a failed trial says.
+/// The maximum number of bytes of a trial's error output.
 const SAID: u64 = 300;
 
-/// What commands are really held by.
+/// The sandbox level that actually applies to commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -43,26 +43,26 @@ impl fmt::Display for Held {
     }
 }
 
-/// Why a level does not work here.
+/// The reason a level does not work on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
     pub level: Held,
     pub because: String,
 }
 
-/// The level that a policy asks for does not work here.
+/// The level required by a policy does not work on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the policy of this machine asks for the sandbox `{}`, which does not work here: {}", .0.level, .0.because)]
+#[error("the policy of this machine requires the sandbox `{}`, which does not work on this machine: {}", .0.level, .0.because)]
 pub struct Unavailable(pub Missing);
 
-/// Cheap to clone; all clones are one, and what was tried once is known to all.
+/// Cheap to clone; all clones share the results of trials.
 #[derive(Debug, Clone)]
 pub struct Launcher(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     program: PathBuf,
-    /// As it is called on this machine, if it is there.
+    /// The path of `bwrap`, if it is installed.
     bwrap: Option<PathBuf>,
     tried: Mutex<HashMap<(Held, bool), Result<(), String>>>,
 }
@@ -83,23 +83,23 @@ impl Launcher {
         &self.0.program
     }
 
-    /// Program and arguments that begin a command. Its environment is to be [`super::packed`].
+    /// The program and arguments that start a command. Its environment must be [`super::packed`].
     ///
     /// # Errors
-    /// When a path in it cannot be told.
+    /// If a path in it cannot be serialized.
     pub fn words(&self, launch: &Launch) -> io::Result<Vec<OsString>> {
         words(&self.0.program, launch)
     }
 
-    /// The same by the program that runs now, whatever is at its path since.
+    /// The same for the running program, even if the file at its path was replaced.
     pub(super) fn own_words(launch: &Launch) -> io::Result<Vec<OsString>> {
         words(Path::new("/proc/self/exe"), launch)
     }
 
-    /// What commands are held by under these rules.
+    /// The sandbox level under these rules.
     ///
     /// # Errors
-    /// When what is asked for does not work here: nothing may be run then.
+    /// If the required level does not work on this machine. No command may run then.
     pub fn held(&self, rules: SandboxRules) -> Result<Held, Unavailable> {
         let works = |level| self.works(level, rules.network);
         let asked = |level| {
@@ -116,7 +116,7 @@ impl Launcher {
         }
     }
 
-    /// The levels that do not work here, the strongest first.
+    /// The levels that do not work on this machine, strongest first.
     #[must_use]
     pub fn missing(&self, network: bool) -> Vec<Missing> {
         let levels = [Held::Bubblewrap, Held::Landlock].into_iter();
@@ -125,7 +125,7 @@ impl Launcher {
             .collect()
     }
 
-    /// What a command is to be put into; none where it is held by nothing.
+    /// The sandbox for a command; `None` if it runs without one.
     ///
     /// # Errors
     /// As [`Self::held`].
@@ -137,7 +137,7 @@ impl Launcher {
     ) -> Result<Option<Sandbox>, Unavailable> {
         let held = self.held(policy.sandbox)?;
         let mut files = policy.files.clone();
-        // By its real name too, wherever the node was told that it is.
+        // Include the real path, even if the node was given another one.
         files.deny.extend(fs_err::canonicalize(data_dir).ok().map(PathPattern::real));
         Ok(self.made(held, files, policy.sandbox.network, cwd))
     }
@@ -153,10 +153,10 @@ impl Launcher {
         }
     }
 
-    /// Whether a level works here, found out once by having it.
+    /// Whether a level works on this machine; tried once and cached.
     fn works(&self, level: Held, network: bool) -> Result<(), String> {
         if !cfg!(target_os = "linux") {
-            return Err("it is a part of Linux".to_owned());
+            return Err("it requires Linux".to_owned());
         }
         if level == Held::Bubblewrap && self.0.bwrap.is_none() {
             return Err("the program bwrap is not on the node's PATH".to_owned());
@@ -183,7 +183,7 @@ fn words(program: &Path, launch: &Launch) -> io::Result<Vec<OsString>> {
     Ok(own.into_iter().chain(launch.argv.iter().cloned()).collect())
 }
 
-/// What a program says that does not end well; nothing where it does.
+/// Runs a program and returns its error output; empty on success.
 fn trial(words: &[OsString]) -> io::Result<String> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut child = Command::new(program)

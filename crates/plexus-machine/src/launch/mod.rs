@@ -1,10 +1,10 @@
-//! What a command is held by: a program of ours that is started first, gives up what the command is not to have, and
-//! becomes the command.
+//! Runs commands in a sandbox: a launcher program starts first, drops the rights that the command must not have, and
+//! then becomes the command.
 //!
-//! It is this very binary, run again under another name of command. It has one thread and no runtime, takes rights away
-//! from itself only, and ends in `exec`; where something of that fails, nothing is run. It begins with an empty
-//! environment: what the command is to have travels under names that mean nothing to a loader or a shell, because the
-//! caller chose them, and is put back at the very end.
+//! The launcher is this binary, run with a hidden command. It is single-threaded without a runtime, only drops its
+//! own rights, and ends in `exec`; if any step fails, no command runs. It starts with an empty environment: the
+//! command's variables, which the caller chose, are passed under names without a meaning to loaders and shells, and
+//! are restored at the very end.
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
@@ -32,21 +32,21 @@ pub use sandbox::Sandbox;
 
 pub use crate::warden::Limits;
 
-/// The hidden command of the binary, and its first argument.
+/// The hidden command of the binary, passed as its first argument.
 pub const COMMAND: &str = "__launch";
 
-/// A command, and what it is held by.
+/// A command and its restrictions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Program and arguments. Not a part of what is written down: it stands after it, as it is.
+    /// Program and arguments. Not serialized: they follow as separate arguments.
     #[serde(skip)]
     pub argv: Vec<OsString>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
-    /// With limits, the launcher stays and watches what it has launched: see [`crate::warden`].
+    /// With limits, the launcher stays and watches the command: see [`crate::warden`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// It is watched already.
+    /// Set if it is already being watched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) watched: bool,
 }

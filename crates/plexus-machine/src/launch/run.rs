@@ -1,4 +1,4 @@
-//! The launcher at work.
+//! The launcher's main function.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -9,26 +9,26 @@ use super::sandbox::Next;
 use super::{Launch, Launcher, Limits, environment};
 use crate::warden;
 
-/// As shells say it: not found, and found but not to be run.
+/// The exit codes of shells for a missing and for an unusable program.
 const NOT_FOUND: u8 = 127;
 const UNUSABLE: u8 = 126;
 
-/// Becomes the command, given what stands after [`super::COMMAND`]. Returns only where that fails.
+/// Becomes the command, given the arguments after [`super::COMMAND`]. Returns only on failure.
 ///
-/// To be called before anything else, in a process with one thread.
+/// Must be called first, in a single-threaded process.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Err((what, code)) = begin(words) else { return ExitCode::SUCCESS };
-    // Where the output of the command goes; there is nobody else to tell.
+    // The command's error output is the only place to report to.
     let _ = writeln!(io::stderr(), "plexus: {what}");
     ExitCode::from(code)
 }
 
-/// Returns where nothing could be begun, and where what was begun was watched to its end.
+/// Returns if nothing could be started, or after a watched command has ended.
 fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> {
     let spec = words.next().and_then(|text| text.into_string().ok());
     let launch: Option<Launch> = spec.and_then(|text| serde_json::from_str(&text).ok());
     let unusable = |what: String| (what, UNUSABLE);
-    let mut launch = launch.ok_or_else(|| unusable("this command is for plexus itself".to_owned()))?;
+    let mut launch = launch.ok_or_else(|| unusable("this is an internal command of plexus".to_owned()))?;
     launch.argv = words.collect();
     #[cfg(target_os = "linux")]
     close_others();
@@ -42,9 +42,9 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> 
     if matches!(launch.sandbox, Some(super::Sandbox::Inside)) {
         take_terminal();
     }
-    let put_on = launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::put_on);
-    let next =
-        put_on.map_err(|error| unusable(format!("nothing was run, the sandbox cannot be made: {error}")))?;
+    let apply_to_self = launch.sandbox.map_or(Ok(Next::Command), super::Sandbox::apply_to_self);
+    let next = apply_to_self
+        .map_err(|error| unusable(format!("nothing was run, the sandbox cannot be made: {error}")))?;
     Err(match next {
         Next::Command => command(&launch.argv),
         #[cfg(target_os = "linux")]
@@ -52,25 +52,26 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> 
     })
 }
 
-/// Has another launcher become the command, and stays.
+/// Starts another launcher that becomes the command, and stays to watch it.
 fn watch(launch: &Launch, limits: &Limits) -> io::Result<()> {
     let words = Launcher::own_words(&Launch { watched: true, ..launch.clone() })?;
     warden::watch(limits, &words)
 }
 
-/// What this process was given open besides the usual three, by whoever started the node, is not for the command.
+/// Closes file descriptors inherited from the node's parent, except the standard streams.
 #[cfg(target_os = "linux")]
 fn close_others() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    // All of them first: one of them is the folder that is read.
+    // List them all first, because one of them is the folder being read.
     let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
         let _ = nix::unistd::close(number);
     }
 }
 
-/// From inside, the group that has the terminal cannot be seen, since it is outside; a shell that wants to give the terminal
-/// back to it at its end fails. So the command is a group of its own, which has the terminal.
+/// In the sandbox, the process group that owns the terminal is not visible because it is outside, so a shell that
+/// restores the terminal to it at its end would fail. So the command gets its own process group, which owns the
+/// terminal.
 #[cfg(target_os = "linux")]
 fn take_terminal() {
     use std::io::IsTerminal as _;
@@ -85,14 +86,14 @@ fn command(argv: &[OsString]) -> (String, u8) {
         return ("there is no command to run".to_owned(), UNUSABLE);
     };
     let variables = environment::unpacked(std::env::vars_os());
-    // Signals that were held back are let through again by this.
+    // This also unblocks signals.
     let error = Command::new(program).args(arguments).env_clear().envs(variables).exec();
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { UNUSABLE };
     (format!("{}: {error}", program.display()), code)
 }
 
-/// Becomes a program that starts this one again, and waits for it outside. Signals for the whole group are to reach what is
-/// inside: outside they are held back, so that who waits learns how the command has ended.
+/// Becomes a program that starts this one again and waits for it outside. Signals to the whole group should reach the
+/// inside; outside they are blocked, so that the waiting process can report how the command ended.
 #[cfg(target_os = "linux")]
 fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsString>) -> (String, u8) {
     use std::ffi::CString;
@@ -110,7 +111,7 @@ fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsStri
         Signal::SIGUSR2,
         Signal::SIGTERM,
         Signal::SIGTSTP,
-        // Of who takes the terminal inside.
+        // Sent when the terminal is taken over inside.
         Signal::SIGTTOU,
     ];
 
@@ -129,10 +130,10 @@ fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsStri
         texts([own].into_iter().chain(arguments).chain(argv).collect()),
         texts(variables.collect()),
     ) else {
-        return ("a NUL stands in the command".to_owned(), UNUSABLE);
+        return ("the command contains a NUL".to_owned(), UNUSABLE);
     };
     if let Err(error) = SigSet::from_iter(HELD_BACK).thread_block() {
-        return (format!("signals cannot be held back: {error}"), UNUSABLE);
+        return (format!("signals cannot be blocked: {error}"), UNUSABLE);
     }
     let error = nix::unistd::execve(&path, &words, &variables).err();
     (format!("{}: {}", program.display(), error.map_or("", |error| error.desc())), UNUSABLE)

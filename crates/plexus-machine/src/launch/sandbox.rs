@@ -1,4 +1,4 @@
-//! What a command can reach, as it is told to the launcher.
+//! The description of a sandbox for the launcher.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::FileRules;
 
-/// Nothing in it is secret: it stands among the arguments of a process. Nothing in it can be changed by the command, which
-/// begins after it was obeyed.
+/// It contains no secrets, because it is visible in the arguments of a process. The command cannot change it, because
+/// it starts after the sandbox is in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "level", rename_all = "snake_case")]
 pub enum Sandbox {
-    /// Rules of the kernel for files, and a filter of system calls.
+    /// Landlock rules for files, and a system call filter.
     Landlock { files: FileRules, network: bool, own: Option<PathBuf> },
-    /// A view of the file system of its own, and the same filter.
+    /// A separate view of the file system, and the same filter.
     Bubblewrap { files: FileRules, network: bool, program: PathBuf, cwd: PathBuf, own: Option<PathBuf> },
-    /// The second half of it: already in that view.
+    /// The second stage of Bubblewrap, inside that view.
     Inside,
 }
 
 impl Sandbox {
-    /// The same with a folder that was made for this command: it can be written whatever the rules say of where it is.
+    /// Adds a folder that was created for this command: it is writable whatever the rules say about its parents.
     #[must_use]
     pub(crate) fn with_own(mut self, folder: PathBuf) -> Self {
         if let Self::Landlock { own, .. } | Self::Bubblewrap { own, .. } = &mut self {
@@ -31,19 +31,19 @@ impl Sandbox {
     }
 }
 
-/// What is left to be done when a sandbox was put on.
+/// The next step after a sandbox was applied.
 pub(super) enum Next {
-    /// The command.
+    /// Execute the command.
     Command,
-    /// This program, which comes back with [`Sandbox::Inside`].
+    /// Execute `bwrap`, which runs this program again with [`Sandbox::Inside`].
     #[cfg(target_os = "linux")]
     Through { program: PathBuf, arguments: Vec<std::ffi::OsString> },
 }
 
 #[cfg(target_os = "linux")]
 impl Sandbox {
-    /// Takes from this process what the command is not to have.
-    pub(super) fn put_on(self) -> io::Result<Next> {
+    /// Applies the sandbox to this process.
+    pub(super) fn apply_to_self(self) -> io::Result<Next> {
         use super::{bubblewrap, filter, kernel_rules, privileges};
 
         match self {
@@ -60,7 +60,7 @@ impl Sandbox {
             }
             Self::Inside => {
                 privileges::give_up()?;
-                kernel_rules::keep_to_itself()?;
+                kernel_rules::restrict_scope()?;
                 filter::apply(filter::ISOLATED)?;
                 Ok(Next::Command)
             }
@@ -70,7 +70,7 @@ impl Sandbox {
 
 #[cfg(not(target_os = "linux"))]
 impl Sandbox {
-    pub(super) fn put_on(self) -> io::Result<Next> {
+    pub(super) fn apply_to_self(self) -> io::Result<Next> {
         Err(io::Error::other("there is no sandbox on this system"))
     }
 }

@@ -1,8 +1,8 @@
-//! The file system as a policy lets it be seen: one walk that both kinds of sandbox are made from.
+//! The file system as a policy allows it, as input for both kinds of sandbox.
 //!
-//! Neither can take something away from within what it has given. So a folder is given as a whole only where nothing in it
-//! is an exception, whether that exists or not; of any other, each thing in it is looked at in turn, and nothing can be made
-//! directly in it: what has the name of an exception would be one.
+//! Neither kind can revoke access to a part of what it has allowed. So a folder is allowed as a whole only if it
+//! contains no exception, existing or not. Of any other folder, each entry is handled separately, and nothing can be
+//! created directly in it, because a new file could have the name of an exception.
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,16 @@ use fs_err as fs;
 
 use crate::policy::{FileRules, PathPattern, PathRefused, Want};
 
-/// What can be done with a file, or a folder and all that is in it.
+/// The access to a file, or to a folder including everything in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Nothing.
     Hidden,
-    /// A folder with exceptions in it: the names in it can be seen. What is in it is said of each.
+    /// A folder that contains exceptions: its names are visible, and each entry is listed separately.
     List,
     Read,
     Write,
-    /// A link, which is followed to what is looked at in its own place.
+    /// A symlink, whose target is handled separately.
     Link,
 }
 
@@ -30,8 +30,8 @@ pub(super) struct Entry {
     pub(super) is_dir: bool,
 }
 
-/// What no program starts without: programs, libraries, and how names are looked up. Readable whatever `files.read` says,
-/// unless it is denied.
+/// What every program needs to start: programs, libraries, and name lookup. Readable whatever `files.read` says,
+/// unless denied.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -57,19 +57,19 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl",
 ];
 
-/// Given in another way: what is in them is made by the kernel, and is not files.
+/// Handled separately, because their content is provided by the kernel.
 const APART: &[&str] = &["/proc", "/dev"];
 
-/// All that can be seen, folders before what is in them. Where nothing is said of something, it cannot be seen.
+/// All visible paths, folders before their content. Unlisted paths are not visible.
 pub(super) fn entries(mut files: FileRules) -> Vec<Entry> {
-    // Who could change this program would be run by the node outside of any sandbox.
+    // A writable copy of this program would be executed by the node outside of any sandbox.
     if let Ok(own) = std::env::current_exe() {
         files.read_only.push(PathPattern::real(own));
     }
     for path in SYSTEM {
         let real = fs::canonicalize(path).ok();
         for path in [PathBuf::from(path)].into_iter().chain(real) {
-            // What can be read as a part of more need not be looked at by itself.
+            // A path that is already covered needs no separate entry.
             if !files.read.iter().any(|pattern| pattern.covers(&path)) {
                 files.read.push(PathPattern::real(path));
             }
@@ -101,7 +101,7 @@ fn visit(path: &Path, is_dir: bool, files: &FileRules, entries: &mut Vec<Entry>)
     if readable.is_ok() {
         add(Access::List);
     }
-    // One that this user cannot read has nothing in it for the command either.
+    // A folder that this user cannot read is not readable for the command either.
     let mut below: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().collect();
     below.sort_by_key(fs::DirEntry::file_name);
     for entry in below {

@@ -87,7 +87,7 @@ impl CommandRules {
         if self.deny.is_empty() {
             return Ok(());
         }
-        line::roughly(text).iter().try_for_each(|argv| self.check_argv(argv))
+        line::possible_commands(text).iter().try_for_each(|argv| self.check_argv(argv))
     }
 }
 

@@ -39,7 +39,8 @@ type Seen = Option<(SystemTime, u64, u32)>;
 
 impl Policies {
     /// Reads the file in a node's folder. Without a file, the default applies.
-    /// ¶ # Errors
+    ///
+    /// # Errors
     /// All problems of the file.
     pub fn open(data_dir: &Path, environment: &Environment) -> Result<Self, Vec<Problem>> {
         Self::open_also_denying(data_dir, environment, &[])
@@ -121,7 +122,8 @@ impl Policies {
 }
 
 /// Checks a file as the policy of the node in `data_dir`; without a file, returns the default.
-/// ¶ # Errors
+///
+/// # Errors
 /// All problems of the file.
 pub fn check(
     file: &Path,

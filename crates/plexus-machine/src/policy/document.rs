@@ -50,8 +50,7 @@ pub(super) struct Files {
     pub(super) read: Option<Vec<String>>,
     /// Folders that can be written and read.
     pub(super) write: Option<Vec<String>>,
-    /// The folder in which commands start and against which relative paths are resolved. The node creates it if it
-    /// does not exist.
+    /// The folder in which commands start and against which relative paths are resolved. The node creates it if it does not exist.
     pub(super) work: Option<String>,
     /// Files and folders within those that can be read but not written.
     pub(super) read_only: Option<Vec<String>>,
@@ -83,8 +82,7 @@ pub(super) struct Variables {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sandbox {
-    /// `auto` selects the strongest level that works on this machine. With any other level, commands are refused if
-    /// that level does not work.
+    /// `auto` selects the strongest level that works on this machine. With any other level, commands are refused if that level does not work.
     pub(super) level: Option<Level>,
     /// Whether commands and code can use the network.
     pub(super) network: Option<bool>,

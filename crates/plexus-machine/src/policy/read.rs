@@ -87,10 +87,10 @@ fn checked(
     let own = data_dir.display().to_string();
     deny.extend(in_home.chain(of_machine).chain([own]).filter_map(|text| PathPattern::parse(&text, &home)));
     let rules = FileRules {
-        read: really(read),
-        write: really(write),
-        read_only: really(read_only),
-        deny: really(deny),
+        read: with_real_paths(read),
+        write: with_real_paths(write),
+        read_only: with_real_paths(read_only),
+        deny: with_real_paths(deny),
     };
     let work = work_folder(files.work.as_deref(), &home, &rules, findings);
     Policy {
@@ -151,7 +151,7 @@ fn work_folder(
 }
 
 /// Adds the targets of symlinks, because real paths are compared with these patterns.
-fn really(patterns: Vec<PathPattern>) -> Vec<PathPattern> {
+fn with_real_paths(patterns: Vec<PathPattern>) -> Vec<PathPattern> {
     let mut all = patterns;
     for place in 0..all.len() {
         let real = fs_err::canonicalize(all[place].as_path()).ok();

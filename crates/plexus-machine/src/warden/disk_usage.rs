@@ -1,4 +1,4 @@
-//! Room that the files of a program take.
+//! Disk space used by the files of a program.
 
 use std::collections::HashSet;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use plexus_kit::process::Stat;
 
-/// What file systems count in.
+/// The unit of block counts.
 const BLOCK: u64 = 512;
 
-/// Bytes on the disk, and files and folders.
+/// Bytes on the disk, and the number of files and folders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) bytes: u64,
     pub(super) entries: u64,
 }
 
-/// What is in a folder, and what these processes hold open that has no name any more. Looks no further than `most` entries:
-/// with one more than that it is too much whatever else there is.
+/// The content of a folder, and the deleted files that these processes hold open. Stops after `most` entries: one
+/// more exceeds the limit in any case.
 pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
     let mut room = Room::default();
     let mut seen = HashSet::new();
@@ -31,11 +31,11 @@ pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
     while let Some(folder) = waiting.pop() {
         let entries = match std::fs::read_dir(&folder) {
             Ok(entries) => entries,
-            // Its path is longer than the system takes: folders in folders without end.
+            // The path is too long for the system, because folders are nested endlessly.
             Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
                 return Room { entries: most + 1, ..room };
             }
-            // It is gone by now, or shut, which is seen when it is removed.
+            // It was removed or is not readable; the latter is handled at removal.
             Err(_) => continue,
         };
         for entry in entries.flatten() {
@@ -43,7 +43,7 @@ pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
             if room.entries > most {
                 return room;
             }
-            // Of a link, the link itself.
+            // Does not follow symlinks.
             let Ok(about) = entry.metadata() else { continue };
             count(&about, &mut room);
             if about.is_dir() {
@@ -53,7 +53,7 @@ pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
     }
     for process in by {
         let held = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten().flatten();
-        // Through the link, which the kernel makes up.
+        // Follows the link, which leads to the open file.
         for about in held.filter_map(|open| std::fs::metadata(open.path()).ok()) {
             if about.is_file() && about.nlink() == 0 {
                 count(&about, &mut room);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_counts_once_and_a_hole_does_not() {
+    fn hard_links_count_once_and_holes_do_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let own = [Stat::of(std::process::id()).unwrap()];
@@ -84,7 +84,7 @@ mod tests {
         fs::File::create(path("d")).unwrap().set_len(1 << 40).unwrap();
         let more = taken(folder.path(), 100, &[]);
         assert!(one.bytes >= 1 << 20 && more.bytes < one.bytes + (64 << 10), "{one:?} {more:?}");
-        assert_eq!(more.entries, 4, "nothing behind a link");
+        assert_eq!(more.entries, 4, "symlinks are not followed");
         assert_eq!(taken(folder.path(), 3, &[]).entries, 4, "one more than allowed is enough");
 
         let mut unnamed = fs::File::create(path("e")).unwrap();
@@ -93,7 +93,7 @@ mod tests {
         fs::remove_file(path("e")).unwrap();
         assert!(
             taken(folder.path(), 100, &own).bytes >= more.bytes + (1 << 20),
-            "what has no name takes room"
+            "deleted open files take space"
         );
     }
 }

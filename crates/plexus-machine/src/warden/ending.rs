@@ -1,7 +1,7 @@
-//! Ends everything below the warden.
+//! Ends all processes below the warden.
 //!
-//! First all are stopped, so that nobody can start another one or answer the end of its child with a new one; then all are
-//! killed. It goes on until nobody is found: one who was being started in that very moment is found at the next look.
+//! All are stopped first, so that none can start another process or replace an ended child; then all are killed. This
+//! repeats until none is found, because a process that is just being started is only found in the next round.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,22 @@ use rustix::process::{Signal, WaitOptions};
 
 use super::tree;
 
-/// Rounds in which all are stopped before any is killed, at most: one is followed by another while it finds somebody.
+/// The maximum number of rounds in which processes are stopped before the killing starts; a round that finds any is
+/// followed by another.
 const ROUNDS: usize = 100;
-/// How long it is tried. Who is in the kernel for as long cannot be ended by anybody.
+/// How long to try. A process that stays in the kernel for longer cannot be killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 pub(super) struct Last {
-    /// Processes that were still there.
+    /// Processes that were still running.
     pub(super) found: u64,
-    /// And are there yet.
+    /// Processes that could not be killed.
     pub(super) escaped: u64,
 }
 
-/// Nothing of the program is there afterwards.
+/// Kills all processes of the program.
 pub(super) fn end_all() -> Last {
     let own = std::process::id();
     let mut last = Last::default();
@@ -57,7 +58,7 @@ pub(super) fn end_all() -> Last {
     }
 }
 
-/// Ends those who have this in their environment, wherever they are: what is left of a program whose warden is gone.
+/// Ends all processes with this mark in their environment: the rest of a program whose warden was killed.
 pub(crate) fn end_marked(mark: &str) {
     let own = std::process::id();
     let is_marked = |process: &Stat| {

@@ -1,4 +1,4 @@
-//! How much a program and all that it starts may take.
+//! Resource limits of a program including all processes that it starts.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use plexus_kit::process::{Stat, pids};
 use rustix::process::{Resource, Rlimit, getuid, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// Files and sockets that one process may have open.
+/// The maximum number of open files and sockets of a process.
 const OPEN_FILES: u64 = 1024;
-/// Threads for each process that is allowed; and for all of them, where few are.
+/// The number of threads per allowed process, and the minimum in total.
 const THREADS: u64 = 16;
 const FEWEST_THREADS: u64 = 256;
-/// A program yields to everybody else on the machine, to its warden first of all.
+/// The nice value: the program yields to everything else on the machine, in particular to its warden.
 const YIELDS: i32 = 10;
 
-/// What holds for a program, all that it starts included.
+/// The limits of a program, including all processes that it starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub time: Duration,
@@ -24,18 +24,18 @@ pub struct Limits {
     pub cpu: Duration,
     /// Bytes.
     pub memory: u64,
-    /// Bytes of one file, and of all in its folder.
+    /// Bytes of one file, and of all files in its folder.
     pub file: u64,
     /// Files and folders in its folder.
     pub entries: u64,
     pub processes: u64,
-    /// What it may fill with files.
+    /// The folder in which it may create files.
     pub folder: PathBuf,
-    /// A file with all of its standard input.
+    /// A file with its complete standard input.
     pub stdin: Option<PathBuf>,
 }
 
-/// The limit that a program was ended for.
+/// The limit for which a program was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
@@ -43,9 +43,9 @@ pub(crate) enum Limit {
     Cpu,
     Memory,
     Processes,
-    /// One file was larger than allowed.
+    /// A single file was larger than allowed.
     FileSize,
-    /// All files together were larger, or more, than allowed.
+    /// All files together were larger or more numerous than allowed.
     Disk,
     Output,
 }
@@ -55,29 +55,29 @@ impl Limits {
         self.processes.saturating_mul(THREADS).max(FEWEST_THREADS)
     }
 
-    /// Holds this process to what the kernel can hold a process to; it is about to become the program. The kernel counts for
-    /// each process by itself: what all of them take together, the warden counts.
+    /// Applies the limits that the kernel enforces to this process, which is about to become the program. The kernel
+    /// counts per process; the warden counts the total.
     pub(crate) fn bind_self(&self) -> io::Result<()> {
-        // Its groups are its own then, and can be signalled as such.
+        // Its process groups then contain no other processes and can be signalled.
         rustix::process::setsid()?;
         let whole_seconds = self.cpu.as_secs() + u64::from(self.cpu.subsec_nanos() > 0);
         set(Resource::Cpu, whole_seconds, whole_seconds + 1)?;
-        // Not the address space: some interpreters reserve far more of it than they ever use.
+        // Not the address space, of which some interpreters reserve far more than they use.
         set(Resource::Data, self.memory, self.memory)?;
         set(Resource::Fsize, self.file, self.file)?;
         set(Resource::Nofile, OPEN_FILES, OPEN_FILES)?;
         set(Resource::Core, 0, 0)?;
-        // The kernel counts all that the user runs, also elsewhere; it does not count for root.
+        // The kernel counts all processes of the user, including those elsewhere; it does not limit root.
         let most = threads_of_user().saturating_add(self.threads());
         set(Resource::Nproc, most, most)?;
-        // Where the machine runs out of memory, this is what it is to get it back from. Neither is needed for a limit to hold.
+        // If the machine runs out of memory, this process is killed first. Both settings are optional.
         let _ = fs_err::write("/proc/self/oom_score_adj", "1000");
         let _ = rustix::process::nice(YIELDS);
         Ok(())
     }
 }
 
-/// No more than there is: a limit that is lower already stays.
+/// Never raises a limit that is already lower.
 fn set(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let now = rustix::process::getrlimit(resource);
     let within = |wanted: u64| now.maximum.map_or(wanted, |most| most.min(wanted));

@@ -1,23 +1,23 @@
-//! Memory that processes take together.
+//! The total memory of several processes.
 //!
-//! What the kernel counts for each process has in it what they share, so that a program which forks seems to take a multiple.
-//! Only where that sum is too much, pages are counted by halves, thirds and so on, which takes the kernel longer.
+//! The kernel's per-process count includes shared pages, so a program that forks appears to use a multiple. Only if
+//! that sum exceeds the limit are shared pages counted proportionally, which is slower.
 
 use plexus_kit::process::Stat;
-/// No less than what they take.
+/// An upper bound of their memory.
 pub(super) fn at_most(processes: &[Stat]) -> u64 {
     let page = rustix::param::page_size() as u64;
     processes.iter().map(|process| process.resident.saturating_mul(page)).sum()
 }
 
-/// What they take, each page counted once.
+/// Their memory, with each page counted once.
 pub(super) fn exactly(processes: &[Stat]) -> u64 {
     let page = rustix::param::page_size() as u64;
     let of = |process: &Stat| share(process.pid).unwrap_or(process.resident.saturating_mul(page));
     processes.iter().map(of).sum()
 }
 
-/// None where the kernel does not say, or says it to others only.
+/// `None` if the kernel does not provide it, or not to this user.
 fn share(pid: u32) -> Option<u64> {
     let text = fs_err::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -29,10 +29,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_exactly_is_no_more_than_the_sum() {
+    fn exact_memory_does_not_exceed_the_sum() {
         let own = [Stat::of(std::process::id()).unwrap()];
         let (most, exact) = (at_most(&own), exactly(&own));
-        // Between the two looks it may have taken some more.
+        // Memory may have grown between the two measurements.
         assert!(exact > 0 && exact <= most + (16 << 20), "{exact} of {most}");
     }
 }

@@ -1,12 +1,12 @@
-//! Watches a program that was given limits, with everything that it starts, and ends all of it.
+//! Watches a program with limits and all processes that it starts, and ends all of them.
 //!
-//! The warden is the launcher, which stays as the parent instead of becoming the program. The kernel gives it every process
-//! below it that loses its parent, so none gets away by forking twice; and it counts what all of them take together, which
-//! the limits of the kernel do not: those are for each process, and some of them not for root. It needs no rights of its
-//! own and no control groups. All of that is Linux: elsewhere nothing is run.
+//! The warden is the launcher, which stays as the parent instead of becoming the program. As a subreaper it inherits
+//! every orphaned process below it, so none escapes by double forking. It counts the resources of all processes
+//! together, which kernel limits do not: those are per process, and some do not apply to root. It needs no privileges
+//! and no control groups. All of this requires Linux; on other systems, no code runs.
 //!
-//! Its standard input is a socket to the node. When the other end is closed, because the call was cancelled or the node is
-//! gone, the program ends. What became of it is written to the same socket, last of all, when nothing of it is left.
+//! Its standard input is a socket to the node. When the node closes its end, because the call was cancelled or the
+//! node is gone, the warden ends the program. It writes its report to the same socket after all processes have ended.
 
 #[cfg(target_os = "linux")]
 mod disk_usage;
@@ -32,10 +32,10 @@ pub(crate) use report::Report;
 #[cfg(target_os = "linux")]
 pub(crate) use watch::watch;
 
-/// Nobody can be held to limits here, so nothing is run.
+/// Limits cannot be enforced on this system, so nothing is run.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn watch(_: &Limits, _: &[std::ffi::OsString]) -> std::io::Result<()> {
-    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "code can be run with limits on Linux only"))
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "running code with limits requires Linux"))
 }
 
 /// Nothing was run.

@@ -1,4 +1,4 @@
-//! What a warden tells of the program that it watched.
+//! The report of a warden about its program.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::Limit;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// How the program itself ended; none of both where it was not begun.
+    /// The exit of the program itself; neither is set if it was not started.
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    /// Why the warden, or the kernel, ended it.
+    /// The limit for which the warden or the kernel killed it.
     pub(crate) limit: Option<Limit>,
-    /// Whoever wanted it wants it no more.
+    /// The call was cancelled.
     pub(crate) cancelled: bool,
     pub(crate) duration: Duration,
     pub(crate) cpu: Duration,
-    /// The most memory that was seen, in bytes.
+    /// The highest memory use observed, in bytes.
     pub(crate) memory: u64,
-    /// The most processes that were seen at once.
+    /// The highest number of concurrent processes observed.
     pub(crate) processes: u64,
-    /// Processes that it left behind when it ended by itself, and that were ended.
+    /// Processes that it left behind when it ended by itself, which were killed.
     pub(crate) left: u64,
-    /// Processes that could not be ended.
+    /// Processes that could not be killed.
     pub(crate) escaped: u64,
-    /// Why it was not begun.
+    /// The reason it was not started.
     pub(crate) failed: Option<String>,
 }

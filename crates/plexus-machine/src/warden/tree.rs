@@ -1,7 +1,7 @@
-//! All that a process has started, and what they have started in turn.
+//! The descendants of a process.
 //!
-//! Whoever loses its parent becomes a child of the warden, so nothing leaves the tree: neither by a second fork nor by a
-//! session of its own.
+//! Orphaned processes become children of the warden, so none leaves the tree, neither by double forking nor with a
+//! new session.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,11 +11,11 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
 };
 
-/// What it is called where it runs.
+/// The name of the running program.
 const BUBBLEWRAP: &str = "bwrap";
 
-/// Everybody below a process, found from parent to child, or the first `most` of them: with many, a look must not take longer
-/// than they take to become more. Quick, and may miss who is just being moved: the next look finds them.
+/// The descendants of a process, found from parent to child, at most the first `most`, so that a fork bomb cannot
+/// outgrow the search. Fast, but may miss a process that is just being reparented; the next search finds it.
 pub(super) fn below(root: u32, most: usize) -> Vec<Stat> {
     if !has_lists_of_children() {
         return all_below(root);
@@ -23,8 +23,8 @@ pub(super) fn below(root: u32, most: usize) -> Vec<Stat> {
     walk(root, most, |_| {})
 }
 
-/// Stops everybody below a process, each before it is looked at whom it has started: who is stopped starts no more, so nobody gets
-/// ahead of this. Says how many of them ran.
+/// Stops all descendants of a process, each before its children are listed: a stopped process starts no more, so the
+/// search cannot be outrun. Returns the number of processes that were running.
 pub(super) fn stop_below(root: u32) -> u64 {
     if !has_lists_of_children() {
         let mut running = all_below(root);
@@ -42,13 +42,13 @@ pub(super) fn stop_below(root: u32) -> u64 {
     stopped
 }
 
-/// Whether it is the program's: the first process in a sandbox of bubblewrap is there a moment longer than what it holds, and
-/// one that is just ending has no program any more.
+/// Whether it belongs to the program: bubblewrap's first process exists a moment longer than its content, and a
+/// process that is just ending has no executable.
 pub(super) fn counts(process: &Stat) -> bool {
     match fs::read_link(format!("/proc/{}/exe", process.pid)) {
         Ok(program) => program.file_name().is_none_or(|name| name != BUBBLEWRAP),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        // Another's: what it is called has to do.
+        // The executable of another user's process is not readable, so its name decides.
         Err(_) => {
             fs::read_to_string(format!("/proc/{}/comm", process.pid)).is_ok_and(|it| it.trim() != BUBBLEWRAP)
         }
@@ -59,7 +59,7 @@ fn runs(process: &Stat) -> bool {
     !process.dead && !process.stopped
 }
 
-/// From parent to child; each is told before its own children are looked for.
+/// Visits processes from parent to child; each before its children are listed.
 fn walk(root: u32, most: usize, mut tell: impl FnMut(&Stat)) -> Vec<Stat> {
     let mut found = Vec::new();
     let mut waiting: Vec<(u32, u64)> = vec![(root, 1)];
@@ -81,7 +81,7 @@ fn walk(root: u32, most: usize, mut tell: impl FnMut(&Stat)) -> Vec<Stat> {
     found
 }
 
-/// The same from a look at all processes of the machine: slower, and misses nobody who stays where they are.
+/// The same by scanning all processes of the machine: slower, but misses no process that is not being reparented.
 pub(super) fn all_below(root: u32) -> Vec<Stat> {
     let mut by_parent: HashMap<u32, Vec<Stat>> = HashMap::new();
     for stat in pids().filter_map(Stat::of) {
@@ -101,7 +101,7 @@ fn has_lists_of_children() -> bool {
     fs::metadata(format!("/proc/{own}/task/{own}/children")).is_ok()
 }
 
-/// Each thread has its own.
+/// Each thread has its own list.
 fn children(pid: u32, threads: u64) -> Vec<u32> {
     if threads <= 1 {
         return fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
@@ -116,8 +116,8 @@ fn numbers(list: &str) -> Vec<u32> {
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Sends a signal to all of these, and to whoever they are starting in this moment: to their groups, which the kernel does at
-/// once for all who are in one. A program is in a session of its own, so none of its groups has anybody else in it.
+/// Sends a signal to these processes, and to those that they are just starting: it is sent to their process groups,
+/// which the kernel does atomically. A program has its own session, so its groups contain no other processes.
 pub(super) fn signal_all(processes: &[Stat], signal: Signal) {
     let own = rustix::process::getpgrp();
     let mut groups = HashSet::new();
@@ -125,22 +125,22 @@ pub(super) fn signal_all(processes: &[Stat], signal: Signal) {
         match Pid::from_raw(process.group.cast_signed()).filter(|group| *group != own) {
             Some(group) if groups.insert(group) => drop(kill_process_group(group, signal)),
             Some(_) => {}
-            // It has not got as far as a session of its own.
+            // It has not created its own session yet.
             None => self::signal(process, signal),
         }
     }
 }
 
-/// Sends a signal to this very process. Its number may be another's by now: then nobody gets it.
+/// Sends a signal to exactly this process. If its pid was reused, nothing is sent.
 pub(super) fn signal(process: &Stat, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid.cast_signed()) else { return };
-    // A child of ours keeps its number until we ask about it.
+    // The pid of a child is not reused before it is reaped.
     if process.parent == std::process::id() && Stat::of(process.pid).is_some_and(|now| same(&now, process)) {
         let _ = kill_process(pid, signal);
         return;
     }
     match pidfd_open(pid, PidfdFlags::empty()) {
-        // What is looked at after it was opened is what was opened, or the signal goes nowhere.
+        // Checked after opening, so the signal either reaches this process or is not sent.
         Ok(handle) if Stat::of(process.pid).is_some_and(|now| same(&now, process)) => {
             let _ = pidfd_send_signal(&handle, signal);
         }

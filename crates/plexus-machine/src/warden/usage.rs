@@ -1,4 +1,4 @@
-//! What a program and all that it has started take, look by look.
+//! Measures the resources of a program including all processes that it starts.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use plexus_kit::process::Stat;
 use super::disk_usage::{self, Room};
 use super::{Limit, Limits, memory, tree};
 
-/// Between two counts that take the kernel longer, at least; and how many times their cost.
+/// The minimum interval between expensive measurements, and its factor relative to their cost.
 const SELDOM: Duration = Duration::from_millis(60);
 const PART: u32 = 5;
 /// Processes that a sandbox adds to those of the program.
@@ -17,13 +17,13 @@ const SANDBOX: u64 = 2;
 pub(super) struct Usage<'l> {
     limits: &'l Limits,
     own: u32,
-    /// Time of processors of those that are there, by number and birth, in ticks.
+    /// CPU ticks of the running processes, by pid and start time.
     running: HashMap<(u32, u64), u64>,
-    /// The same of those that are gone, as far as it was seen.
+    /// CPU ticks of ended processes, as far as observed.
     gone: u64,
-    /// The most that was counted, in ticks.
+    /// The highest count so far, in ticks.
     ticks: u64,
-    /// The most that was seen, in bytes.
+    /// The highest value observed, in bytes.
     pub(super) memory: u64,
     pub(super) processes: u64,
     exact_at: Option<Instant>,
@@ -45,13 +45,13 @@ impl<'l> Usage<'l> {
         }
     }
 
-    /// Looks at everybody; says which limit they are over.
+    /// Measures all processes. Returns a limit that they exceed.
     pub(super) fn look(&mut self) -> Option<Limit> {
         let most = self.limits.processes + SANDBOX;
         // One more than allowed is enough to know.
         let everybody = tree::below(self.own, usize::try_from(most + 1).unwrap_or(usize::MAX));
         let living: Vec<Stat> = everybody.iter().filter(|process| !process.dead).cloned().collect();
-        // Who has ended and was not asked about has a number too, and those are not without end either.
+        // Zombies occupy pids as well and are limited too.
         let (count, threads) = (everybody.len() as u64, living.iter().map(|it| it.threads).sum::<u64>());
         self.processes = self.processes.max(count);
         if count > most || threads > self.limits.threads() {
@@ -68,8 +68,8 @@ impl<'l> Usage<'l> {
         let now: HashMap<_, _> = everybody.iter().map(|it| ((it.pid, it.born), it.ticks)).collect();
         let gone = self.running.iter().filter(|(process, _)| !now.contains_key(process));
         self.gone += gone.map(|(_, ticks)| ticks).sum::<u64>();
-        // One way to count knows of all whom somebody asked about; the other of all that were seen. Programs decide whether
-        // anybody asks, so what counts is what is more.
+        // One count includes all reaped processes, the other all observed ones. Programs decide whether their
+        // children are reaped, so the larger count applies.
         let seen = self.gone + now.values().sum::<u64>();
         let waited = everybody.iter().map(|it| it.ticks + it.waited_ticks).sum::<u64>();
         let by_us = Stat::of(self.own).map_or(0, |own| own.waited_ticks);
@@ -82,7 +82,7 @@ impl<'l> Usage<'l> {
         Duration::from_millis(self.ticks.saturating_mul(1_000) / a_second)
     }
 
-    /// When nobody is left.
+    /// The total after all processes have ended.
     pub(super) fn cpu_in_all(&mut self) -> Duration {
         self.count_ticks(&[]);
         self.cpu()

@@ -1,4 +1,4 @@
-//! The watch itself: from the start of a program to the end of the last that it started.
+//! The warden's main loop: from the start of a program to the end of its last process.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,26 +17,26 @@ use rustix::process::{
 use super::usage::Usage;
 use super::{Limit, Limits, Report, ending};
 
-/// Between two looks at what the processes take, at least.
+/// The minimum interval between measurements.
 const TICK: Duration = Duration::from_millis(10);
-/// A look may take this part of the time, whatever it costs.
+/// The interval is at least this multiple of a measurement's duration.
 const PART: u32 = 5;
-/// Before whatever the program may start.
+/// A higher priority than the program and its processes.
 const FIRST: i32 = -10;
 
-/// Runs these words, which begin the program, and watches it to its end.
+/// Starts the program with these arguments and watches it until it ends.
 pub(crate) fn watch(limits: &Limits, words: &[OsString]) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let report = watched(limits, words, &control)
         .unwrap_or_else(|error| Report { failed: Some(error.to_string()), ..Report::default() });
     let mut text = serde_json::to_vec(&report)?;
     text.push(b'\n');
-    // Whoever is gone is not told.
+    // The node may be gone.
     let _ = (&control).write_all(&text);
     Ok(())
 }
 
-/// Why the watch ended.
+/// The reason the watch ended.
 enum End {
     Exited(WaitStatus),
     Over(Limit),
@@ -45,7 +45,7 @@ enum End {
 
 fn watched(limits: &Limits, words: &[OsString], control: &UnixStream) -> io::Result<Report> {
     set_child_subreaper(Some(getpid()))?;
-    // Away from the terminal of the node, whose signals are not for it.
+    // Detach from the node's terminal, whose signals are not meant for the program.
     setsid()?;
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let stdin = match &limits.stdin {
@@ -54,16 +54,16 @@ fn watched(limits: &Limits, words: &[OsString], control: &UnixStream) -> io::Res
     };
     let began = Instant::now();
     let child = Command::new(program).args(arguments).stdin(stdin).spawn()?;
-    // Only root may; where it cannot be, the program steps back, and not its warden forward.
+    // Requires root; otherwise only the program's priority is lowered.
     let _ = setpriority_process(None, FIRST);
-    // Where each session has a share of its own, a program could have as many shares as it likes.
+    // With autogroups, a program could gain CPU shares by creating sessions.
     let _ = fs_err::write("/proc/self/autogroup", FIRST.to_string());
     let leader = Pid::from_child(&child);
     let mut usage = Usage::new(limits);
     let end = until_end(limits, leader, control, began, &mut usage);
     let duration = began.elapsed();
     let by_itself = matches!(end, Ok(End::Exited(_)));
-    // Also where it cannot be watched any more.
+    // Even if watching failed.
     let last = ending::end_all();
     let mut report = Report {
         duration,
@@ -92,7 +92,7 @@ fn watched(limits: &Limits, words: &[OsString], control: &UnixStream) -> io::Res
     Ok(report)
 }
 
-/// Signals that the kernel sends for a limit and nothing else.
+/// Signals that the kernel sends only for an exceeded limit.
 fn ended_by_kernel(signal: i32) -> Option<Limit> {
     use rustix::process::Signal;
     match signal {
@@ -109,7 +109,7 @@ fn until_end(
     began: Instant,
     usage: &mut Usage<'_>,
 ) -> io::Result<End> {
-    // Where there is none, its end is seen at the next look.
+    // Without a pidfd, the end is detected at the next measurement.
     let handle = pidfd_open(leader, PidfdFlags::empty()).ok();
     loop {
         if let Some(status) = reaped(leader)? {
@@ -130,7 +130,7 @@ fn until_end(
     }
 }
 
-/// Asks about all who have ended; gives how the leader ended, if it did.
+/// Reaps all ended processes; returns the exit status of the leader if it ended.
 fn reaped(leader: Pid) -> io::Result<Option<WaitStatus>> {
     let mut ended = None;
     loop {
@@ -144,13 +144,13 @@ fn reaped(leader: Pid) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-/// Waits for a while, or until the leader has ended. True: nobody is at the other end any more.
+/// Waits for the interval or the end of the leader. Returns true if the other end of the socket is closed.
 fn closed(control: &UnixStream, leader: Option<&OwnedFd>, pause: Duration) -> io::Result<bool> {
     let pause = Timespec { tv_sec: pause.as_secs().cast_signed(), tv_nsec: i64::from(pause.subsec_nanos()) };
     let mut waited = vec![PollFd::new(control, PollFlags::IN)];
     waited.extend(leader.map(|leader| PollFd::new(leader, PollFlags::IN)));
     match poll(&mut waited, Some(&pause)) {
-        // Nothing is ever written to it: what can be read is its end.
+        // Nothing is ever written to the socket, so it becomes readable only when it is closed.
         Ok(_) => Ok(!waited[0].revents().is_empty()),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! Pictures: of files and of servers, what is shown of them, and what is not looked at.
+//! Images from files and servers: what is shown, and what is refused.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workbench::Workbench;
 
-/// Bytes of a picture with so many colours that it would not be a PNG again.
+/// The bytes of an image with too many colours for a PNG.
 fn picture(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
     let picture = RgbImage::from_fn(width, height, |x, y| {
         Rgb([(x % 256) as u8, (y % 256) as u8, ((x / 7 + y / 5) % 256) as u8])
@@ -64,7 +64,7 @@ async fn refused(bench: &Workbench, arguments: Value) -> CallError {
 }
 
 #[tokio::test]
-async fn a_file_is_shown_as_it_is_or_scaled_down() {
+async fn image_file_is_shown_unchanged_or_scaled_down() {
     let bench = Workbench::new().await;
     let small = picture(60, 40, ImageFormat::Png);
     let path = put(&bench.home().join("small.txt"), &small);
@@ -94,7 +94,7 @@ async fn a_file_is_shown_as_it_is_or_scaled_down() {
 }
 
 #[tokio::test]
-async fn several_at_once_all_get_their_picture() {
+async fn concurrent_calls_all_get_their_image() {
     let bench = Workbench::new().await;
     let path = put(&bench.home().join("a.bmp"), &picture(300, 200, ImageFormat::Bmp));
     let calls = (0..12).map(|_| view(&bench, json!({ "path": path, "max_edge": 64 })));
@@ -104,7 +104,7 @@ async fn several_at_once_all_get_their_picture() {
 }
 
 #[tokio::test]
-async fn what_is_no_picture_is_refused_with_what_to_do() {
+async fn other_files_are_refused_with_a_hint() {
     let bench = Workbench::new().await;
     for (name, content, code, says) in [
         ("a.svg", "<svg onload='alert(1)'/>", ErrorCode::InvalidArguments, "convert it to PNG"),
@@ -136,7 +136,7 @@ async fn what_is_no_picture_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn no_path_leads_to_what_is_not_to_be_read() {
+async fn no_path_reaches_denied_files() {
     let bench = Workbench::new().await;
     let home = bench.home();
     let bytes = picture(20, 20, ImageFormat::Png);
@@ -185,7 +185,7 @@ async fn no_path_leads_to_what_is_not_to_be_read() {
 }
 
 #[tokio::test]
-async fn the_policy_says_which_files_can_be_looked_at() {
+async fn policy_decides_which_files_can_be_viewed() {
     let bench = Workbench::new().await;
     let open = bench.home().join("open");
     std::fs::create_dir(&open).unwrap();
@@ -197,7 +197,7 @@ async fn the_policy_says_which_files_can_be_looked_at() {
     assert_eq!(refused(&bench, json!({ "path": outside })).await.code, ErrorCode::Forbidden);
 }
 
-/// Serves pictures and what is none.
+/// Serves images and other content.
 async fn server(tasks: &mut JoinSet<()>) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -208,7 +208,7 @@ async fn server(tasks: &mut JoinSet<()>) -> String {
     };
     let html = || async { ([(CONTENT_TYPE, "image/png")], "<html>Please log in</html>") };
     let svg = || async { ([(CONTENT_TYPE, "image/svg+xml")], "<svg/>") };
-    // Said to be something else; what it is counts.
+    // The declared type is wrong; the content counts.
     let real = || async { ([(CONTENT_TYPE, "text/html")], picture(2000, 500, ImageFormat::WebP)) };
     let router = Router::new()
         .route("/picture", get(real))
@@ -224,7 +224,7 @@ async fn server(tasks: &mut JoinSet<()>) -> String {
 }
 
 #[tokio::test]
-async fn this_machine_and_its_network_are_asked_only_where_the_owner_says_so() {
+async fn private_networks_are_fetched_only_if_the_owner_allows_it() {
     let (bench, mut tasks) = (Workbench::new().await, JoinSet::new());
     let at = server(&mut tasks).await;
     let port = at.rsplit(':').next().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the tools of a machine with everything real: processes, files, sandboxes, SSH servers.
+//! Integration tests of the machine's tools with real processes, files, sandboxes and SSH servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,11 +1,11 @@
-//! The form of `node.toml`, as it is committed for editors.
+//! The JSON schema of `node.toml`, committed for editors.
 
 use std::path::Path;
 
 use plexus_machine::policy;
 
 #[test]
-fn the_committed_document_of_policies_is_that_of_the_code() {
+fn committed_policy_schema_matches_the_code() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/node-policy.schema.json");
     let schema = policy::schema_file();
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,4 +1,4 @@
-//! A machine with its tools and a dispatcher in front of them, as a node has, without a link.
+//! A machine with its tools and a dispatcher, like a node without a link.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, test).await.expect("the test hangs")
 }
 
-/// Asks again and again until something holds.
+/// Polls until a condition holds.
 pub(crate) async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     bounded(async {
         loop {
@@ -36,7 +36,7 @@ pub(crate) async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     .await
 }
 
-/// What a call told while it ran.
+/// The events of a call.
 pub(crate) type Told = Arc<Mutex<Vec<(String, Map<String, Value>)>>>;
 
 pub(crate) struct Workbench {
@@ -49,13 +49,14 @@ struct Running {
     dispatcher: Dispatcher,
 }
 
-/// What the jobs are in, the home folder, and what else a node is given; nothing that a test has started outlives it.
+/// The data folder, the home folder and the other settings of the node; nothing that a test started outlives this
+/// value.
 struct Folder {
     node: tempfile::TempDir,
     home: tempfile::TempDir,
     launcher: Option<PathBuf>,
     path: &'static str,
-    /// Variables of the node, beside those that every one has.
+    /// Additional variables of the node.
     more: Vec<(&'static str, String)>,
     clock: Clock,
 }
@@ -72,7 +73,7 @@ impl Folder {
         }
     }
 
-    /// With a launcher, and not in the folder for temporary files, which is to be as it is elsewhere: without exceptions in it.
+    /// With a launcher, and outside of the temporary folder, whose sandbox rules differ.
     fn launching() -> Self {
         let folder = || tempfile::tempdir_in("/var/tmp").unwrap();
         let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
@@ -95,22 +96,22 @@ impl Workbench {
         Self::open(Folder::new()).await
     }
 
-    /// One with a policy of its own, the text of a `node.toml`.
+    /// With the given policy, the text of a `node.toml`.
     pub(crate) async fn with_policy(policy: &str) -> Self {
         Self::open(Folder::new().under(policy)).await
     }
 
-    /// One whose node has these variables too.
+    /// With additional variables of the node.
     pub(crate) async fn with(more: Vec<(&'static str, String)>) -> Self {
         Self::open(Folder::new().but(|it| it.more = more)).await
     }
 
-    /// One with a clock that can be set.
+    /// With a clock that can be set.
     pub(crate) async fn timed(clock: Clock) -> Self {
         Self::open(Folder::new().but(|it| it.clock = clock)).await
     }
 
-    /// One with a launcher and a policy.
+    /// With a launcher and a policy.
     pub(crate) async fn held(policy: &str) -> Self {
         Self::open(Folder::launching().under(policy)).await
     }
@@ -159,17 +160,17 @@ impl Workbench {
         Self { dir, running: Running { supervisor, dispatcher } }
     }
 
-    /// The process ends and another one begins, on the same folder. Jobs are not asked.
+    /// Simulates the end of the process and the start of another one on the same folder. Jobs are not stopped.
     pub(crate) async fn restarted(self) -> Self {
         self.restarted_after(async || {}).await
     }
 
-    /// The same, with something that happens while there is none.
+    /// The same, with an action while no process runs.
     pub(crate) async fn restarted_after(self, meanwhile: impl AsyncFnOnce()) -> Self {
         let Self { dir, running } = self;
         let drained = running.supervisor.shutdown(LIMIT).await;
         assert!(drained.aborted.is_empty(), "{drained:?}");
-        // The database is this process's until the last handle is gone.
+        // This process holds the database until its last handle is dropped.
         drop(running);
         meanwhile().await;
         Self::open(dir).await
@@ -183,30 +184,30 @@ impl Workbench {
         self.dir.home.path()
     }
 
-    /// Folder of a job.
+    /// The folder of a job.
     pub(crate) fn job_folder(&self, answer: &Value) -> PathBuf {
         self.folder().join("jobs").join(answer["job"].as_str().unwrap())
     }
 
-    /// Calls the terminal; the answer as data.
+    /// Calls the terminal; returns the answer as data.
     pub(crate) async fn terminal(&self, arguments: Value) -> Result<Value, CallError> {
         let output = self.call("terminal", arguments, CancellationToken::new(), None).await?;
         Ok(output.structured().unwrap().into_owned())
     }
 
-    /// Calls the tool for files; the answer as data.
+    /// Calls the file tool; returns the answer as data.
     pub(crate) async fn filesystem(&self, arguments: Value) -> Result<Value, CallError> {
         let output = self.call("filesystem", arguments, CancellationToken::new(), None).await?;
         Ok(output.structured().unwrap().into_owned())
     }
 
-    /// Runs code; the answer as data.
+    /// Runs code; returns the answer as data.
     pub(crate) async fn code(&self, arguments: Value) -> Result<Value, CallError> {
         let output = self.call("code_exec", arguments, CancellationToken::new(), None).await?;
         Ok(output.structured().unwrap().into_owned())
     }
 
-    /// Runs a line of the shell to its end.
+    /// Runs a shell line to its end.
     pub(crate) async fn sh(&self, command: &str) -> Value {
         self.terminal(json!({ "action": "run", "command": command })).await.unwrap()
     }
@@ -222,7 +223,7 @@ impl Workbench {
         self.dispatched(("agent:tester", "test"), tool, arguments, cancel, told).await
     }
 
-    /// Calls a tool in a session of its own.
+    /// Calls a tool in a separate session.
     pub(crate) async fn call_in(
         &self,
         session: &str,
@@ -234,7 +235,7 @@ impl Workbench {
         self.dispatched(("agent:tester", session), tool, arguments, cancel, told).await
     }
 
-    /// Calls a tool for whoever a hub says that it is for.
+    /// Calls a tool as the caller that a hub names.
     pub(crate) async fn call_as(
         &self,
         subject: &str,

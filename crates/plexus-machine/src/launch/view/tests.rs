@@ -7,7 +7,7 @@ fn patterns(paths: &[PathBuf]) -> Vec<PathPattern> {
 }
 
 #[test]
-fn a_folder_is_given_as_a_whole_where_nothing_in_it_is_an_exception_and_else_thing_by_thing() {
+fn folders_with_exceptions_are_listed_entry_by_entry() {
     let dir = tempfile::tempdir().unwrap();
     let home = fs::canonicalize(dir.path()).unwrap();
     for name in ["work/deep", ".config/app", ".config/gh", ".ssh"] {
@@ -21,7 +21,7 @@ fn a_folder_is_given_as_a_whole_where_nothing_in_it_is_an_exception_and_else_thi
         read: patterns(&[PathBuf::from("/")]),
         write: patterns(std::slice::from_ref(&home)),
         read_only: patterns(&[home.join(".bashrc"), home.join(".zshrc")]),
-        // The last of them is not there: nothing of its name can be made.
+        // The last exception does not exist, and nothing with its name can be created.
         deny: patterns(&[home.join(".ssh"), home.join(".config/gh/hosts.yml"), home.join(".aws")]),
     };
     let below: BTreeMap<String, Access> = entries(files)
@@ -45,7 +45,7 @@ fn a_folder_is_given_as_a_whole_where_nothing_in_it_is_an_exception_and_else_thi
 }
 
 #[test]
-fn what_is_not_named_is_not_given_but_for_what_programs_need() {
+fn only_named_and_system_paths_are_visible() {
     let nothing = FileRules { read: vec![], write: vec![], read_only: vec![], deny: vec![] };
     let entries = entries(nothing);
     let given =

@@ -98,7 +98,7 @@ fn finish(commands: &mut [Vec<String>], word: &mut Option<String>, quoted: &mut 
 
 /// All word sequences that may be a command, for the denylist: quotes are removed, and every word that may start a
 /// command does.
-pub(super) fn roughly(text: &str) -> Vec<Vec<String>> {
+pub(super) fn possible_commands(text: &str) -> Vec<Vec<String>> {
     let unquoted: String = text.chars().filter(|char| !matches!(char, '\'' | '"' | '\\')).collect();
     let parts = unquoted.split(['\n', ';', '&', '|', '(', ')', '{', '}', '`', '$']);
     let mut commands = Vec::new();

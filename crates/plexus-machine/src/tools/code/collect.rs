@@ -44,12 +44,12 @@ pub(crate) struct Collected {
 pub(crate) struct LeftOut {
     pub(super) name: String,
     pub(super) bytes: u64,
-    pub(super) why: Why,
+    pub(super) why: OmittedReason,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Why {
+pub(crate) enum OmittedReason {
     /// It does not fit into the answer.
     TooLarge,
     /// The maximum number of files is already reached.
@@ -121,11 +121,11 @@ pub(super) fn collect(folder: &Path, wanted: &Wanted, room: usize) -> io::Result
             return;
         }
         let given = match entry.kind() {
-            _ if entry.too_deep => Err(Why::TooDeep),
-            FileType::RegularFile if found.files.len() == FILES => Err(Why::TooMany),
+            _ if entry.too_deep => Err(OmittedReason::TooDeep),
+            FileType::RegularFile if found.files.len() == FILES => Err(OmittedReason::TooMany),
             FileType::RegularFile => entry.read(left),
-            FileType::Symlink => Err(Why::Link),
-            _ => Err(Why::Special),
+            FileType::Symlink => Err(OmittedReason::Link),
+            _ => Err(OmittedReason::Special),
         };
         match given {
             Ok((file, taken)) => {
@@ -161,20 +161,24 @@ impl Entry<'_> {
     }
 
     /// Reads the whole file. Also returns its size in the answer.
-    fn read(&self, room: usize) -> Result<(Collected, usize), Why> {
+    fn read(&self, room: usize) -> Result<(Collected, usize), OmittedReason> {
         // Check the size first, because a sparse file may be huge.
         if self.size() > room as u64 {
-            return Err(Why::TooLarge);
+            return Err(OmittedReason::TooLarge);
         }
         // Non-blocking, because the file may have been replaced by a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = openat(self.parent, self.last, flags, Mode::empty()).map_err(|_| Why::Unreadable)?;
-        let about = fstat(&file).map_err(|_| Why::Unreadable)?;
+        let file =
+            openat(self.parent, self.last, flags, Mode::empty()).map_err(|_| OmittedReason::Unreadable)?;
+        let about = fstat(&file).map_err(|_| OmittedReason::Unreadable)?;
         if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
-            return Err(Why::Special);
+            return Err(OmittedReason::Special);
         }
         let mut content = Vec::new();
-        File::from(file).take(room as u64 + 1).read_to_end(&mut content).map_err(|_| Why::Unreadable)?;
+        File::from(file)
+            .take(room as u64 + 1)
+            .read_to_end(&mut content)
+            .map_err(|_| OmittedReason::Unreadable)?;
         let bytes = content.len() as u64;
         let (text, base64) = match String::from_utf8(content) {
             Ok(text) => (Some(text), None),
@@ -182,7 +186,7 @@ impl Entry<'_> {
         };
         let file = Collected { name: self.name.clone(), bytes, text, base64 };
         let taken = super::report::json_length(&file) + AROUND;
-        if taken > room { Err(Why::TooLarge) } else { Ok((file, taken)) }
+        if taken > room { Err(OmittedReason::TooLarge) } else { Ok((file, taken)) }
     }
 }
 

@@ -5,7 +5,8 @@
 //! | `work` | the working folder of the snippet, with its input and output files |
 //! | `home`, `tmp` | its `HOME` and its `TMPDIR` |
 //! | `stdin` | its standard input, if any |
-//! ¶ No archives are unpacked here, so none can expand beyond its apparent size.
+//!
+//! No archives are unpacked here, so none can expand beyond its apparent size.
 
 use std::ffi::CString;
 use std::io::{self, Write as _};

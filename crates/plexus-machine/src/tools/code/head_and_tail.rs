@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::tools::output::{rest_of_character, whole_characters};
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     /// The capacity of each in bytes.
@@ -22,7 +22,7 @@ pub(super) struct Ends {
     pub(super) left_out: u64,
 }
 
-impl Kept {
+impl HeadAndTail {
     pub(super) fn new(bytes: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: bytes.div_ceil(2), size: 0 }
     }
@@ -80,7 +80,7 @@ mod tests {
     fn head_and_tail_are_retained_and_the_middle_is_counted() {
         let all: Vec<u8> = (0..1000_u32).map(|n| b'a' + (n % 26) as u8).collect();
         for piece in [1, 7, 64, 99, 1000] {
-            let mut kept = Kept::new(100);
+            let mut kept = HeadAndTail::new(100);
             all.chunks(piece).for_each(|piece| kept.push(piece));
             assert_eq!(kept.size(), 1000);
             let ends = kept.ends(100);
@@ -102,7 +102,7 @@ mod tests {
     fn output_within_the_limit_is_complete() {
         for size in [0, 1, 49, 50, 51, 99, 100] {
             let all = vec![b'x'; size];
-            let mut kept = Kept::new(100);
+            let mut kept = HeadAndTail::new(100);
             kept.push(&all);
             assert_eq!(kept.ends(100), Ends { first: all.clone(), last: None, left_out: 0 }, "{size}");
             let cut = kept.ends(10);
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn characters_are_never_split() {
         let all = "€".repeat(100);
-        let mut kept = Kept::new(50);
+        let mut kept = HeadAndTail::new(50);
         kept.push(all.as_bytes());
         let ends = kept.ends(50);
         assert!(std::str::from_utf8(&ends.first).is_ok() && std::str::from_utf8(&ends.last.unwrap()).is_ok());

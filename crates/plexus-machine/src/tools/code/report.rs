@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::collect::{Collected, Found, LeftOut, Why};
-use super::head_and_tail::Kept;
+use super::collect::{Collected, Found, LeftOut, OmittedReason};
+use super::head_and_tail::HeadAndTail;
 use crate::policy::CodeLimits;
 use crate::tools::output::{Decoded, on_a_new_line};
 use crate::tools::terminal::jobs::signals;
@@ -78,7 +78,7 @@ pub(super) fn json_length(value: &impl Serialize) -> usize {
 
 impl Shown {
     /// As much as fits into `room` bytes of JSON.
-    fn of(kept: &Kept, room: usize) -> Self {
+    fn of(kept: &HeadAndTail, room: usize) -> Self {
         let mut limit = room;
         loop {
             let shown = Self::within(kept, limit);
@@ -90,7 +90,7 @@ impl Shown {
         }
     }
 
-    fn within(kept: &Kept, limit: usize) -> Self {
+    fn within(kept: &HeadAndTail, limit: usize) -> Self {
         let ends = kept.ends(limit);
         let Decoded { text, base64 } = match &ends.last {
             None => Decoded::of(&ends.first),
@@ -108,8 +108,8 @@ impl Shown {
 pub(super) struct Ran<'r> {
     pub(super) report: &'r Report,
     pub(super) limits: &'r CodeLimits,
-    pub(super) stdout: &'r Kept,
-    pub(super) stderr: &'r Kept,
+    pub(super) stdout: &'r HeadAndTail,
+    pub(super) stderr: &'r HeadAndTail,
     pub(super) note: Option<String>,
 }
 
@@ -216,15 +216,15 @@ fn limit_words(limit: Limit, limits: &CodeLimits) -> String {
     }
 }
 
-fn why(why: Why) -> &'static str {
+fn why(why: OmittedReason) -> &'static str {
     match why {
-        Why::TooLarge => {
+        OmittedReason::TooLarge => {
             "it does not fit into the answer; print a part of it, or write it to a folder outside"
         }
-        Why::TooMany => "there are too many files; combine them into one",
-        Why::Link => "it is a symlink, which is not followed",
-        Why::Special => "it is a device, a pipe or a socket",
-        Why::TooDeep => "it is nested too deeply",
-        Why::Unreadable => "it cannot be read",
+        OmittedReason::TooMany => "there are too many files; combine them into one",
+        OmittedReason::Link => "it is a symlink, which is not followed",
+        OmittedReason::Special => "it is a device, a pipe or a socket",
+        OmittedReason::TooDeep => "it is nested too deeply",
+        OmittedReason::Unreadable => "it cannot be read",
     }
 }

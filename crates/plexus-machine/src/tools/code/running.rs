@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::head_and_tail::Kept;
+use super::head_and_tail::HeadAndTail;
 use crate::launch::{Launch, Launcher, packed};
 use crate::tools::output::{Source, Stream};
 use crate::warden::Report;
@@ -30,8 +30,8 @@ const REPORT: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Written {
     id: String,
-    stdout: Mutex<Kept>,
-    stderr: Mutex<Kept>,
+    stdout: Mutex<HeadAndTail>,
+    stderr: Mutex<HeadAndTail>,
     ended: watch::Sender<bool>,
 }
 
@@ -39,13 +39,13 @@ impl Written {
     pub(super) fn new(id: &str, bytes: usize) -> Self {
         Self {
             id: id.to_owned(),
-            stdout: Mutex::new(Kept::new(bytes)),
-            stderr: Mutex::new(Kept::new(bytes)),
+            stdout: Mutex::new(HeadAndTail::new(bytes)),
+            stderr: Mutex::new(HeadAndTail::new(bytes)),
             ended: watch::Sender::new(false),
         }
     }
 
-    pub(super) fn kept(&self, stream: Stream) -> std::sync::MutexGuard<'_, Kept> {
+    pub(super) fn kept(&self, stream: Stream) -> std::sync::MutexGuard<'_, HeadAndTail> {
         let kept = match stream {
             Stream::Stdout => &self.stdout,
             Stream::Stderr => &self.stderr,
@@ -108,8 +108,8 @@ pub(super) struct Start {
 
 /// The result of a run.
 #[derive(Debug)]
-pub(super) enum Ended {
-    Told(Report),
+pub(super) enum RunEnd {
+    Reported(Report),
     /// Its output exceeded the limit.
     TooMuch(Report),
     /// There is no report, because the warden was killed.
@@ -117,7 +117,11 @@ pub(super) enum Ended {
 }
 
 /// Runs a snippet until it ends or is cancelled.
-pub(super) async fn run(start: &Start, written: &Written, unwanted: &CancellationToken) -> io::Result<Ended> {
+pub(super) async fn run(
+    start: &Start,
+    written: &Written,
+    unwanted: &CancellationToken,
+) -> io::Result<RunEnd> {
     let (mut control, theirs) = UnixStream::pair()?;
     let mut child = spawn(start, theirs)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -158,9 +162,9 @@ pub(super) async fn run(start: &Start, written: &Written, unwanted: &Cancellatio
         }
     }
     Ok(match serde_json::from_slice::<Report>(&told) {
-        Ok(report) if too_much => Ended::TooMuch(report),
-        Ok(report) => Ended::Told(report),
-        Err(_) => Ended::Unwatched,
+        Ok(report) if too_much => RunEnd::TooMuch(report),
+        Ok(report) => RunEnd::Reported(report),
+        Err(_) => RunEnd::Unwatched,
     })
 }
 

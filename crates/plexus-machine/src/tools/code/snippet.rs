@@ -15,7 +15,7 @@ use super::args::{self, Args, DEFAULT_TIME, Given, wrong};
 use super::collect::{self, Before, Found, Wanted};
 use super::folder::Scratch;
 use super::report::{Output, Ran};
-use super::running::{self, Ended, Start, Written};
+use super::running::{self, RunEnd, Start, Written};
 use super::{CODE_EXEC, ENTRIES, most_output};
 use crate::Machine;
 use crate::launch::{Launch, Launcher, Limits, Sandbox};
@@ -154,15 +154,15 @@ impl Snippet {
 
     async fn answer(
         self,
-        ended: Ended,
+        ended: RunEnd,
         written: &Arc<Written>,
         before: Before,
         scratch: Arc<Scratch>,
     ) -> Result<(Output, String), CallError> {
         let report = match ended {
-            Ended::Told(report) => report,
-            Ended::TooMuch(report) => Report { limit: Some(Limit::Output), cancelled: false, ..report },
-            Ended::Unwatched => {
+            RunEnd::Reported(report) => report,
+            RunEnd::TooMuch(report) => Report { limit: Some(Limit::Output), cancelled: false, ..report },
+            RunEnd::Unwatched => {
                 let mark = format!("{MARK}={}", self.id);
                 let _ = blocking(move || {
                     warden::end_marked(&mark);

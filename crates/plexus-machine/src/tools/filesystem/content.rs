@@ -140,7 +140,7 @@ impl FileCall {
         if content.len() as u64 > EDITABLE {
             return Err(too_large(path, content.len() as u64));
         }
-        self.go_on()?;
+        self.check_cancelled()?;
         Ok(content)
     }
 }

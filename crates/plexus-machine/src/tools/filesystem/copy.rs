@@ -1,5 +1,6 @@
 //! `copy`: copies files and folders without following symlinks.
-//! ¶ A copy is made next to its target and renamed when it is complete. It leaves out paths that the policy denies,
+//!
+//! A copy is made next to its target and renamed when it is complete. It leaves out paths that the policy denies,
 //! and writes nothing to paths where the policy forbids writing.
 //! to where the policy lets nothing be written.
 
@@ -13,7 +14,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::args::Args;
 use super::report::{Answer, Change, Output};
 use super::{FileCall, wrong};
-use crate::files::{FileError, Folder, Kind, Place, temporary};
+use crate::files::{FileError, FileLocation, Folder, Kind, temporary};
 use crate::policy::{PathRefused, Want};
 
 /// The maximum number of entries of one copy or removal.
@@ -63,7 +64,7 @@ impl FileCall {
         }
         if copied.left_out > 0 {
             notes.push(format!(
-                "{} entries were left out: denied by the policy, special files, or symlinks that the policy does not allow at the target",
+                "{} entries were skipped: denied by the policy, special files, or symlinks that the policy does not allow at the target",
                 copied.left_out
             ));
         }
@@ -85,7 +86,12 @@ impl FileCall {
     }
 
     /// The target of a copy or move, by its own name: an existing symlink is not followed.
-    pub(super) fn target(&self, to: &Path, args: &Args, notes: &mut Vec<String>) -> Result<Place, CallError> {
+    pub(super) fn target(
+        &self,
+        to: &Path,
+        args: &Args,
+        notes: &mut Vec<String>,
+    ) -> Result<FileLocation, CallError> {
         match self.files.entry(to) {
             Err(FileError::NotFound(_)) if args.create_dirs.unwrap_or(false) => {
                 let (_, made) = self.files.make_folder(to.parent().unwrap_or(to))?;
@@ -98,7 +104,12 @@ impl FileCall {
         }
     }
 
-    fn copy_folder(&self, from: &Folder, target: &Place, copied: &mut Copied) -> Result<(), CallError> {
+    fn copy_folder(
+        &self,
+        from: &Folder,
+        target: &FileLocation,
+        copied: &mut Copied,
+    ) -> Result<(), CallError> {
         let parent = target.folder();
         let name = temporary();
         let mut stage = Stage { parent, name: &name, done: false };
@@ -125,7 +136,7 @@ impl FileCall {
             return Err(too_much(from.path()));
         }
         for (name, kind) in from.entries()? {
-            self.go_on()?;
+            self.check_cancelled()?;
             copied.entries += 1;
             if copied.entries > MOST {
                 return Err(too_much(from.path()));
@@ -251,7 +262,7 @@ pub(super) fn remove_all(
 }
 
 /// Checks that a folder may be put at a target: it must not bring content to protected paths below it.
-pub(super) fn check_target(call: &FileCall, target: &Place) -> Result<(), CallError> {
+pub(super) fn check_target(call: &FileCall, target: &FileLocation) -> Result<(), CallError> {
     let path = target.path();
     if call.files.policy().files.has_exceptions_below(&path) {
         return Err(FileError::Refused { path, why: PathRefused::HasExceptions }.into());

@@ -17,7 +17,7 @@ use super::FileCall;
 use super::args::Args;
 use super::copy::{MOST, remove_all};
 use super::report::{Answer, Change, Output};
-use crate::files::{FileError, Folder, Kind, Place};
+use crate::files::{FileError, FileLocation, Folder, Kind};
 use crate::policy::Want;
 
 /// The maximum number of names tried for an entry in the trash.
@@ -28,7 +28,7 @@ impl FileCall {
         let place = self.files.whole(path)?;
         let real = place.path();
         let Some(kind) = place.kind() else { return Err(FileError::NotFound(real).into()) };
-        self.go_on()?;
+        self.check_cancelled()?;
         let change = if args.permanent.unwrap_or(false) {
             self.remove(&place, kind)?;
             Change::new(&real, "removed")
@@ -48,7 +48,7 @@ impl FileCall {
         ))
     }
 
-    fn remove(&self, place: &Place, kind: Kind) -> Result<(), CallError> {
+    fn remove(&self, place: &FileLocation, kind: Kind) -> Result<(), CallError> {
         if kind != Kind::Folder {
             return Ok(place.unlink()?);
         }
@@ -68,7 +68,7 @@ impl FileCall {
         })
     }
 
-    fn trash(&self, place: &Place) -> Result<PathBuf, CallError> {
+    fn trash(&self, place: &FileLocation) -> Result<PathBuf, CallError> {
         let mut last = None;
         for trash in self.trashes(place) {
             if place.path().starts_with(&trash) {
@@ -80,13 +80,13 @@ impl FileCall {
             }
         }
         let why = last.map(|error| format!(": {error}")).unwrap_or_default();
-        let message = format!("there is no trash for {}{why}", place.path().display());
+        let message = format!("{} cannot be moved to a trash folder{why}", place.path().display());
         Err(CallError::new(ErrorCode::ToolFailed, message)
             .hint("Nothing was done. With `permanent` it is removed permanently."))
     }
 
     /// The possible trash folders for an entry, in order of preference.
-    fn trashes(&self, place: &Place) -> Vec<PathBuf> {
+    fn trashes(&self, place: &FileLocation) -> Vec<PathBuf> {
         let mut trashes = Vec::new();
         if let Ok(path) = self.files.path("~/.local/share/Trash") {
             trashes.push(path);
@@ -105,7 +105,7 @@ impl FileCall {
         trashes
     }
 
-    fn put_into(&self, place: &Place, trash: &Path) -> Result<PathBuf, FileError> {
+    fn put_into(&self, place: &FileLocation, trash: &Path) -> Result<PathBuf, FileError> {
         let (_, _) = self.files.make_folder(&trash.join("files"))?;
         let (info, _) = self.files.make_folder(&trash.join("info"))?;
         private(&self.files.folder(trash)?);

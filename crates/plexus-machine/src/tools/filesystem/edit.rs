@@ -14,7 +14,7 @@ use super::content::{Encoding, sha256};
 use super::diff::unified;
 use super::report::{Answer, Change, Output, bounded};
 use super::{FileCall, near, needed, smart, wrong};
-use crate::files::Place;
+use crate::files::FileLocation;
 
 /// The maximum size of a diff in the text of an answer.
 pub(super) const SHOWN: usize = 16 << 10;
@@ -32,7 +32,7 @@ pub(super) struct Replaced {
 
 /// The reason nothing was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unreplaced {
+pub(super) enum ReplaceError {
     /// `old` is empty or equals `new`.
     Useless(&'static str),
     Nowhere,
@@ -59,7 +59,7 @@ impl FileCall {
         let diff = unified(&before, &after, &name, &name, 3);
         let dry = args.dry_run.unwrap_or(false);
         if !dry {
-            self.go_on()?;
+            self.check_cancelled()?;
             place.check_unchanged()?;
             place.write(&after)?;
         }
@@ -87,14 +87,14 @@ impl FileCall {
     }
 
     /// Applies the edits in memory.
-    fn edited(&self, place: &Place, args: &Args, edits: &[Edit]) -> Result<Edited, CallError> {
+    fn edited(&self, place: &FileLocation, args: &Args, edits: &[Edit]) -> Result<Edited, CallError> {
         let (handle, file) = self.files.read(&place.path())?;
         self.check_hash(place, args)?;
         let before = self.whole(handle.path(), &file)?;
         check_text(handle.path(), &before)?;
         let (mut content, mut times, mut notes) = (before.clone(), 0, Vec::new());
         for (number, edit) in edits.iter().enumerate() {
-            self.go_on()?;
+            self.check_cancelled()?;
             let all = edit.replace_all.unwrap_or(false);
             let replaced = match args.action {
                 FileAction::SmartEdit => smart::replace(&content, &edit.old, &edit.new, all),
@@ -141,18 +141,18 @@ pub(super) fn check_text(path: &Path, content: &[u8]) -> Result<(), CallError> {
 }
 
 /// Replaces `old`, which must occur exactly once unless `all` is set.
-pub(super) fn exact(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Unreplaced> {
+pub(super) fn exact(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, ReplaceError> {
     if old.is_empty() {
-        return Err(Unreplaced::Useless("`old` is empty; to fill an empty file use action \"write\""));
+        return Err(ReplaceError::Useless("`old` is empty; to fill an empty file use action \"write\""));
     }
     if old == new {
-        return Err(Unreplaced::Useless("`old` and `new` are the same"));
+        return Err(ReplaceError::Useless("`old` and `new` are the same"));
     }
     let places = occurrences(content, old.as_bytes());
     match places.as_slice() {
-        [] => Err(Unreplaced::Nowhere),
+        [] => Err(ReplaceError::Nowhere),
         [_, _, ..] if !all => {
-            Err(Unreplaced::Several(places.iter().map(|at| line_of(content, *at)).collect()))
+            Err(ReplaceError::Several(places.iter().map(|at| line_of(content, *at)).collect()))
         }
         _ => {
             let mut changed = Vec::with_capacity(content.len() + new.len());
@@ -194,14 +194,14 @@ fn refused(
     content: &[u8],
     edit: &Edit,
     action: FileAction,
-    why: &Unreplaced,
+    why: &ReplaceError,
 ) -> CallError {
     let path = path.display();
     match why {
-        Unreplaced::Useless(why) => {
+        ReplaceError::Useless(why) => {
             CallError::new(ErrorCode::InvalidArguments, format!("{which}{why}")).hint("Nothing was changed.")
         }
-        Unreplaced::Several(lines) => {
+        ReplaceError::Several(lines) => {
             let shown: Vec<String> = lines.iter().take(PLACES).map(ToString::to_string).collect();
             let more = if lines.len() > PLACES { ", …" } else { "" };
             let message = format!(
@@ -214,7 +214,7 @@ fn refused(
                 .hint("Nothing was changed. Include more of the surrounding lines in `old`, or set `replace_all`.")
                 .details(serde_json::json!({ "lines": lines.iter().take(PLACES).collect::<Vec<_>>() }))
         }
-        Unreplaced::Nowhere => {
+        ReplaceError::Nowhere => {
             let misses = near::misses(content, &edit.old);
             let mut message = format!("{which}`old` was not found in {path}");
             for miss in &misses {

@@ -6,7 +6,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use plexus_tools::CallError;
 
 use super::args::Args;
-use super::listing::{First, kind_name, limit};
+use super::listing::{FirstResults, kind_name, limit};
 use super::report::{Answer, Entry, Output, Total, one_line};
 use super::{FileCall, needed, wrong};
 use crate::files::{Found, Kind, Visit, Walk, walk};
@@ -22,10 +22,10 @@ impl FileCall {
         let glob = pattern_of("pattern", pattern, args.ignore_case.unwrap_or(false))?.compile_matcher();
         let folder = self.files.folder(path)?;
         let how = how(args, pattern);
-        let found = First::new(limit(args, LISTED));
+        let found = FirstResults::new(limit(args, LISTED));
         let stop = || self.cancel.is_cancelled();
         let walked = walk(&self.files, &folder, how, &stop, || Matching { glob: &glob, found: &found });
-        self.go_on()?;
+        self.check_cancelled()?;
         let (all, count) = (found.sorted(), found.count());
         let mut text = String::new();
         let mut entries = Vec::new();
@@ -48,7 +48,7 @@ impl FileCall {
         }
         if count == 0 {
             let hint =
-                if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were left out" };
+                if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were skipped" };
             output.notes.push(format!("nothing matches {pattern:?}{hint}"));
         }
         output.total = Some(Total {
@@ -121,7 +121,7 @@ impl Selected {
 
 struct Matching<'a> {
     glob: &'a GlobMatcher,
-    found: &'a First,
+    found: &'a FirstResults,
 }
 
 impl Visit for Matching<'_> {

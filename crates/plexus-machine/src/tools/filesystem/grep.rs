@@ -71,7 +71,7 @@ impl FileCall {
             let walked = walk(&self.files, &folder, how, &stop, make);
             (walked.visitors, walked.closed)
         };
-        self.go_on()?;
+        self.check_cancelled()?;
         let sum = |count: fn(&Search<'_>) -> u64| visitors.iter().map(count).sum::<u64>();
         let totals = (sum(|s| s.files), sum(|s| s.matches), sum(|s| s.searched), sum(|s| s.unread));
         drop(visitors);

@@ -26,7 +26,7 @@ impl FileCall {
         let mut context = digest::Context::new(&digest::SHA256);
         let mut block = vec![0; BLOCK];
         loop {
-            self.go_on()?;
+            self.check_cancelled()?;
             match file.read(&mut block).map_err(failed(path))? {
                 0 => return Ok(hex(context.finish().as_ref())),
                 read => context.update(&block[..read]),

@@ -61,10 +61,10 @@ impl FileCall {
             depth: args.depth.unwrap_or(3),
         };
         let limit = limit(args, LISTED);
-        let found = First::new(limit);
+        let found = FirstResults::new(limit);
         let stop = || self.cancel.is_cancelled() || found.count() > COUNTED;
         let walked = walk(&self.files, &folder, how, &stop, || Collector(&found));
-        self.go_on()?;
+        self.check_cancelled()?;
         let (all, count) = (found.sorted(), found.count());
         let mut text = format!("{}/\n", one_line(&folder.path().display().to_string()));
         let mut entries = Vec::new();
@@ -213,13 +213,13 @@ fn line(entry: &Entry, name: &str) -> String {
 
 /// Collects the first results of a walk in path order, and counts all of them.
 #[derive(Debug)]
-pub(super) struct First {
+pub(super) struct FirstResults {
     found: Mutex<std::collections::BTreeMap<PathBuf, Kind>>,
     most: usize,
     count: AtomicU64,
 }
 
-impl First {
+impl FirstResults {
     pub(super) fn new(most: usize) -> Self {
         Self { found: Mutex::default(), most, count: AtomicU64::new(0) }
     }
@@ -248,7 +248,7 @@ impl First {
     }
 }
 
-struct Collector<'a>(&'a First);
+struct Collector<'a>(&'a FirstResults);
 
 impl Visit for Collector<'_> {
     fn found(&mut self, found: &Found<'_>) {

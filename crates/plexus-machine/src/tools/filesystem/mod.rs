@@ -166,7 +166,7 @@ impl FileCall {
     }
 
     /// Fails if the call was cancelled.
-    fn go_on(&self) -> Result<(), CallError> {
+    fn check_cancelled(&self) -> Result<(), CallError> {
         if self.cancel.is_cancelled() { Err(FileError::Stopped.into()) } else { Ok(()) }
     }
 

@@ -35,7 +35,7 @@ impl FileCall {
         if target.kind().is_some_and(|there| !overwrite || there != Kind::File || kind == Kind::Folder) {
             return Err(FileError::Exists(real).into());
         }
-        self.go_on()?;
+        self.check_cancelled()?;
         source.check_unchanged()?;
         source.move_to(&target, overwrite).map_err(|error| across(error, &from, &real))?;
         let change = Change { other: Some(from.display().to_string()), ..Change::new(&real, "renamed") };

@@ -14,7 +14,7 @@ const WIDTH: usize = 160;
 const ALIKE: f64 = 0.6;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Miss {
+pub(super) struct NearMiss {
     /// The line it starts on.
     pub(super) line: usize,
     differs: Differs,
@@ -31,13 +31,13 @@ enum Differs {
     Text(String),
 }
 
-impl Miss {
+impl NearMiss {
     pub(super) fn is_whitespace(&self) -> bool {
         matches!(self.differs, Differs::Whitespace(_))
     }
 }
 
-impl fmt::Display for Miss {
+impl fmt::Display for NearMiss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.differs {
             Differs::Whitespace(what) => write!(f, "line {}: the same except for {what}", self.line)?,
@@ -55,10 +55,10 @@ impl fmt::Display for Miss {
 }
 
 /// The nearest matches; empty if nothing is similar.
-pub(super) fn misses(content: &[u8], old: &str) -> Vec<Miss> {
+pub(super) fn misses(content: &[u8], old: &str) -> Vec<NearMiss> {
     let loose = smart::find(content, old);
     if !loose.is_empty() {
-        let miss = |found: &smart::Window| Miss {
+        let miss = |found: &smart::Window| NearMiss {
             line: found.first + 1,
             differs: Differs::Whitespace(found.differs.clone()),
             there: around(content, &[found.first + 1]),
@@ -72,18 +72,18 @@ pub(super) fn misses(content: &[u8], old: &str) -> Vec<Miss> {
     alike(content, old)
 }
 
-fn without_case(content: &[u8], old: &str) -> Vec<Miss> {
+fn without_case(content: &[u8], old: &str) -> Vec<NearMiss> {
     let (lower, wanted) = (content.to_ascii_lowercase(), old.to_ascii_lowercase());
     let places = super::edit::occurrences(&lower, wanted.as_bytes());
     let miss = |at: &usize| {
         let line = super::edit::line_of(content, *at);
-        Miss { line, differs: Differs::Case, there: around(content, &[line]) }
+        NearMiss { line, differs: Differs::Case, there: around(content, &[line]) }
     };
     places.iter().take(TOLD).map(miss).collect()
 }
 
 /// The lines most similar to the longest line of the wanted text.
-fn alike(content: &[u8], old: &str) -> Vec<Miss> {
+fn alike(content: &[u8], old: &str) -> Vec<NearMiss> {
     let Some((place, wanted)) = old
         .lines()
         .enumerate()
@@ -109,7 +109,7 @@ fn alike(content: &[u8], old: &str) -> Vec<Miss> {
         })
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let miss = |(_, number, there): (f64, usize, String)| Miss {
+    let miss = |(_, number, there): (f64, usize, String)| NearMiss {
         line: number + 1,
         differs: match there == wanted {
             // The line itself matches, so the difference is in its neighbours.

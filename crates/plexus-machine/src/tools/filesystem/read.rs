@@ -79,7 +79,7 @@ impl FileCall {
             let mut reader = BufReader::with_capacity(64 << 10, Shared(file, 0));
             let (mut lines, mut ended) = (0, true);
             loop {
-                self.go_on()?;
+                self.check_cancelled()?;
                 let block = reader.fill_buf().map_err(failed(path))?;
                 let Some(last) = block.last() else { break };
                 lines += block.iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -106,7 +106,7 @@ impl FileCall {
         let (mut number, mut at, mut line, mut length) = (1_u64, 0_u64, Vec::new(), 0_usize);
         let mut full = false;
         loop {
-            self.go_on()?;
+            self.check_cancelled()?;
             let block = reader.fill_buf().map_err(failed(path))?;
             if block.is_empty() {
                 break;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::edit::{Replaced, Unreplaced, exact, line_of, occurrences};
+use super::edit::{ReplaceError, Replaced, exact, line_of, occurrences};
 
 /// A line and its ending: empty, `\n` or `\r\n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,9 +113,9 @@ fn width(indent: &[u8]) -> usize {
 }
 
 /// Replaces `old`: exact occurrences if there are any, otherwise the lines that match except for whitespace.
-pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Unreplaced> {
+pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, ReplaceError> {
     match exact(content, old, new, all) {
-        Err(Unreplaced::Nowhere) => {}
+        Err(ReplaceError::Nowhere) => {}
         // In a file with different line endings, a single line can still match exactly.
         Ok(replaced)
             if new.contains('\n')
@@ -128,8 +128,10 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     }
     let windows = find(content, old);
     match windows.as_slice() {
-        [] => Err(Unreplaced::Nowhere),
-        [_, _, ..] if !all => Err(Unreplaced::Several(windows.iter().map(|found| found.first + 1).collect())),
+        [] => Err(ReplaceError::Nowhere),
+        [_, _, ..] if !all => {
+            Err(ReplaceError::Several(windows.iter().map(|found| found.first + 1).collect()))
+        }
         _ => {
             let count = wanted(old).len();
             let lines = Lines::of(content);
@@ -153,7 +155,12 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
 }
 
 /// Replaces exact occurrences, with the lines of `new` converted to the file's line endings.
-fn in_its_endings(content: &[u8], old: &str, new: &str, replaced: &Replaced) -> Result<Replaced, Unreplaced> {
+fn in_its_endings(
+    content: &[u8],
+    old: &str,
+    new: &str,
+    replaced: &Replaced,
+) -> Result<Replaced, ReplaceError> {
     let lines = Lines::of(content);
     let first = occurrences(content, old.as_bytes()).first().map_or(0, |at| line_of(content, *at) - 1);
     if ending(&lines, &lines[first..=first]) != b"\r\n" {

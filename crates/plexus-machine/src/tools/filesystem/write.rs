@@ -13,7 +13,7 @@ use super::args::{Args, Mode};
 use super::content::sha256;
 use super::report::{Answer, Change, Output};
 use super::{FileCall, failed, needed, wrong};
-use crate::files::{FileError, Kind, Place};
+use crate::files::{FileError, FileLocation, Kind};
 
 impl FileCall {
     pub(super) fn write(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
@@ -35,7 +35,7 @@ impl FileCall {
             return Err(FileError::Exists(place.path()).into());
         }
         self.check_hash(&place, args)?;
-        self.go_on()?;
+        self.check_cancelled()?;
         if is_there && mode == Mode::Append {
             self.append(&place, &content)?;
         } else {
@@ -82,7 +82,7 @@ impl FileCall {
         path: &Path,
         create_dirs: bool,
         notes: &mut Vec<String>,
-    ) -> Result<Place, CallError> {
+    ) -> Result<FileLocation, CallError> {
         match self.files.place(path) {
             Err(FileError::NotFound(_)) if create_dirs => {
                 let parent = path.parent().unwrap_or(path);
@@ -97,7 +97,7 @@ impl FileCall {
     }
 
     /// Checks that the file still has the SHA-256 that the caller expects.
-    pub(super) fn check_hash(&self, place: &Place, args: &Args) -> Result<(), CallError> {
+    pub(super) fn check_hash(&self, place: &FileLocation, args: &Args) -> Result<(), CallError> {
         let Some(wanted) = &args.if_sha256 else { return Ok(()) };
         let path = place.path();
         if place.kind() != Some(Kind::File) {
@@ -114,7 +114,7 @@ impl FileCall {
     }
 
     /// Appends atomically: a reader sees all of the addition or none of it.
-    fn append(&self, place: &Place, content: &[u8]) -> Result<(), CallError> {
+    fn append(&self, place: &FileLocation, content: &[u8]) -> Result<(), CallError> {
         let path = place.path();
         let (_, mut file) = self.files.read(&path)?;
         let mut draft = place.draft()?;
@@ -136,7 +136,7 @@ impl FileCall {
         const PIECE: u64 = 16 << 20;
         let mut copied = 0;
         loop {
-            self.go_on()?;
+            self.check_cancelled()?;
             // The kernel copies, and shares extents if the file system supports it.
             let piece =
                 std::io::copy(&mut std::io::Read::take(&mut *from, PIECE), to).map_err(failed(path))?;

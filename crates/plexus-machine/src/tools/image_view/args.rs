@@ -18,8 +18,7 @@ pub(super) const ALIASES: &[Alias] = &[
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
-    /// A file on the machine: absolute, starting with `~/`, or relative to the working folder. Give either this or
-    /// `url`.
+    /// A file on the machine: absolute, starting with `~/`, or relative to the working folder. Give either this or `url`.
     #[schemars(length(min = 1))]
     pub(super) path: Option<String>,
     /// The https or http URL of an image. The machine fetches it.

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use crate::Machine;
 use crate::files::Files;
 use args::{ALIASES, Args, Output};
-use picture::{Shown, Unseen};
+use picture::{Shown, ViewError};
 use source::Source;
 
 const NAME: &str = "image_view";
@@ -105,7 +105,7 @@ impl ImageView {
             Ok((shown, path))
         });
         // A panic of a decoder does not affect anything else.
-        work.await.unwrap_or_else(|_| Err(refused(Unseen::Broken("the decoder failed".to_owned()))))
+        work.await.unwrap_or_else(|_| Err(refused(ViewError::Broken("the decoder failed".to_owned()))))
     }
 }
 
@@ -141,14 +141,14 @@ fn stopped() -> CallError {
     CallError::new(ErrorCode::Internal, "the image could not be shown").hint("Try again.")
 }
 
-fn refused(why: Unseen) -> CallError {
+fn refused(why: ViewError) -> CallError {
     let (code, hint) = match &why {
-        Unseen::Not(kind) => (ErrorCode::InvalidArguments, kind.hint()),
-        Unseen::TooLarge { .. } => (
+        ViewError::Not(kind) => (ErrorCode::InvalidArguments, kind.hint()),
+        ViewError::TooLarge { .. } => (
             ErrorCode::TooLarge,
             "Scale it down or crop it on the machine, for example with ImageMagick, and view the result.",
         ),
-        Unseen::Broken(_) => (ErrorCode::ToolFailed, "The file is damaged or not complete yet."),
+        ViewError::Broken(_) => (ErrorCode::ToolFailed, "The file is damaged or not complete yet."),
     };
     CallError::new(code, why.to_string()).hint(hint)
 }

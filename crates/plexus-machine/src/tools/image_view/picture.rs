@@ -51,7 +51,7 @@ pub(super) struct Original {
 
 /// The reason an image cannot be shown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unseen {
+pub(super) enum ViewError {
     #[error("{0}")]
     Not(Other),
     #[error(
@@ -63,15 +63,15 @@ pub(super) enum Unseen {
     Broken(String),
 }
 
-impl From<ImageError> for Unseen {
+impl From<ImageError> for ViewError {
     fn from(error: ImageError) -> Self {
         Self::Broken(error.to_string())
     }
 }
 
 /// Prepares the image in these bytes, with no edge longer than `max_edge`.
-pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, Unseen> {
-    let format = Format::of(&bytes).map_err(Unseen::Not)?;
+pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, ViewError> {
+    let format = Format::of(&bytes).map_err(ViewError::Not)?;
     let (picture, orientation, animated) = decode(&bytes, format)?;
     let (width, height) = upright(picture.dimensions(), orientation);
     let original = Original { width, height, format, bytes: bytes.len(), animated };
@@ -94,11 +94,11 @@ pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, Unseen> {
         let longest = picture.width().max(picture.height());
         picture = scaled(picture, (longest * 3 / 4).max(1));
     }
-    Err(Unseen::Broken("it cannot be made small enough".to_owned()))
+    Err(ViewError::Broken("it cannot be made small enough".to_owned()))
 }
 
 /// Returns the first frame, its orientation, and whether there are more frames.
-fn decode(bytes: &[u8], format: Format) -> Result<(DynamicImage, Orientation, bool), Unseen> {
+fn decode(bytes: &[u8], format: Format) -> Result<(DynamicImage, Orientation, bool), ViewError> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_DECODED);
     let (mut decoder, animated) = open(bytes, format, &limits)?;
@@ -106,7 +106,7 @@ fn decode(bytes: &[u8], format: Format) -> Result<(DynamicImage, Orientation, bo
     let pixels = u64::from(width) * u64::from(height);
     let too_large = width.max(height) > MAX_SIDE || pixels > MAX_PIXELS;
     if too_large || decoder.total_bytes() > MAX_DECODED {
-        return Err(Unseen::TooLarge { width, height });
+        return Err(ViewError::TooLarge { width, height });
     }
     limits.max_image_width = Some(MAX_SIDE);
     limits.max_image_height = Some(MAX_SIDE);

@@ -14,8 +14,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SshAction {
-    /// Run a command on `host` and wait for it to end: needs `command` or `argv`. It is killed after
-    /// `timeout_seconds`.
+    /// Run a command on `host` and wait for it to end: needs `command` or `argv`. It is killed after `timeout_seconds`.
     Run,
     /// Copy the file `path` of this machine to `remote_path` on `host`. An existing file is replaced atomically.
     Upload,

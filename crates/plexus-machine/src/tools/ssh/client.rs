@@ -100,7 +100,7 @@ impl Client {
             command.args(["-o", option]);
         }
         command.arg("-o").arg(format!("ControlPath={socket}")).args(["-N", "-T"]);
-        whereto(&mut command, target);
+        push_target(&mut command, target);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         Ok(command)
     }
@@ -109,7 +109,7 @@ impl Client {
     pub(super) fn running(&self, target: &Target, socket: &str, line: &str) -> Command {
         let mut command = self.using(socket);
         command.arg("-T");
-        whereto(&mut command, target);
+        push_target(&mut command, target);
         // A single word: ssh would join several with spaces, and the remote shell would split them differently.
         command.arg(line);
         command
@@ -119,7 +119,7 @@ impl Client {
     pub(super) fn sftp(&self, target: &Target, socket: &str) -> Command {
         let mut command = self.using(socket);
         command.arg("-s");
-        whereto(&mut command, target);
+        push_target(&mut command, target);
         command.arg("sftp");
         command
     }
@@ -208,7 +208,7 @@ impl Client {
     }
 }
 
-fn whereto(command: &mut Command, target: &Target) {
+fn push_target(command: &mut Command, target: &Target) {
     if let Some(port) = target.port {
         command.arg("-p").arg(port.to_string());
     }

@@ -8,13 +8,13 @@ const READY: &[u8] = b"plexus-ready ";
 const REST: usize = 24;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum MarkedEnd {
     Code(i32),
     /// The command did not start, because its folder could not be entered.
     NoFolder,
 }
 
-impl Ended {
+impl MarkedEnd {
     pub(super) fn code(self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(code),
@@ -27,7 +27,7 @@ impl Ended {
 pub(super) struct Marks {
     closing: Vec<u8>,
     held: Vec<u8>,
-    ended: Option<Ended>,
+    ended: Option<MarkedEnd>,
 }
 
 impl Marks {
@@ -35,7 +35,7 @@ impl Marks {
         Self { closing: format!("\n{nonce} ").into_bytes(), held: Vec::new(), ended: None }
     }
 
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<MarkedEnd> {
         self.ended
     }
 
@@ -55,8 +55,8 @@ impl Marks {
             let Some((before, text)) = self.take(&mark, rest) else { return };
             rest(&before);
             self.ended = match text.as_str() {
-                "cwd" => Some(Ended::NoFolder),
-                code => code.parse().ok().map(Ended::Code),
+                "cwd" => Some(MarkedEnd::NoFolder),
+                code => code.parse().ok().map(MarkedEnd::Code),
             };
         }
         self.rest(rest);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     /// Reads in blocks of the given size.
-    fn read(said: &[u8], size: usize) -> (Option<u32>, Vec<u8>, Option<Ended>) {
+    fn read(said: &[u8], size: usize) -> (Option<u32>, Vec<u8>, Option<MarkedEnd>) {
         let (mut marks, mut seen, mut number) = (Marks::new("n0nce"), Vec::new(), None);
         for block in said.chunks(size) {
             match number {
@@ -117,7 +117,7 @@ mod tests {
             let (number, seen, ended) = read(said, size);
             assert_eq!(number, Some(4711), "{size}");
             assert_eq!(String::from_utf8_lossy(&seen), "motd\nerr\n\nn0nc\nno newlinefrom behind", "{size}");
-            assert_eq!(ended, Some(Ended::Code(3)), "{size}");
+            assert_eq!(ended, Some(MarkedEnd::Code(3)), "{size}");
         }
     }
 
@@ -130,6 +130,6 @@ mod tests {
             );
         }
         let (number, seen, ended) = read(b"plexus-ready 7\n\nn0nce cwd\n", 5);
-        assert_eq!((number, seen.as_slice(), ended), (Some(7), &b""[..], Some(Ended::NoFolder)));
+        assert_eq!((number, seen.as_slice(), ended), (Some(7), &b""[..], Some(MarkedEnd::NoFolder)));
     }
 }

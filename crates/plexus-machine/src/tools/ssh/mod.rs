@@ -46,7 +46,7 @@ use pool::Pool;
 use remote::{NotRun, Program};
 use report::{CommandEnd, Output};
 use target::Target;
-use transfer::Way;
+use transfer::CopyRoute;
 
 const NAME: &str = "ssh_exec";
 /// The folder of connection sockets, in the node's folder.
@@ -101,7 +101,7 @@ impl TypedTool for SshExec {
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let output = match args.action {
-            SshAction::Run => self.run_there(&context, args).await,
+            SshAction::Run => self.run_remote(&context, args).await,
             SshAction::Upload | SshAction::Download => self.copy(&context, args).await,
             SshAction::List => {
                 Ok(Output { connections: Some(self.pool.list(context.session_id)), ..Output::default() })
@@ -119,7 +119,7 @@ impl SshExec {
         Ok(Self { machine: machine.clone(), pool })
     }
 
-    async fn run_there(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
+    async fn run_remote(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
         let target = Target::of(&args, &self.machine.policy.now().ssh)?;
         let program = program(&mut args)?;
         let (began, limit) = (Instant::now(), limit(&args));
@@ -158,7 +158,7 @@ impl SshExec {
         let local = args.path.as_deref().ok_or_else(|| missing("path"))?;
         let remote = args.remote_path.as_deref().ok_or_else(|| missing("remote_path"))?;
         let files = Files::of(&self.machine);
-        let way = Way { pool: self.pool.clone(), session: context.session_id, target };
+        let way = CopyRoute { pool: self.pool.clone(), session: context.session_id, target };
         let copying = async {
             match args.action {
                 SshAction::Upload => transfer::upload(&way, files, context, local, remote).await,

@@ -20,7 +20,7 @@ use tokio::process::Child;
 use tokio::time::Instant;
 
 use super::live::Live;
-use super::marks::{Ended, Marks};
+use super::marks::{MarkedEnd, Marks};
 use super::master::unusable;
 use super::pool::{Lease, Pool};
 use crate::tools::output::Captured;
@@ -109,7 +109,7 @@ pub(super) async fn run(
             leash.number = None;
             end_on_host(pool, &lease, number).await;
             process.last_words(&mut marks, &mut ran, live).await;
-            ran.exit_code = marks.ended().and_then(Ended::code);
+            ran.exit_code = marks.ended().and_then(MarkedEnd::code);
             return Ok(ran);
         }
         End::Left => ran.left_running = true,
@@ -117,8 +117,8 @@ pub(super) async fn run(
     }
     leash.number = None;
     match marks.ended() {
-        Some(Ended::Code(code)) => ran.exit_code = Some(code),
-        Some(Ended::NoFolder) => return Err(no_folder(program, ran).into()),
+        Some(MarkedEnd::Code(code)) => ran.exit_code = Some(code),
+        Some(MarkedEnd::NoFolder) => return Err(no_folder(program, ran).into()),
         None if lease.is_gone(NOTICING).await => return Err(lost(&lease, ran).into()),
         // The `sh` that would have reported was killed on the host with the command.
         None => {}

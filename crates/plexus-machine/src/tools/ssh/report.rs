@@ -32,8 +32,7 @@ pub(crate) struct Output {
 pub(crate) struct CommandEnd {
     /// Null if it was killed before it could report.
     pub(super) exit_code: Option<i32>,
-    /// The signal that ended it, such as `TERM`. A shell reports it as an exit code above 128, and so may any
-    /// program.
+    /// The signal that ended it, such as `TERM`. A shell reports it as an exit code above 128, and so may any program.
     pub(super) signal: Option<String>,
     /// It was killed on the host because it timed out.
     pub(super) timed_out: bool,

@@ -34,7 +34,7 @@ const TOLD: Duration = Duration::from_millis(500);
 
 /// The session and the target of a copy.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct CopyRoute {
     pub(super) pool: Pool,
     pub(super) session: SessionId,
     pub(super) target: Target,
@@ -58,7 +58,7 @@ impl From<CallError> for Failed {
     }
 }
 
-impl Way {
+impl CopyRoute {
     /// Repeats attempts until one completes, over a new connection whenever one was lost.
     async fn through(&self, copy: &mut impl Attempt) -> Result<u32, CallError> {
         let mut resumed = 0;
@@ -143,7 +143,7 @@ fn remote_path(given: &str) -> Result<String, CallError> {
 
 /// The temporary file of a copy on a host. Dropping it removes the file, over a new connection if necessary.
 struct Leftover {
-    way: Way,
+    way: CopyRoute,
     path: Option<String>,
 }
 
@@ -172,7 +172,7 @@ impl Drop for Leftover {
     }
 }
 
-impl Way {
+impl CopyRoute {
     /// Removes a file. Returns whether it no longer exists.
     async fn remove(&self, path: &str) -> bool {
         let Ok((mut sftp, _lease)) = self.begin().await else { return false };
@@ -184,13 +184,13 @@ impl Way {
 }
 
 /// Reports the progress of a copy at intervals.
-struct Told<'t> {
+struct ProgressReporter<'t> {
     context: &'t ToolContext,
     total: u64,
     at: Option<Instant>,
 }
 
-impl<'t> Told<'t> {
+impl<'t> ProgressReporter<'t> {
     fn new(context: &'t ToolContext, total: u64) -> Self {
         Self { context, total, at: None }
     }

@@ -71,16 +71,13 @@ pub(crate) struct Args {
     /// A program and its arguments, run without a shell.
     #[schemars(length(min = 1))]
     pub(super) argv: Option<Vec<String>>,
-    /// Folder to run in: absolute, starting with `~/`, or relative to the working folder (default: the working
-    /// folder).
+    /// Folder to run in: absolute, starting with `~/`, or relative to the working folder (default: the working folder).
     pub(super) cwd: Option<String>,
     /// Environment variables to add for this command.
     pub(super) env: Option<BTreeMap<String, String>>,
-    /// The complete standard input. Without it, `run` provides no input, and `start` leaves the input open for
-    /// `write`.
+    /// The complete standard input. Without it, `run` provides no input, and `start` leaves the input open for `write`.
     pub(super) stdin: Option<String>,
-    /// `run`: kill the command after this time (default 120). `wait`: return after this time (default 120). `start`:
-    /// kill the job after this time (default never).
+    /// `run`: kill the command after this time (default 120). `wait`: return after this time (default 120). `start`: kill the job after this time (default never).
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) timeout_seconds: Option<u64>,
     /// Run in a terminal, for programs that need one. Standard error is then part of `stdout`.
@@ -104,7 +101,6 @@ pub(crate) struct Args {
     pub(super) text: Option<String>,
     /// `write`: close the standard input afterwards.
     pub(super) eof: Option<bool>,
-    /// `kill`: HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT or WINCH. Default: TERM, then KILL if the job does
-    /// not end.
+    /// `kill`: HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT or WINCH. Default: TERM, then KILL if the job does not end.
     pub(super) signal: Option<String>,
 }

@@ -28,7 +28,7 @@ use crate::Machine;
 use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
 use commands::wrong;
 use console::Console;
-use jobs::{Job, Jobs, Limits, StartError, Why};
+use jobs::{Job, Jobs, Limits, StartError, StopReason};
 use report::Output;
 
 pub(crate) const NAME: &str = "terminal";
@@ -181,7 +181,7 @@ impl Terminal {
         let job = self.job(args)?;
         let patience = match &args.signal {
             None if job.end().is_none() => {
-                job.stop(Why::Killed);
+                job.stop(StopReason::Killed);
                 DYING
             }
             // For an ended job, signal the processes it left running.
@@ -259,7 +259,7 @@ struct Leash(Arc<Job>);
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        self.0.stop(Why::Cancelled);
+        self.0.stop(StopReason::Cancelled);
     }
 }
 

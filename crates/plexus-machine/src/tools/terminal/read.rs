@@ -5,7 +5,7 @@ use std::io;
 use plexus_proto::{ErrorCode, Timestamp};
 use plexus_tools::CallError;
 
-use super::jobs::{Exit, Job, Part, Spool, Why};
+use super::jobs::{Exit, Job, Part, Spool, StopReason};
 use super::report::{JobState, LeftOut, Listed, Page, Shown};
 use crate::tools::output::{Decoded, Source, Stream, rest_of_character, whole_characters};
 
@@ -36,18 +36,18 @@ pub(super) fn state(job: &Job, now: Timestamp) -> JobState {
         running: end.is_none(),
         exit_code: end.as_ref().and_then(|end| end.exit.code()),
         signal: end.as_ref().and_then(|end| end.exit.signal()),
-        timed_out: end.as_ref().is_some_and(|end| end.why == Some(Why::Timeout)),
+        timed_out: end.as_ref().is_some_and(|end| end.why == Some(StopReason::Timeout)),
         duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         left_running: end.as_ref().is_some_and(|end| end.left_running),
         note: end.and_then(|end| match (end.exit, end.why) {
-            (_, Some(Why::Output)) => {
+            (_, Some(StopReason::Output)) => {
                 Some("it was killed because it wrote more than this machine can store".to_owned())
             }
-            (_, Some(Why::Interrupted)) => Some(
+            (_, Some(StopReason::Interrupted)) => Some(
                 "it was killed because the node stopped, and with it the call that waited for it"
                     .to_owned(),
             ),
-            (_, Some(Why::Cancelled)) => Some("it was killed because its call was cancelled".to_owned()),
+            (_, Some(StopReason::Cancelled)) => Some("it was killed because its call was cancelled".to_owned()),
             (Exit::Unknown, _) if job.record.pty => {
                 Some("its terminal was closed when the node stopped".to_owned())
             }

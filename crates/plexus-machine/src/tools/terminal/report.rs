@@ -37,8 +37,7 @@ pub(crate) struct JobState {
     pub(super) running: bool,
     /// Null while the job runs, and if its exit status is unknown.
     pub(super) exit_code: Option<i32>,
-    /// The signal that ended it, such as `TERM`. A shell reports it as an exit code above 128, and so may any
-    /// program.
+    /// The signal that ended it, such as `TERM`. A shell reports it as an exit code above 128, and so may any program.
     pub(super) signal: Option<String>,
     /// It was killed because it timed out.
     pub(super) timed_out: bool,

@@ -75,7 +75,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum What {
+pub(crate) enum EntryKind {
     Nothing,
     File,
     Folder,
@@ -89,7 +89,7 @@ pub(crate) enum What {
 pub(crate) struct Entry {
     /// `list`: the name in the folder. `stat`: the real path.
     pub(super) name: String,
-    pub(super) what: What,
+    pub(super) what: EntryKind,
     pub(super) size: u64,
     pub(super) mode: u32,
     /// In nanoseconds since 1970.

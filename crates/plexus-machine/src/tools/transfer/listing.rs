@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{Dir, Stat};
 
-use super::args::{Entry, Output, What};
+use super::args::{Entry, EntryKind, Output};
 use crate::files::{FileError, Files, Kind};
 
 /// The maximum number of entries per answer.
@@ -23,7 +23,7 @@ pub(super) fn stat(files: &Files, path: &Path) -> Result<Output, FileError> {
             let name = path.to_string_lossy().into_owned();
             let nothing = Entry {
                 name,
-                what: What::Nothing,
+                what: EntryKind::Nothing,
                 size: 0,
                 mode: 0,
                 modified: "0".to_owned(),
@@ -68,10 +68,10 @@ fn entry(name: String, about: &Stat) -> Entry {
     Entry {
         name,
         what: match Kind::of(about) {
-            Kind::File => What::File,
-            Kind::Folder => What::Folder,
-            Kind::Link => What::Link,
-            Kind::Special => What::Special,
+            Kind::File => EntryKind::File,
+            Kind::Folder => EntryKind::Folder,
+            Kind::Link => EntryKind::Link,
+            Kind::Special => EntryKind::Special,
         },
         size: u64::try_from(about.st_size).unwrap_or(0),
         mode: about.st_mode & 0o777,

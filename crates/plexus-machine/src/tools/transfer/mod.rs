@@ -28,7 +28,7 @@ use plexus_tools::{
 };
 
 use crate::Machine;
-use crate::files::{FileError, Files, Place};
+use crate::files::{FileError, FileLocation, Files};
 use args::{Args, MAX_CHUNK, Output, TransferAction};
 use hashing::{Hashes, Progress};
 use uploads::{Announced, Upload, Uploads, partial_name};
@@ -123,7 +123,7 @@ impl Transfer {
         blocking(move || work(&uploads)).await
     }
 
-    /// Of a file that is read.
+    /// The hash of a file for reading.
     async fn hash(&self, files: Files, path: PathBuf, args: Args) -> Result<Output, CallError> {
         let identity = given(args.identity.as_ref(), &args, "identity")?.clone();
         let shown = path.clone();
@@ -159,7 +159,7 @@ impl Transfer {
         let (place, upload, there) = found.await?;
         let shown = place.path();
         let Some(upload) = upload else {
-            // Put there before, by a call whose answer was lost.
+            // An earlier call, whose answer was lost, completed the upload.
             let Some((handle, file)) = there else { return Err(unknown()) };
             let key = listing::identity(handle.about());
             let progress = self.hashes.of(&key, move || Ok(file)).await;
@@ -278,7 +278,7 @@ fn write(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
     Ok(Output { received: Some(received), ..Output::default() })
 }
 
-fn put(uploads: &Uploads, place: &Place, upload: &Upload, args: &Args) -> Result<Output, CallError> {
+fn put(uploads: &Uploads, place: &FileLocation, upload: &Upload, args: &Args) -> Result<Output, CallError> {
     let failed = |error: io::Error| FileError::io(&place.path(), error);
     place.check_free()?;
     if let Some(mode) = args.mode {

@@ -19,7 +19,7 @@ use plexus_proto::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::received::Received;
-use crate::files::{FileError, Files, Place};
+use crate::files::{FileError, FileLocation, Files};
 
 /// The maximum number of concurrent uploads.
 const MOST: usize = 64;
@@ -91,7 +91,7 @@ impl Uploads {
     pub(super) fn begin(
         &self,
         files: &Files,
-        place: &Place,
+        place: &FileLocation,
         announced: &Announced,
     ) -> Result<Option<Arc<Upload>>, FileError> {
         self.sweep(files, AGE);
@@ -116,7 +116,7 @@ impl Uploads {
     /// The upload to a path, if it was started.
     pub(super) fn find(
         &self,
-        place: &Place,
+        place: &FileLocation,
         announced: &Announced,
     ) -> Result<Option<Arc<Upload>>, FileError> {
         let id = id_of(&place.path(), announced);

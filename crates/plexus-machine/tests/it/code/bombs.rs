@@ -1,4 +1,4 @@
-//! Code that tries to be many, or to outlive its end.
+//! Fork bombs, and processes that try to outlive their snippet.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use super::{nothing_is_left, python, small};
 use crate::terminal::ends::{lives, pid_in};
 use crate::workbench::Workbench;
 
-/// Every process forks, and so do all that it has started. What bounds it is not counted but built in, and holds whether or not a
-/// limit does: each forks `LEFT` times at most and its children one time less, so there are never more than 2 to the power of
-/// that; and each ends after 20 seconds, by an alarm that is set anew only where a fork has cleared it.
+/// Every process forks, and so do its children. The bomb is bounded by construction, whether or not a limit applies:
+/// each process forks at most `LEFT` times and its children one time less, so there are never more than 2 to the
+/// power of `LEFT`; and each ends after 20 seconds through an alarm, which is only reset where a fork has cleared it.
 const BOMB: &str = r#"
 import os, signal, sys
 signal.alarm(20)
@@ -27,11 +27,11 @@ while left:
         os.write(born, b'x')
 signal.pause()
 "#;
-/// 512 processes at most.
+/// At most 512 processes.
 const LEFT: &str = "9";
 
 #[tokio::test]
-async fn a_fork_bomb_is_ended_and_nothing_of_it_is_left() {
+async fn fork_bomb_is_killed_completely() {
     let bench = small().await;
     let ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)";
     for (how, in_child) in [("pass", "pass"), (ignore, "pass"), ("pass", "os.setsid()")] {
@@ -41,19 +41,19 @@ async fn a_fork_bomb_is_ended_and_nothing_of_it_is_left() {
         let arguments = json!({ "language": "python", "code": code, "args": [file] });
         let answer = bench.code(arguments).await.unwrap();
         let born = std::fs::metadata(&file).map_or(0, |about| about.len());
-        // Its own bound is 511: near it, that would be what has ended it.
+        // Its own bound is 511: near that number, the bound and not the limit would have ended it.
         assert!(born < 200, "{how}, {in_child}: {born} were born");
         assert_eq!((&answer["limit"], &answer["signal"]), (&json!("processes"), &json!("KILL")), "{answer}");
         nothing_is_left(&bench);
     }
-    // The machine is as it was.
+    // The machine still works normally.
     assert_eq!(python(&bench, "print(6 * 7)").await["stdout"]["text"], "42\n");
 }
 
 #[tokio::test]
-async fn a_bomb_of_the_shell_too() {
+async fn shell_fork_bomb_is_killed() {
     let bench = small().await;
-    // Each branch is seven deep, and what is at its end sleeps for ten seconds: some 500 processes at most.
+    // Each branch is seven levels deep and ends in a sleep of ten seconds: at most about 500 processes.
     let code = "b() { [ $1 -gt 6 ] && sleep 10 || { b $(($1+1)) & b $(($1+1)) & wait; }; }; b 0";
     let answer = bench.code(json!({ "language": "shell", "code": code })).await.unwrap();
     assert_eq!(answer["limit"], "processes", "{answer}");
@@ -61,7 +61,7 @@ async fn a_bomb_of_the_shell_too() {
 }
 
 #[tokio::test]
-async fn threads_without_end_are_ended_too() {
+async fn thread_bomb_is_killed() {
     let bench = small().await;
     let code = "
 import threading, time
@@ -71,15 +71,15 @@ for _ in range(600):
 time.sleep(20)
 ";
     let answer = python(&bench, code).await;
-    // Either there are too many, or there is no room for their stacks.
+    // Either there are too many threads, or no memory is left for their stacks.
     let stopped = answer["limit"] == "processes" || answer["exit_code"] == 1;
     assert!(stopped && answer["duration_ms"].as_u64().unwrap() < 9_000, "{answer}");
     nothing_is_left(&bench);
 }
 
-/// Away from its parent, its group and its session, with an environment of its own and its outputs closed.
+/// It leaves its parent, group and session, has its own environment, and closes its outputs.
 #[tokio::test]
-async fn a_daemon_does_not_outlive_its_code() {
+async fn daemon_does_not_outlive_its_snippet() {
     let bench = small().await;
     let file = bench.home().join("daemon");
     let code = "
@@ -103,9 +103,9 @@ os.execve('/bin/sleep', ['sleep', '20'], {})
     nothing_is_left(&bench);
 }
 
-/// One process at a time, never the same: each starts the next in a session of its own and ends. 400 of them.
+/// One process at a time, each with a new pid: each starts the next in a new session and ends. 400 in total.
 #[tokio::test]
-async fn a_process_that_hops_from_one_number_to_the_next_is_caught() {
+async fn process_that_keeps_changing_its_pid_is_killed() {
     let bench = small().await;
     let file = bench.home().join("hops");
     let code = "
@@ -121,11 +121,11 @@ with open(sys.argv[1], 'w') as out: out.write('got away')
     let answer = bench.code(json!({ "language": "python", "code": code, "args": [file] })).await.unwrap();
     assert_eq!(answer["exit_code"], 0, "{answer}");
     nothing_is_left(&bench);
-    assert!(!file.exists(), "it came to its end");
+    assert!(!file.exists(), "the chain was not interrupted");
 }
 
 #[tokio::test]
-async fn as_many_processes_as_are_allowed_are_no_offence() {
+async fn allowed_number_of_processes_is_not_exceeded() {
     let bench = small().await;
     let code = "
 import os, time
@@ -143,9 +143,9 @@ print('all back')
     );
 }
 
-/// Without a sandbox code can kill whatever its user can. It gains nothing by it.
+/// Without a sandbox, code can kill any process of its user. It gains nothing from killing the warden.
 #[tokio::test]
-async fn code_that_kills_who_watches_it_is_ended_all_the_same() {
+async fn code_that_kills_its_warden_is_still_killed() {
     let bench = Workbench::held(super::SMALL).await;
     let file = bench.home().join("pid");
     let code = "

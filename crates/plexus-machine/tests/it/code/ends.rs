@@ -1,4 +1,4 @@
-//! Code whose caller goes away, and a node that stops.
+//! Code whose caller disconnects, and a node that stops.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{nothing_will_be_left, small};
 use crate::terminal::ends::{lives, pid_in};
 
-/// Writes its number to a file outside, and stays.
+/// Writes its pid to a file outside, and keeps running.
 pub(super) fn sleeper(file: &Path) -> Value {
     let code = "
 import os, signal, sys, time
@@ -26,7 +26,7 @@ time.sleep(20)
 }
 
 #[tokio::test]
-async fn a_cancelled_call_takes_its_code_along() {
+async fn cancelling_a_call_kills_its_code() {
     let bench = small().await;
     let file = bench.home().join("pid");
     let cancel = CancellationToken::new();
@@ -43,17 +43,17 @@ async fn a_cancelled_call_takes_its_code_along() {
 }
 
 #[tokio::test]
-async fn a_call_whose_caller_is_dropped_takes_its_code_along() {
+async fn dropping_a_call_kills_its_code() {
     let bench = small().await;
     let file = bench.home().join("pid");
     let call = bench.call("code_exec", sleeper(&file), CancellationToken::new(), None);
-    // Whoever waited is gone.
+    // The call is dropped here.
     let pid = tokio::select! {
-        _ = call => panic!("it goes on"),
+        _ = call => panic!("the call is still running"),
         pid = pid_in(&file) => pid,
     };
     assert!(pid > 0);
-    // A caller that is dropped loses the answer and not the record: the call goes on, and ends in time.
+    // Dropping the caller loses the answer but not the record: the call continues and ends soon.
     let bench = bench.restarted().await;
     nothing_will_be_left(&bench).await;
     assert!(!lives(pid));

@@ -1,11 +1,11 @@
-//! Files that go in, files that come out, and those that must not.
+//! Input files, returned files, and files that must not be returned.
 
 use serde_json::json;
 
 use super::{nothing_is_left, python, small};
 
 #[tokio::test]
-async fn files_come_back_as_they_went_in() {
+async fn files_round_trip_unchanged() {
     let bench = small().await;
     let files = json!([
         { "name": "daten/größe 1.csv", "text": "a,b\r\n1,2\r\n" },
@@ -32,7 +32,7 @@ os.unlink('empty')
         { "name": "out/raw.bin", "bytes": 6, "base64": "AAECA//+" },
     ]);
     assert_eq!(answer["files"], expected);
-    // What was given can be asked for too, by its name.
+    // Input files can be requested as well, by name.
     let code = "open('b.txt', 'w').write('b'); open('c.log', 'w').write('c')";
     let files = json!([{ "name": "a.txt", "text": "a" }]);
     let arguments = json!({ "language": "python", "code": code, "files": files, "collect": ["*.txt"] });
@@ -42,9 +42,9 @@ os.unlink('empty')
     nothing_is_left(&bench);
 }
 
-/// What is planted in the folder leads nowhere, and is removed without being followed.
+/// Links created in the folder are not followed, neither when it is read nor when it is removed.
 #[tokio::test]
-async fn links_and_special_files_are_named_and_not_read() {
+async fn links_and_special_files_are_reported_but_not_read() {
     let bench = small().await;
     let ssh = bench.home().join(".ssh");
     std::fs::create_dir(&ssh).unwrap();
@@ -77,11 +77,11 @@ os.rename('main.py', 'moved.py')
     assert_eq!(answer["files"][0]["name"], "moved.py");
     assert!(!answer.to_string().contains("nobody is to read this"));
     nothing_is_left(&bench);
-    assert!(ssh.join("id_test").exists(), "what a link leads to is not removed with it");
+    assert!(ssh.join("id_test").exists(), "the target of a symlink is not removed with it");
 }
 
 #[tokio::test]
-async fn a_folder_that_code_has_removed_is_no_trouble() {
+async fn code_may_remove_its_own_folder() {
     let bench = small().await;
     let answer = python(&bench, "import os, shutil\nshutil.rmtree(os.getcwd())\nprint('gone')").await;
     assert_eq!((&answer["stdout"]["text"], &answer["files"]), (&json!("gone\n"), &json!([])), "{answer}");
@@ -89,7 +89,7 @@ async fn a_folder_that_code_has_removed_is_no_trouble() {
 }
 
 #[tokio::test]
-async fn two_at_once_have_folders_of_their_own() {
+async fn concurrent_snippets_have_separate_folders() {
     let bench = small().await;
     let code = "
 import os, time

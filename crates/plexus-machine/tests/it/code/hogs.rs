@@ -1,4 +1,4 @@
-//! Code that takes more than its share of time, memory and disk.
+//! Code that exceeds its CPU time, memory and disk limits.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{nothing_is_left, python, small};
 
 #[tokio::test]
-async fn one_process_gets_no_more_memory_than_it_may_have() {
+async fn memory_of_one_process_is_limited() {
     let bench = small().await;
     let answer = python(&bench, "x = bytearray(200 << 20)").await;
     assert_eq!(answer["exit_code"], 1, "{answer}");
@@ -18,9 +18,9 @@ async fn one_process_gets_no_more_memory_than_it_may_have() {
     nothing_is_left(&bench);
 }
 
-/// Each takes less than it may; all of them together do not.
+/// Each process is within the limit, but their total is not.
 #[tokio::test]
-async fn many_processes_get_no_more_together() {
+async fn total_memory_of_processes_is_limited() {
     let bench = small().await;
     let code = "
 import os, time
@@ -37,9 +37,9 @@ time.sleep(20)
     nothing_is_left(&bench);
 }
 
-/// What is shared with others, or is a file without a name in memory, the kernel counts to no process.
+/// The kernel counts shared memory and unnamed memory files for no process.
 #[tokio::test]
-async fn memory_that_is_shared_counts_too() {
+async fn shared_memory_counts_against_the_limit() {
     let bench = small().await;
     let mapped = "import mmap, time\nm = mmap.mmap(-1, 200 << 20)\nfor at in range(0, 200 << 20, 4096): m[at] = 1\ntime.sleep(20)";
     let answer = python(&bench, mapped).await;
@@ -56,9 +56,9 @@ time.sleep(20)
     nothing_is_left(&bench);
 }
 
-/// After a fork both have the same pages, which are there once.
+/// After a fork, parent and child share the same pages, which exist once.
 #[tokio::test]
-async fn what_processes_have_in_common_counts_once() {
+async fn shared_pages_count_once() {
     let bench = small().await;
     let code = "
 import os, time
@@ -74,7 +74,7 @@ print('fine')
 }
 
 #[tokio::test]
-async fn processor_time_is_that_of_all_processes_together() {
+async fn cpu_time_counts_all_processes_together() {
     let bench =
         crate::workbench::Workbench::held(&super::SMALL.replace("cpu_seconds = 8", "cpu_seconds = 1")).await;
     let burn = "import os\nfor _ in range(3): os.fork()\nwhile True: pass";
@@ -82,8 +82,8 @@ async fn processor_time_is_that_of_all_processes_together() {
     let answer = python(&bench, burn).await;
     assert_eq!(answer["limit"], "cpu", "{answer}");
     assert!(answer["cpu_ms"].as_u64().unwrap() >= 1_000, "{answer}");
-    assert!(began.elapsed() < Duration::from_secs(9), "before its time was up");
-    // Each is gone soon, and nobody is told what it took: whoever waits learns only that there is none any more.
+    assert!(began.elapsed() < Duration::from_secs(9), "before its timeout");
+    // Each process is short-lived and its CPU time is not reported to anyone: its parent ignores its exit status.
     let quick = "
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -101,7 +101,7 @@ while True:
 }
 
 #[tokio::test]
-async fn one_who_does_not_heed_is_killed_when_its_time_is_up() {
+async fn code_that_ignores_signals_is_killed_at_its_timeout() {
     let bench = small().await;
     let code = "
 import signal, time
@@ -115,13 +115,13 @@ while True: time.sleep(1)
         (&answer["timed_out"], &answer["limit"], &answer["signal"]),
         (&json!(true), &json!("time"), &json!("KILL"))
     );
-    assert_eq!(answer["stdout"]["text"], "begun\n", "what it wrote until then is there");
+    assert_eq!(answer["stdout"]["text"], "begun\n", "its output so far is returned");
     assert!(answer["duration_ms"].as_u64().unwrap() < 5_000);
     nothing_is_left(&bench);
 }
 
 #[tokio::test]
-async fn the_policy_has_the_last_word_on_time() {
+async fn policy_limits_the_requested_timeout() {
     let bench = crate::workbench::Workbench::held(&super::SMALL.replace("seconds = 10", "seconds = 1")).await;
     let arguments = json!({ "language": "shell", "code": "sleep 20", "timeout_seconds": 3600 });
     let answer = bench.code(arguments).await.unwrap();
@@ -129,32 +129,32 @@ async fn the_policy_has_the_last_word_on_time() {
 }
 
 #[tokio::test]
-async fn no_file_gets_larger_than_allowed() {
+async fn file_size_is_limited() {
     let bench = small().await;
     let code = "exec head -c 20000000 /dev/zero >big";
     let answer = bench.code(json!({ "language": "shell", "code": code })).await.unwrap();
     assert_eq!((&answer["limit"], &answer["signal"]), (&json!("file_size"), &json!("XFSZ")), "{answer}");
-    // It is as large as it may be, which is more than fits.
+    // It has the maximum size, which is more than fits into an answer.
     assert_eq!(answer["files_left_out"][0]["bytes"], 4 << 20, "{answer}");
     nothing_is_left(&bench);
 }
 
 #[tokio::test]
-async fn the_disk_is_not_filled_by_many_files_either() {
-    // Ten thousand files take a busy machine a while.
+async fn total_size_and_number_of_files_are_limited() {
+    // Ten thousand files take a while on a busy machine.
     let policy = super::SMALL
         .replace("cpu_seconds = 8", "cpu_seconds = 40")
         .replace("\nseconds = 10", "\nseconds = 40");
     let bench = crate::workbench::Workbench::held(&policy).await;
     for code in [
-        // Large ones, also where nobody looks for files that are given back.
+        // Large files, also where no files are collected.
         "import time\nfor n in range(20): open(f'{n}', 'wb').write(b'x' * 1000000)\ntime.sleep(20)",
         "import os, time\nfor n in range(20): open(os.environ['TMPDIR'] + f'/{n}', 'wb').write(b'x' * 1000000)\ntime.sleep(20)",
-        // Empty ones.
+        // Empty files.
         "import time\nfor n in range(30000): open(f'{n}', 'w').close()\ntime.sleep(20)",
-        // Some that have no name.
+        // Unnamed files.
         "import os, time\nheld = []\nfor n in range(20):\n    f = open('x', 'wb'); f.write(b'x' * 1000000); f.flush(); os.unlink('x'); held.append(f)\ntime.sleep(20)",
-        // Folders in folders.
+        // Nested folders.
         "import os, time\nfor n in range(30000): os.mkdir('d'); os.chdir('d')\ntime.sleep(20)",
     ] {
         let answer = python(&bench, code).await;

@@ -1,4 +1,4 @@
-//! A node that is killed while code runs: the code ends with it, and its folder is gone when the node is back.
+//! A node that is killed while code runs: the code ends too, and its folder is removed when the node starts again.
 
 use std::process::{Command, Stdio};
 
@@ -9,11 +9,12 @@ use super::{SMALL, folders, nothing_will_be_left};
 use crate::terminal::ends::{lives, pid_in};
 use crate::workbench::{Workbench, until};
 
-/// In the environment of a process that is to be the node.
+/// Set in the environment of the process that plays the node.
 const FOLDER: &str = "PLEXUS_TEST_CODE_FOLDER";
 const FILE: &str = "PLEXUS_TEST_CODE_FILE";
 
-/// Not a test of its own: the process that [`code_ends_with_a_node_that_is_killed`] kills. Without its folder it does nothing.
+/// Not a test by itself: the process that [`code_ends_with_a_node_that_is_killed`] kills. Without its folder it does
+/// nothing.
 #[tokio::test]
 #[ignore = "a part of another test, which starts it"]
 async fn a_node_that_is_to_be_killed() {
@@ -44,7 +45,7 @@ async fn code_ends_with_a_node_that_is_killed() {
     let data =
         std::fs::read_dir(outer.path()).unwrap().flatten().find(|entry| entry.path().is_dir()).unwrap();
     let left = std::fs::read_dir(data.path().join("code")).unwrap().count();
-    assert_eq!(left, 1, "nobody was there to remove it");
+    assert_eq!(left, 1, "no node was running to remove it");
 
     // On the same folder, in another process.
     let again = tempfile::Builder::new().prefix("again").tempdir_in(outer.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What code of each language gets, and what is said where a language is missing.
+//! The environment of code in each language, and the error for a missing language.
 
 use plexus_proto::ErrorCode;
 use serde_json::json;
@@ -37,10 +37,10 @@ sys.exit(3)
     nothing_is_left(&bench);
 }
 
-/// In this one Node.js is to be there: `scripts/node-env` has it where the machine has not.
+/// Requires Node.js: `scripts/node-env` provides it on machines without it.
 #[tokio::test]
 async fn javascript_runs_as_a_script_and_as_a_module() {
-    // The default limits: it reserves far more than it uses.
+    // The default limits, because Node.js reserves far more memory than it uses.
     let bench = Workbench::held("[sandbox]\nlevel = 'none'").await;
     let script = "const os = require('os'); console.log(require('./x.js'), process.argv.slice(2), os.homedir() === process.env.HOME)";
     let files = json!([{ "name": "x.js", "text": "module.exports = 'x'" }]);
@@ -60,7 +60,7 @@ async fn javascript_runs_as_a_script_and_as_a_module() {
 }
 
 #[tokio::test]
-async fn the_shell_runs_too_and_a_signal_is_named() {
+async fn shell_runs_and_ending_signal_is_reported() {
     let bench = small().await;
     let code = "echo \"$1 $(pwd | grep -c work)\"; kill -SEGV $$";
     let answer = bench.code(json!({ "language": "shell", "code": code, "args": ["hello"] })).await.unwrap();
@@ -69,7 +69,7 @@ async fn the_shell_runs_too_and_a_signal_is_named() {
 }
 
 #[tokio::test]
-async fn home_and_temporary_files_are_in_the_folder_and_the_node_keeps_its_secrets() {
+async fn home_and_tmp_are_private_and_node_secrets_are_hidden() {
     let bench = small().await;
     let code = "
 import os, tempfile
@@ -81,13 +81,13 @@ open(home + '/.cache', 'w').close()
 ";
     let answer = python(&bench, code).await;
     assert_eq!(answer["stdout"]["text"], "True\n0o700 ['main.py']\n[]\n", "{answer}");
-    assert_eq!(answer["files"], json!([]), "only the working folder is looked through");
+    assert_eq!(answer["files"], json!([]), "files are collected from the working folder only");
 }
 
 #[tokio::test]
-async fn variables_are_for_the_code_and_for_nobody_before_it() {
+async fn variables_apply_to_the_code_only() {
     let bench = small().await;
-    // A loader would take this: the warden must not be loaded with it.
+    // A dynamic loader would use this variable: the warden must not be affected by it.
     let arguments = json!({
         "language": "shell", "code": "echo \"$LD_PRELOAD\"", "env": { "LD_PRELOAD": "/nowhere/x.so" },
     });
@@ -106,7 +106,7 @@ async fn variables_are_for_the_code_and_for_nobody_before_it() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_before_anything_runs() {
+async fn invalid_arguments_are_refused_before_anything_runs() {
     let bench = small().await;
     let with = |name: &str, value: serde_json::Value| {
         let mut arguments = json!({ "language": "shell", "code": "echo ran >../../ran" });
@@ -141,7 +141,7 @@ async fn what_makes_no_sense_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_node_that_cannot_hold_code_to_limits_runs_none() {
+async fn node_without_a_launcher_runs_no_code() {
     let bench = Workbench::new().await;
     let refused = bench.code(json!({ "language": "shell", "code": "true" })).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unavailable, "{}", refused.text());

@@ -1,4 +1,4 @@
-//! The same code in every sandbox: what it may take does not depend on what it can reach.
+//! The same code at every sandbox level: its limits do not depend on its sandbox.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{SMALL, nothing_is_left, python};
 use crate::workbench::Workbench;
 
-/// Those that hold code to files, as far as they can be had here.
+/// The sandbox levels that are available on this machine.
 fn holding() -> Vec<String> {
     let levels = crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level));
     levels.map(|level| level.to_string()).collect()
@@ -22,7 +22,7 @@ async fn at(level: &str) -> Workbench {
 }
 
 #[tokio::test]
-async fn code_has_its_folder_at_every_level() {
+async fn code_can_use_its_folder_at_every_level() {
     for level in all() {
         let bench = at(&level).await;
         let code = "
@@ -48,7 +48,7 @@ sys.exit(5)
 }
 
 #[tokio::test]
-async fn what_is_left_in_the_background_is_counted_alike_at_every_level() {
+async fn background_processes_are_counted_at_every_level() {
     for level in all() {
         let bench = at(&level).await;
         let code = "sleep 30 & sleep 30 & exit 0";
@@ -89,7 +89,7 @@ signal.pause()
 }
 
 #[tokio::test]
-async fn a_daemon_does_not_outlive_its_code_at_any_level() {
+async fn daemon_does_not_outlive_its_snippet_at_any_level() {
     for level in all() {
         let bench = at(&level).await;
         let code = "
@@ -108,7 +108,7 @@ time.sleep(0.2)
 }
 
 #[tokio::test]
-async fn what_holds_code_to_files_leaves_it_its_own_folder_and_no_other_of_the_node() {
+async fn code_can_reach_its_own_folder_and_no_other_folder_of_the_node() {
     for level in holding() {
         let bench = at(&level).await;
         std::fs::create_dir(bench.home().join(".ssh")).unwrap();
@@ -142,7 +142,7 @@ print('done')
 }
 
 #[tokio::test]
-async fn without_network_nobody_is_reached() {
+async fn code_without_network_reaches_no_host() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let code = "
@@ -161,9 +161,9 @@ except OSError: print('refused')
     }
 }
 
-/// What can be reached as a parent is somebody of the sandbox, or not to be harmed.
+/// A reachable parent process must be part of the sandbox, or must be protected from harm.
 #[tokio::test]
-async fn code_in_a_sandbox_does_not_reach_who_watches_it() {
+async fn sandboxed_code_cannot_reach_its_warden() {
     for level in holding() {
         let bench = at(&level).await;
         let code = "

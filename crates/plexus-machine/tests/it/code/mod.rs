@@ -1,6 +1,7 @@
-//! `code_exec` against real interpreters, and against code that means harm.
+//! Tests of `code_exec` with real interpreters, and with malicious code.
 //!
-//! Whatever a snippet here does, it is bounded by itself too: should a limit not hold, a test fails and the machine goes on.
+//! Every snippet here is also bounded by itself: if a limit does not work, a test fails and the machine keeps
+//! running.
 
 mod bombs;
 mod ends;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::workbench::{Workbench, until};
 
-/// Limits that are reached soon, and no sandbox.
+/// Low limits, and no sandbox.
 const SMALL: &str = r#"
 [sandbox]
 level = "none"
@@ -37,7 +38,7 @@ async fn python(bench: &Workbench, code: &str) -> Value {
     bench.code(json!({ "language": "python", "code": code })).await.unwrap()
 }
 
-/// Processes of this machine's snippets: all of them have its folder in their environment.
+/// The processes of this machine's snippets, which all have its folder in their environment.
 fn running(bench: &Workbench) -> Vec<u32> {
     let folder = bench.folder().display().to_string();
     let numbers = std::fs::read_dir("/proc").unwrap().flatten();
@@ -49,12 +50,12 @@ fn running(bench: &Workbench) -> Vec<u32> {
     numbers.filter(has_it).collect()
 }
 
-/// Folders of snippets that are still there.
+/// The snippet folders that still exist.
 fn folders(bench: &Workbench) -> usize {
     std::fs::read_dir(bench.folder().join("code")).unwrap().count()
 }
 
-/// An answer is given when nothing is left.
+/// An answer is returned only after everything was removed.
 fn nothing_is_left(bench: &Workbench) {
     assert_eq!((running(bench), folders(bench)), (vec![], 0));
 }

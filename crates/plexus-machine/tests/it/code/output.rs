@@ -1,4 +1,4 @@
-//! What code writes: told while it runs, bounded, and kept byte for byte where it is no text.
+//! Output of code: streamed while it runs, limited, and returned as exact bytes if it is not text.
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 use super::{nothing_is_left, python, small};
 use crate::workbench::{Told, Workbench};
 
-/// Of what does not end, the beginning and the end are there, and the answer stays small.
+/// The beginning and the end of endless output are returned, and the answer stays small.
 #[tokio::test]
-async fn output_without_end_is_ended() {
+async fn endless_output_is_stopped_at_its_limit() {
     let bench = small().await;
     for (language, code) in
         [("shell", "yes 0123456789"), ("python", "import os, sys\nwhile True: os.write(2, b'0123456789\\n')")]
@@ -32,13 +32,13 @@ async fn output_without_end_is_ended() {
             text.len()
         );
         assert!(shown["bytes"].as_u64().unwrap() >= 1 << 20, "{}", shown["bytes"]);
-        assert!(output.text().contains("because of a limit: output"), "{}", output.text().len());
+        assert!(output.text().contains("by a limit: output"), "{}", output.text().len());
         nothing_is_left(&bench);
     }
 }
 
 #[tokio::test]
-async fn one_that_closes_its_outputs_is_not_taken_for_ended() {
+async fn closed_outputs_do_not_end_the_run() {
     let bench = small().await;
     let code = "
 import os, time
@@ -58,7 +58,7 @@ os._exit(7)
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_kept_byte_for_byte() {
+async fn binary_output_is_returned_exactly() {
     let bench = small().await;
     let code = "import sys\nsys.stdout.buffer.write(b'a\\xff\\xfeb\\0')\nsys.stderr.write('é\\n')";
     let answer = python(&bench, code).await;
@@ -72,9 +72,9 @@ async fn what_is_no_text_is_kept_byte_for_byte() {
     assert_eq!(nothing["stdout"], json!({ "text": "", "bytes": 0, "truncated": false }));
 }
 
-/// As much as anybody can be told, of everything at once, in what is longest as JSON.
+/// The maximum of every field at once, in the form that is longest as JSON.
 #[tokio::test]
-async fn the_answer_fits_whatever_is_in_it() {
+async fn answer_never_exceeds_its_size_limit() {
     let bench = Workbench::held("[sandbox]\nlevel = 'none'\n[code]\noutput_kb = 1024").await;
     let code = "
 import sys
@@ -94,7 +94,7 @@ for n in range(20): open(f'g{n:02}', 'wb').write(b'\\xfe' * 40000)
 }
 
 #[tokio::test]
-async fn output_is_told_while_the_code_runs() {
+async fn output_is_streamed_while_the_code_runs() {
     let bench = small().await;
     let go = bench.home().join("go");
     let code = "

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes: what is there is the old file or the new one.
+//! A process that is killed while it writes: the file has either its old or its new content.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use serde_json::json;
 
 use crate::workbench::Workbench;
 
-/// Set for the process that writes: where to.
+/// Set for the process that writes: the file to write.
 const WRITES: &str = "PLEXUS_TEST_WRITES";
 const ROUNDS: u64 = 12;
 const SIZE: usize = 3 << 20;
 
-/// A whole file of one letter, which says how long it has to be.
+/// A file that consists of one letter; the letter determines its length.
 fn content(letter: char) -> String {
     letter.to_string().repeat(SIZE)
 }
 
-/// No test, but what the other one starts: writes until it is killed.
+/// Not a test by itself: started by the other test, and writes until it is killed.
 #[tokio::test]
 #[ignore = "is started by the test below"]
 async fn writes_until_it_is_killed() {
@@ -30,7 +30,7 @@ async fn writes_until_it_is_killed() {
 }
 
 #[test]
-fn a_kill_amid_writes_leaves_a_whole_file() {
+fn kill_during_writes_leaves_a_complete_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     let (mut letters, mut left) = (std::collections::HashSet::new(), 0);
@@ -43,13 +43,13 @@ fn a_kill_amid_writes_leaves_a_whole_file() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It has begun once the file is another one.
+        // The first write is done once the content has changed.
         let begun = std::time::Instant::now();
         while std::fs::read(&path).unwrap().first() == Some(&b'A') {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it does not write");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the process does not write");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Each round a little later within a write.
+        // Each round kills a little later within a write.
         std::thread::sleep(Duration::from_micros(round * 700));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,13 +1,13 @@
-//! Edits of files as they are in the world: what comes out, byte for byte, or why nothing did.
+//! Edits of realistic files: the resulting bytes, or the error.
 
 use serde_json::{Value, json};
 
 use crate::workbench::Workbench;
 
-/// What is to come of an edit.
+/// The expected result of an edit.
 enum Want {
     Becomes(&'static str),
-    /// Not a byte is changed, and these words are said.
+    /// The file is unchanged, and the error contains these words.
     Refused(&'static [&'static str]),
 }
 use Want::{Becomes, Refused};
@@ -27,7 +27,7 @@ async fn check(bench: &Workbench, name: &str, before: &str, arguments: Value, wa
         }
         Refused(words) => {
             let error = done.expect_err(name).text();
-            assert_eq!(after, before, "{name}: a refused edit changes no byte");
+            assert_eq!(after, before, "{name}: a refused edit does not change the file");
             for word in words {
                 assert!(error.contains(word), "{name}: {word:?} is not in\n{error}");
             }
@@ -52,7 +52,7 @@ const YAML: &str = "services:\n  web:\n    image: nginx\n    ports:\n      - 80:
 const UNENDED: &str = "first\nlast line";
 
 #[tokio::test]
-async fn exact_edits_do_what_they_say_or_nothing() {
+async fn exact_edits_apply_or_change_nothing() {
     let bench = Workbench::new().await;
     let table: Vec<(&str, &str, Value, Want)> = vec![
         (
@@ -223,7 +223,7 @@ async fn exact_edits_do_what_they_say_or_nothing() {
 }
 
 #[tokio::test]
-async fn smart_edits_see_through_whitespace_and_keep_that_of_the_file() {
+async fn smart_edits_ignore_and_preserve_whitespace() {
     let bench = Workbench::new().await;
     let table: Vec<(&str, &str, Value, Want)> = vec![
         (
@@ -359,7 +359,7 @@ const LONG_CHANGED: &str =
     "block 1\n  value = 1\nend\nblock 7\n  value = 70\nend\nblock 8\n  value = 7\nend\n";
 
 #[tokio::test]
-async fn other_encodings_are_kept_byte_for_byte_or_refused() {
+async fn other_encodings_are_preserved_or_refused() {
     let bench = Workbench::new().await;
     let path = bench.home().join("latin1.txt");
     std::fs::write(&path, b"caf\xe9 = 1\nna\xefve = 2\n").unwrap();
@@ -384,7 +384,7 @@ async fn other_encodings_are_kept_byte_for_byte_or_refused() {
 }
 
 #[tokio::test]
-async fn of_many_edits_at_once_none_is_lost() {
+async fn concurrent_edits_are_not_lost() {
     let bench = Workbench::new().await;
     let path = bench.home().join("counters");
     let before: String = (0..20).map(|n| format!("counter {n}: old\n")).collect();

@@ -1,7 +1,8 @@
-//! What no call gets at, whatever paths, links, names and patches it comes with; asserted by effect.
+//! What no call can reach with any path, link, name or patch, checked by the effects.
 //!
-//! In the home folder are a key, which is denied, and a file that runs at login, which is read-only. Outside of it is a file
-//! that the policy opens to nobody. After every call all three are as they were, and no answer has a word of them.
+//! The home folder contains a key, which is denied, and a file that runs at login, which is read-only. Outside of
+//! it is a file that the policy does not allow. After every call all three are unchanged, and no answer contains
+//! their content.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
@@ -44,7 +45,7 @@ impl Site {
         self.outside.path().canonicalize().unwrap().join(path)
     }
 
-    /// Everything that is protected is as it was, and nothing was added to it.
+    /// Everything that is protected is unchanged, and nothing was added to it.
     pub(super) fn check_intact(&self, what: &Value) {
         let names = |folder: &Path| -> Vec<_> {
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
@@ -59,19 +60,19 @@ impl Site {
         );
     }
 
-    /// The call does no harm; what it said is given back.
+    /// The call does no harm; returns its answer.
     pub(super) async fn harmless(&self, call: Value) -> Result<Value, CallError> {
         let done = self.bench.call("filesystem", call.clone(), CancellationToken::new(), None).await;
         let said = match &done {
             Ok(output) => format!("{} {:?}", output.text(), output.structured()),
             Err(error) => format!("{} {}", error.text(), error.details),
         };
-        assert!(!said.contains(SECRET), "{call} tells the secret: {said}");
+        assert!(!said.contains(SECRET), "{call} reveals the secret: {said}");
         self.check_intact(&call);
         done.map(|output| output.structured().unwrap().into_owned())
     }
 
-    /// The call is refused, and does no harm.
+    /// The call is refused and does no harm.
     async fn refused(&self, call: Value) -> CallError {
         match self.harmless(call.clone()).await {
             Ok(done) => panic!("{call} was done: {done}"),
@@ -79,7 +80,7 @@ impl Site {
         }
     }
 
-    /// All ways to read, write and take something.
+    /// All ways to read, write and remove something.
     fn everything(path: &Path, free: &Path) -> Vec<Value> {
         let path = path.display().to_string();
         let mut calls: Vec<Value> = ["read", "list", "tree", "stat", "hash", "delete"]
@@ -109,7 +110,7 @@ impl Site {
 }
 
 #[tokio::test]
-async fn nothing_that_is_denied_or_outside_is_reached_by_any_path_or_action() {
+async fn no_path_or_action_reaches_denied_files() {
     let site = Site::new().await;
     symlink(site.home(".ssh"), site.home("work/keys")).unwrap();
     symlink("../.ssh/id", site.home("work/key")).unwrap();
@@ -145,7 +146,7 @@ async fn nothing_that_is_denied_or_outside_is_reached_by_any_path_or_action() {
             site.refused(call).await;
         }
     }
-    // By their own name links can be moved and removed; what they lead to is not.
+    // A symlink itself can be moved and removed, but not its target.
     for link in ["work/key", "work/chain", "work/out-file"] {
         for call in Site::everything(&site.home(link), &free) {
             let _ = site.harmless(call.clone()).await;
@@ -160,7 +161,7 @@ async fn nothing_that_is_denied_or_outside_is_reached_by_any_path_or_action() {
 }
 
 #[tokio::test]
-async fn what_runs_at_login_is_read_and_not_written_by_any_way() {
+async fn login_files_can_be_read_but_never_written() {
     let site = Site::new().await;
     symlink(site.home(".bashrc"), site.home("work/rc")).unwrap();
     symlink(site.home(""), site.home("work/home")).unwrap();
@@ -199,7 +200,7 @@ async fn what_runs_at_login_is_read_and_not_written_by_any_way() {
 }
 
 #[tokio::test]
-async fn no_parent_carries_away_what_is_denied_and_no_folder_or_link_takes_its_place() {
+async fn denied_paths_cannot_be_moved_with_a_parent_or_replaced() {
     let site = Site::new().await;
     let home = site.home("");
     for path in
@@ -215,7 +216,7 @@ async fn no_parent_carries_away_what_is_denied_and_no_folder_or_link_takes_its_p
             site.refused(call).await;
         }
     }
-    // A folder that is to become one in which something is protected, with the thing ready in it.
+    // A folder that would become the parent of a protected path, with that path already in it.
     std::fs::create_dir_all(home.join("work/evil/autostart")).unwrap();
     std::fs::write(home.join("work/evil/autostart/x.desktop"), "Exec=evil").unwrap();
     site.refused(json!({ "action": "move", "path": home.join("work/evil"), "to": home.join(".config") }))
@@ -227,24 +228,24 @@ async fn no_parent_carries_away_what_is_denied_and_no_folder_or_link_takes_its_p
     site.harmless(json!({ "action": "copy", "path": home.join("work/evil"), "to": home.join(".config") }))
         .await
         .unwrap();
-    assert!(!home.join(".config/autostart/x.desktop").exists(), "each file is judged by where it gets to");
+    assert!(!home.join(".config/autostart/x.desktop").exists(), "each file is checked at its target path");
     std::fs::remove_dir_all(home.join(".config")).unwrap();
     std::fs::create_dir_all(home.join("work/tree")).unwrap();
     symlink("../evil", home.join("work/tree/.config")).unwrap();
     let call = json!({ "action": "copy", "path": home.join("work/tree"), "to": home.join("tree") });
     site.harmless(call).await.unwrap();
-    assert!(home.join("tree/.config").is_symlink(), "elsewhere it is a link as any other");
+    assert!(home.join("tree/.config").is_symlink(), "elsewhere it is an ordinary symlink");
 }
 
 #[tokio::test]
-async fn a_second_name_of_a_denied_file_opens_nothing() {
+async fn hard_link_to_a_denied_file_is_refused() {
     let site = Site::new().await;
     std::fs::hard_link(site.home(".ssh/id"), site.home("work/sub/second")).unwrap();
     let free = site.home("work/sub");
     for call in Site::everything(&site.home("work/sub/second"), &free) {
         let into = call["to"] == site.home("work/sub/second").display().to_string();
         let replaces = call["action"] == "write" && call["mode"].is_null() || into;
-        // A name can be given to another file; the content behind it stays out of reach.
+        // The name can be reused for another file; the denied content remains inaccessible.
         let _ = site.harmless(call).await;
         if replaces {
             let _ = std::fs::remove_file(site.home("work/sub/second"));
@@ -261,7 +262,7 @@ async fn a_second_name_of_a_denied_file_opens_nothing() {
 }
 
 #[tokio::test]
-async fn walks_show_nothing_of_what_is_denied() {
+async fn walks_skip_denied_paths() {
     let site = Site::new().await;
     symlink(site.home(".ssh"), site.home("work/keys")).unwrap();
     symlink(site.out(""), site.home("work/out")).unwrap();
@@ -280,7 +281,7 @@ async fn walks_show_nothing_of_what_is_denied() {
 }
 
 #[tokio::test]
-async fn views_of_the_kernel_devices_pipes_and_sockets_are_left_alone() {
+async fn virtual_files_devices_pipes_and_sockets_are_not_opened() {
     let site = Site::new().await;
     let fifo = site.home("work/fifo");
     rustix::fs::mknodat(
@@ -317,12 +318,12 @@ async fn views_of_the_kernel_devices_pipes_and_sockets_are_left_alone() {
     for path in paths.iter().map(PathBuf::from).chain([fifo.clone(), site.home("work/socket")]) {
         for action in ["read", "hash", "write", "edit", "grep"] {
             let call = json!({ "action": action, "path": path, "text": "x", "old": "x", "new": "y", "pattern": "." });
-            // Under the default policy everything may be read: what a thing is decides.
+            // The default policy allows reading everything, so the type of the file decides.
             assert!(bench.filesystem(call.clone()).await.is_err(), "{call}");
             site.refused(call).await;
         }
     }
-    // None of these waited for somebody at the other end of the pipe; and a walk passes it by.
+    // None of these waited for the other end of the pipe, and a walk skips it.
     let grep = site
         .harmless(json!({ "action": "grep", "path": site.home("work"), "pattern": "plain" }))
         .await
@@ -341,7 +342,7 @@ async fn views_of_the_kernel_devices_pipes_and_sockets_are_left_alone() {
 }
 
 #[tokio::test]
-async fn odd_paths_are_refused_in_words() {
+async fn invalid_paths_are_refused_with_an_explanation() {
     let site = Site::new().await;
     let long = format!("{}/{}", site.home("work").display(), "x".repeat(300));
     let longer = format!("{}/{}", site.home("work").display(), "x/".repeat(3_000));
@@ -373,7 +374,7 @@ async fn odd_paths_are_refused_in_words() {
     {
         site.refused(json!({ "action": "read", "path": path })).await;
     }
-    // Names with odd characters are names.
+    // Names with unusual characters are valid.
     let odd = site.home("work/new\nline \u{202e}txt");
     site.harmless(json!({ "action": "write", "path": odd, "text": "x" })).await.unwrap();
     assert_eq!(std::fs::read_to_string(&odd).unwrap(), "x");
@@ -388,7 +389,7 @@ async fn odd_paths_are_refused_in_words() {
 }
 
 #[tokio::test]
-async fn patches_lead_nowhere_else() {
+async fn patches_cannot_write_outside_their_folder() {
     let site = Site::new().await;
     symlink(site.home(".ssh"), site.home("work/keys")).unwrap();
     symlink(site.home(".bashrc"), site.home("work/rc")).unwrap();
@@ -440,9 +441,9 @@ async fn patches_lead_nowhere_else() {
 }
 
 #[tokio::test]
-async fn the_trash_is_no_way_out() {
+async fn trash_cannot_be_used_to_escape() {
     let site = Site::new().await;
-    // A trash that leads elsewhere.
+    // A trash folder that is a symlink to another folder.
     std::fs::create_dir_all(site.home(".local/share")).unwrap();
     symlink(site.out(""), site.home(".local/share/Trash")).unwrap();
     let done = site.harmless(json!({ "action": "delete", "path": site.home("work/a.txt") })).await.unwrap();
@@ -451,13 +452,13 @@ async fn the_trash_is_no_way_out() {
     std::fs::remove_file(site.home(".local/share/Trash")).unwrap();
     symlink(site.home(".ssh"), site.home(".local/share/Trash")).unwrap();
     site.harmless(json!({ "action": "delete", "path": site.home("work/sub/b.txt") })).await.unwrap();
-    // Throwing away the trash itself does not put it into itself.
+    // Deleting the trash itself does not move it into itself.
     let trash = other.parent().unwrap().parent().unwrap().to_owned();
     site.refused(json!({ "action": "delete", "path": trash })).await;
 }
 
 #[tokio::test]
-async fn deep_trees_and_files_that_grow_are_bounded() {
+async fn deep_trees_and_growing_files_are_limited() {
     let site = Site::new().await;
     let mut deep = site.home("work/deep");
     for _ in 0..300 {
@@ -475,7 +476,7 @@ async fn deep_trees_and_files_that_grow_are_bounded() {
     assert!(!site.home("work/copy").exists());
     let left: Vec<_> =
         std::fs::read_dir(site.home("work")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 3, "the beginning of a copy is gone: {left:?}");
+    assert_eq!(left.len(), 3, "a partial copy is removed: {left:?}");
     let path = site.home("work/growing");
     std::fs::write(&path, "line\n").unwrap();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -485,7 +486,7 @@ async fn deep_trees_and_files_that_grow_are_bounded() {
             let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 std::io::Write::write_all(&mut file, &b"line\n".repeat(1_000)).unwrap();
-                // As fast as it is read, and no faster: the disk is not to be filled.
+                // Written only as fast as it is read, so that the disk is not filled.
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
@@ -503,8 +504,8 @@ async fn deep_trees_and_files_that_grow_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_full_disk_changes_nothing() {
-    // A disk of its own, as small as can be; where none can be made, there is nothing to see.
+async fn full_disk_changes_nothing() {
+    // A very small separate file system. Where none can be mounted, there is nothing to test.
     let bench = Workbench::new().await;
     let disk = bench.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -534,7 +535,7 @@ async fn a_full_disk_changes_nothing() {
     assert!(bench.filesystem(json!({ "action": "patch", "path": disk, "patch": patch })).await.is_err());
     assert_eq!(std::fs::read_to_string(disk.join("a")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 1);
-    // On a disk of its own, what is thrown away stays there.
+    // On a separate file system, deleted entries stay on it.
     let done = bench.filesystem(json!({ "action": "delete", "path": disk.join("a") })).await.unwrap();
     let other = done["changes"][0]["other"].as_str().unwrap().to_owned();
     assert!(Path::new(&other).starts_with(disk.canonicalize().unwrap()), "{other}");

@@ -1,4 +1,4 @@
-//! The tool for files, on real ones.
+//! Tests of the file tool with real files.
 
 mod crash;
 mod edits;

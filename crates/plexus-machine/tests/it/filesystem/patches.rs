@@ -1,4 +1,4 @@
-//! Patches as git, diff and models write them: what comes out, or why nothing did, in no file.
+//! Patches as git, diff and models write them: the resulting files, or the error without any change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::workbench::Workbench;
 enum Want {
     /// All files after it.
     Leaves(&'static [(&'static str, &'static str)]),
-    /// Not a byte is changed, and these words are said.
+    /// The files are unchanged, and the error contains these words.
     Refused(&'static [&'static str]),
 }
 use Want::{Leaves, Refused};
 
-/// What it is called, the files before it, and the patch.
+/// The name of the case, the files before it, and the patch.
 type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str, Want);
 
 /// All files below a folder.
@@ -55,7 +55,7 @@ async fn check(bench: &Workbench, name: &str, before: &[(&str, &str)], patch: &s
         }
         Refused(words) => {
             let error = done.expect_err(name).text();
-            assert_eq!(is, was, "{name}: a refused patch changes no byte");
+            assert_eq!(is, was, "{name}: a refused patch does not change any file");
             for word in words {
                 assert!(error.contains(word), "{name}: {word:?} is not in\n{error}");
             }
@@ -67,7 +67,7 @@ const LINES: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 const REPEATED: &str = "start\nfoo\nbar\nend\nstart\nfoo\nbar\nend\nstart\nfoo\nbar\nend\n";
 
 #[tokio::test]
-async fn patches_do_what_they_say_in_all_files_or_in_none() {
+async fn patches_apply_to_all_files_or_none() {
     let bench = Workbench::new().await;
     let table: &[Case] = &[
         (
@@ -299,7 +299,7 @@ async fn patches_do_what_they_say_in_all_files_or_in_none() {
 }
 
 #[tokio::test]
-async fn a_patch_for_one_file_needs_no_names_and_tells_what_it_did() {
+async fn patch_for_a_single_file_needs_no_file_names() {
     let bench = Workbench::new().await;
     let path = bench.home().join("script.sh");
     std::fs::write(&path, "echo 1\n").unwrap();

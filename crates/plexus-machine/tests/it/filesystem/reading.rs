@@ -1,4 +1,4 @@
-//! What is read of a file, and what is told of one that cannot be shown.
+//! Reading files, and describing files that cannot be shown.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workbench::Workbench;
 
-/// A file, and how its text, its line endings, its encoding and its mark are told.
+/// A file, and its expected text, line endings, encoding and byte order mark.
 type Case = (&'static str, &'static [u8], &'static str, &'static str, &'static str, bool);
 
 async fn read(bench: &Workbench, name: &str, more: Value) -> Value {
@@ -20,7 +20,7 @@ async fn read(bench: &Workbench, name: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_file_is_read_in_lines_to_its_end() {
+async fn file_is_paged_by_lines_to_its_end() {
     let bench = Workbench::new().await;
     let whole: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
     std::fs::write(bench.home().join("a"), &whole).unwrap();
@@ -50,7 +50,7 @@ async fn a_file_is_read_in_lines_to_its_end() {
 }
 
 #[tokio::test]
-async fn endings_marks_and_encodings_are_told_and_kept() {
+async fn line_endings_marks_and_encodings_are_reported() {
     let bench = Workbench::new().await;
     let table: &[Case] = &[
         ("lf", b"a\nb\n", "a\nb\n", "lf", "utf-8", false),
@@ -74,7 +74,7 @@ async fn endings_marks_and_encodings_are_told_and_kept() {
 }
 
 #[tokio::test]
-async fn of_a_binary_file_it_is_told_what_it_is_and_its_bytes_on_request() {
+async fn binary_file_is_described_and_its_bytes_returned_on_request() {
     let bench = Workbench::new().await;
     let bytes: Vec<u8> =
         b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(300_000)).collect();
@@ -96,7 +96,7 @@ async fn of_a_binary_file_it_is_told_what_it_is_and_its_bytes_on_request() {
 }
 
 #[tokio::test]
-async fn a_hundred_gigabytes_are_read_only_where_asked() {
+async fn huge_file_is_read_only_at_the_requested_offset() {
     let bench = Workbench::new().await;
     let path = bench.home().join("sparse");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -108,12 +108,12 @@ async fn a_hundred_gigabytes_are_read_only_where_asked() {
     assert_eq!(end["content"]["text"], "the end\n");
     let stat = bench.filesystem(json!({ "action": "stat", "path": path })).await.unwrap();
     assert!(stat["notes"][0].as_str().unwrap().contains("holes"), "{stat}");
-    // It begins as text, but the sample has the hole in it.
+    // It begins with text, but the sample includes the hole.
     assert_eq!(read(&bench, "sparse", json!({})).await["about"]["bytes"], 100_000_000_008_u64);
     let edit = json!({ "action": "edit", "path": path, "old": "begin", "new": "x" });
     assert!(bench.filesystem(edit).await.unwrap_err().text().contains("bytes"));
     assert!(begun.elapsed().as_secs() < 30);
-    // What takes too long ends when it is cancelled.
+    // A slow search ends when it is cancelled.
     let cancel = CancellationToken::new();
     let hash = bench.call("filesystem", json!({ "action": "hash", "path": path }), cancel.clone(), None);
     let (ended, ()) = tokio::join!(hash, async { cancel.cancel() });
@@ -121,7 +121,7 @@ async fn a_hundred_gigabytes_are_read_only_where_asked() {
 }
 
 #[tokio::test]
-async fn an_answer_is_never_too_long() {
+async fn answers_are_limited_in_size() {
     let bench = Workbench::new().await;
     std::fs::write(bench.home().join("line"), format!("{}\nnext\n", "ä".repeat(2_000_000))).unwrap();
     let page = read(&bench, "line", json!({})).await;
@@ -139,7 +139,7 @@ async fn an_answer_is_never_too_long() {
 }
 
 #[tokio::test]
-async fn folders_are_listed_and_files_told_of() {
+async fn folders_are_listed_and_files_described() {
     let bench = Workbench::new().await;
     let home = bench.home().canonicalize().unwrap();
     std::fs::create_dir_all(home.join("p/src/deep/er")).unwrap();

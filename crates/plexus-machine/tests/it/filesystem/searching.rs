@@ -1,4 +1,4 @@
-//! Files found by their names and by what is in them.
+//! Finding files by name and by content.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,7 @@ fn paths(answer: &Value, key: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn names_are_found_as_ripgrep_finds_them() {
+async fn glob_follows_the_rules_of_ripgrep() {
     let bench = tree().await;
     let found = async |more: Value| paths(&search(&bench, "glob", more).await, "entries");
     assert_eq!(found(json!({ "pattern": "*.rs" })).await, ["nested/y.rs", "src/lib.rs", "src/main.rs"]);
@@ -61,7 +61,7 @@ async fn names_are_found_as_ripgrep_finds_them() {
 }
 
 #[tokio::test]
-async fn lines_are_found_and_counted() {
+async fn matching_lines_are_found_and_counted() {
     let bench = tree().await;
     let all = search(&bench, "grep", json!({ "pattern": "needle" })).await;
     assert_eq!(
@@ -94,7 +94,7 @@ async fn lines_are_found_and_counted() {
 }
 
 #[tokio::test]
-async fn of_much_the_first_is_shown_and_all_is_counted() {
+async fn first_results_are_shown_and_all_are_counted() {
     let bench = Workbench::new().await;
     for n in 0..600 {
         let folder = bench.home().join(format!("t/{}", n % 7));
@@ -116,7 +116,7 @@ async fn of_much_the_first_is_shown_and_all_is_counted() {
 }
 
 #[tokio::test]
-async fn patterns_that_explode_are_refused_and_long_searches_end() {
+async fn huge_patterns_are_refused_and_long_searches_end() {
     let bench = tree().await;
     for pattern in ["(a{1000}){1000}", "(", &format!("{}a{}", "(".repeat(500), ")".repeat(500))] {
         let call = json!({ "action": "grep", "path": bench.home(), "pattern": pattern });
@@ -126,7 +126,7 @@ async fn patterns_that_explode_are_refused_and_long_searches_end() {
         [format!("**/{}", "{a,b}".repeat(600)), "[".to_owned(), format!("**/{}", "{a,".repeat(900))]
     {
         let call = json!({ "action": "glob", "path": bench.home(), "pattern": pattern });
-        // Either too much, or so small that it does no harm.
+        // Either too complex, or small enough to be harmless.
         let _ = bench.filesystem(call).await;
     }
     let slow = json!({ "action": "grep", "path": bench.home(), "pattern": "(x+x+)+y", "fixed": false });

@@ -1,4 +1,4 @@
-//! Somebody else on the machine who swaps files and folders for links, as fast as possible, while calls are under way.
+//! Another program swaps files and folders for symlinks as fast as possible while calls are running.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::hostile::Site;
 
-/// How long each kind of call is tried.
+/// The duration of the test for each kind of call.
 const TIME: Duration = Duration::from_millis(400);
 
-/// Swaps what is at a path for a link and back, until it is dropped.
+/// Swaps the entry at a path for a symlink and back, until it is dropped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     swaps: Arc<AtomicU64>,
@@ -21,7 +21,7 @@ struct Swapper {
 }
 
 impl Swapper {
-    /// `make` puts the honest thing at the path it is given.
+    /// `make` creates the honest entry at the given path.
     fn new(path: PathBuf, leads_to: PathBuf, make: fn(&Path)) -> Self {
         let (stop, swaps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let thread = std::thread::spawn({
@@ -30,7 +30,7 @@ impl Swapper {
             let link = path.with_file_name("link");
             make(&aside);
             symlink(leads_to, &link).unwrap();
-            // Both are there all the time, and each swap is one step: there is always one of them at the path.
+            // Both always exist, and each swap is atomic, so one of them is always at the path.
             let exchange = |a: &Path, b: &Path| {
                 let _ = rustix::fs::renameat_with(
                     rustix::fs::CWD,
@@ -43,7 +43,7 @@ impl Swapper {
             let _ = std::fs::rename(&aside, &path);
             move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // A call may have put something else there.
+                    // A call may have put another entry there.
                     if !path.exists() && !path.is_symlink() {
                         make(&path);
                     }
@@ -67,7 +67,7 @@ impl Drop for Swapper {
     }
 }
 
-/// Makes a call over and over while a path is swapped; how often it went well.
+/// Repeats a call while a path is swapped; returns the number of successes.
 async fn amid_swaps(site: &Site, swapper: &Swapper, call: impl Fn(u64) -> Value) -> (u64, u64) {
     let (begun, mut good, mut tries) = (Instant::now(), 0, 0);
     while begun.elapsed() < TIME {
@@ -89,7 +89,7 @@ fn folder(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_swapped_for_a_link_is_never_followed_to_what_is_denied() {
+async fn file_swapped_for_a_link_never_reaches_a_denied_file() {
     let site = Site::new().await;
     std::fs::create_dir(site.home("swap")).unwrap();
     let path = site.home("swap/x");
@@ -115,7 +115,7 @@ async fn a_file_that_is_swapped_for_a_link_is_never_followed_to_what_is_denied()
 }
 
 #[tokio::test]
-async fn a_folder_that_is_swapped_for_a_link_leads_no_walk_astray() {
+async fn folder_swapped_for_a_link_does_not_mislead_a_walk() {
     let site = Site::new().await;
     let path = site.home("swap/x");
     for leads_to in [site.home(".ssh"), site.out("")] {
@@ -166,7 +166,7 @@ async fn a_folder_that_is_swapped_for_a_link_leads_no_walk_astray() {
 }
 
 #[tokio::test]
-async fn a_tree_is_removed_without_what_links_in_it_lead_to() {
+async fn removing_a_tree_does_not_follow_links() {
     let site = Site::new().await;
     let path = site.home("swap/x");
     std::fs::create_dir(site.home("swap")).unwrap();

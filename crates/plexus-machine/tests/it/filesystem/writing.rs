@@ -1,4 +1,4 @@
-//! Files written, copied, moved and thrown away.
+//! Writing, copying, moving and deleting files.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -13,7 +13,7 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 #[tokio::test]
-async fn a_file_is_written_as_it_was_asked_for() {
+async fn write_modes_create_replace_and_append() {
     let bench = Workbench::new().await;
     let path = bench.home().join("new/deep/file");
     let write = |more: Value| {
@@ -36,16 +36,20 @@ async fn a_file_is_written_as_it_was_asked_for() {
     let bytes = json!({ "action": "write", "path": path, "base64": "AP8=", "if_sha256": hash });
     bench.filesystem(bytes).await.unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), [0, 255]);
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640, "its mode is kept");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o640,
+        "its mode is preserved"
+    );
     let link = bench.home().join("link");
     symlink(&path, &link).unwrap();
     bench.filesystem(json!({ "action": "write", "path": link, "text": "by a link" })).await.unwrap();
     assert!(link.is_symlink() && read(&path) == "by a link");
-    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no other file remains");
 }
 
 #[tokio::test]
-async fn what_is_thrown_away_can_be_put_back() {
+async fn deleted_files_can_be_restored_from_the_trash() {
     let bench = Workbench::new().await;
     let home = bench.home().canonicalize().unwrap();
     std::fs::create_dir_all(home.join("w/ö folder/sub")).unwrap();
@@ -69,7 +73,7 @@ async fn what_is_thrown_away_can_be_put_back() {
     let back = json!({ "action": "move", "path": other, "to": home.join("w/back") });
     bench.filesystem(back).await.unwrap();
     assert_eq!(read(home.join("w/back/sub/x")), "kept");
-    // A link is thrown away itself.
+    // A symlink itself is deleted, not its target.
     symlink(home.join("w/back"), home.join("w/link")).unwrap();
     bench
         .filesystem(json!({ "action": "delete", "path": home.join("w/link"), "permanent": true }))
@@ -87,7 +91,7 @@ async fn what_is_thrown_away_can_be_put_back() {
 }
 
 #[tokio::test]
-async fn things_are_copied_and_moved_as_a_whole() {
+async fn files_and_folders_are_copied_and_moved_as_a_whole() {
     let bench = Workbench::new().await;
     let home = bench.home().canonicalize().unwrap();
     std::fs::create_dir_all(home.join("a/sub")).unwrap();

@@ -1,4 +1,4 @@
-//! Who asks plays no part, and neither does how it is put.
+//! The caller and the form of a call do not affect the restrictions.
 
 use plexus_machine::launch::Held;
 use plexus_proto::ErrorCode;
@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use super::{SECRET, Scene, at, said};
 use crate::sandbox::{LEVELS, is_here};
 
-/// A hub may say whatever it likes of who is calling.
+/// A hub may make any statement about the caller.
 #[tokio::test]
-async fn whoever_a_hub_says_it_is_is_held_in_the_same_way() {
+async fn restrictions_do_not_depend_on_the_caller() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let scene = Scene::new(&at(level, "[commands]\ndeny = ['printenv']\n")).await;
         for subject in ["admin:admin", "admin:root", "user:owner", "node:self", "agent:admin"] {
@@ -27,9 +27,9 @@ async fn whoever_a_hub_says_it_is_is_held_in_the_same_way() {
     }
 }
 
-/// With a list of commands, everything else is refused before it runs, with or without a sandbox.
+/// With an allowlist of commands, all other commands are refused before they run, with or without a sandbox.
 #[tokio::test]
-async fn a_list_of_commands_has_no_way_around_it() {
+async fn command_allowlist_cannot_be_bypassed() {
     let lines = [
         "echo a; touch {HOME}/work/ran",
         "echo a && touch {HOME}/work/ran",

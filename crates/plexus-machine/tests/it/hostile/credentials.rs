@@ -1,4 +1,4 @@
-//! Reading what is denied, by every name that it has or can be given.
+//! Reading denied files by every name that they have or can be given.
 
 use super::{Case, Free, Scene, check, said, tells};
 use plexus_machine::launch::Held;
@@ -52,7 +52,7 @@ async fn credentials_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn passwords_of_the_machine_cannot_be_read() {
+async fn machine_passwords_cannot_be_read() {
     check(&[
         Case {
             name: "the shadow file",
@@ -70,9 +70,9 @@ async fn passwords_of_the_machine_cannot_be_read() {
     .await;
 }
 
-/// A link that leads elsewhere each time it is looked at.
+/// A symlink whose target changes all the time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_changes_meanwhile_leads_nowhere() {
+async fn changing_symlink_does_not_reach_denied_files() {
     for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
         let scene = Scene::new(&super::at(level, "")).await;
         let (link, next) = (scene.home("work/link"), scene.home("work/next"));

@@ -96,6 +96,6 @@ const CASES: &[Case] = &[
 ];
 
 #[tokio::test]
-async fn devices_and_mounts_are_out_of_reach() {
+async fn devices_and_mounts_are_inaccessible() {
     check(CASES).await;
 }

@@ -1,7 +1,7 @@
-//! Commands that mean harm, at each level that says it holds them, by what they bring about.
+//! Malicious commands at each sandbox level, checked by their effects.
 //!
-//! Each is also run with nothing to hold it, where it has to succeed: a case that harms nobody without a sandbox shows
-//! nothing about one. The exceptions say why.
+//! Each command is also run without a sandbox, where it has to succeed: a command that does no harm without a
+//! sandbox proves nothing about one. Exceptions state their reason.
 
 mod callers;
 mod credentials;
@@ -22,30 +22,30 @@ use serde_json::{Value, json};
 use crate::sandbox::{LEVELS, is_here};
 use crate::workbench::Workbench;
 
-/// Stands in everything that is out of reach.
+/// The content of every protected file.
 const SECRET: &str = "what-nobody-is-to-read";
 
-/// A command, and whether it has done harm.
+/// A command, and the check whether it has done harm.
 struct Case {
     name: &'static str,
-    /// `{HOME}`, `{NODE}`: folders. `{PID}`: the process that is the node. `{OTHER}`: another one of the same user.
+    /// `{HOME}` and `{NODE}` are folders, `{PID}` is the node's process, `{OTHER}` another process of the same user.
     command: &'static str,
     harm: fn(&Scene, &Value) -> bool,
     free: Free,
 }
 
-/// What it does where nothing holds it.
+/// The effect without a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Free {
-    /// Harm, whoever runs it.
+    /// Does harm as any user.
     Harms,
-    /// Harm where it is run as root, who alone may do it.
+    /// Does harm only as root.
     AsRoot,
-    /// What it needs may not be there.
+    /// Its prerequisites may be missing.
     Unknown,
 }
 
-/// A machine with something to lose.
+/// A machine with secrets and files to protect.
 struct Scene {
     bench: Workbench,
     other: Child,
@@ -115,17 +115,17 @@ impl Drop for Scene {
     }
 }
 
-/// Has said what nobody is to read.
+/// The output contains the secret.
 fn tells(_: &Scene, ran: &Value) -> bool {
     said(ran).contains(SECRET)
 }
 
-/// Whatever it wrote.
+/// All output.
 fn said(ran: &Value) -> String {
     ["stdout", "stderr"].map(|stream| ran[stream]["text"].as_str().unwrap_or_default().to_owned()).concat()
 }
 
-/// Has said that it succeeded.
+/// The command reported success.
 fn done(_: &Scene, ran: &Value) -> bool {
     said(ran).lines().any(|line| line == "done")
 }
@@ -138,7 +138,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs all of them at every level, and with none.
+/// Runs all of them at every level, and without a sandbox.
 async fn check(cases: &[Case]) {
     check_under("", cases).await;
 }
@@ -169,7 +169,7 @@ async fn check_under(policy: &str, cases: &[Case]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A file that only harm makes.
+/// A file that exists only after harm was done.
 fn removed(path: &str) -> bool {
     let was_there = Path::new(path).exists();
     let _ = fs::remove_file(path);

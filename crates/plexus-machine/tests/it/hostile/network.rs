@@ -1,4 +1,4 @@
-//! What is connected to, with and without a network.
+//! Network access, with and without a network.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,7 +10,7 @@ use plexus_machine::launch::Held;
 use super::{Scene, at};
 use crate::sandbox::{LEVELS, is_here};
 
-/// Someone who listens in every way that there is.
+/// A server that listens on every kind of socket.
 struct Ears {
     tcp: TcpListener,
     tcp6: Option<TcpListener>,
@@ -65,7 +65,7 @@ impl Ears {
         .concat()
     }
 
-    /// Who was heard.
+    /// The connections that arrived.
     fn heard(&self) -> Vec<&'static str> {
         let heard = [
             ("tcp", self.tcp.accept().is_ok()),
@@ -90,7 +90,7 @@ async fn heard(level: Held, network: bool) -> (Vec<&'static str>, serde_json::Va
 }
 
 #[tokio::test]
-async fn without_a_network_nobody_is_reached() {
+async fn commands_without_network_reach_nothing() {
     let (free, ran) = heard(Held::None, true).await;
     assert_eq!(free, ["tcp", "udp", "unnamed", "file"], "{ran}");
     for (level, reached) in [(Held::Landlock, &[][..]), (Held::Bubblewrap, &["file"][..])] {
@@ -101,9 +101,9 @@ async fn without_a_network_nobody_is_reached() {
     }
 }
 
-/// Sockets that have no file are those of a login: whoever runs there would do what a command asks for.
+/// Abstract sockets belong to login services, which run commands for their clients.
 #[tokio::test]
-async fn with_a_network_the_machine_itself_is_still_apart() {
+async fn commands_with_network_cannot_reach_local_services() {
     for (level, reached) in
         [(Held::Landlock, &["tcp", "udp"][..]), (Held::Bubblewrap, &["tcp", "udp", "file"][..])]
     {

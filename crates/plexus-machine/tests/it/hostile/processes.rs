@@ -1,4 +1,4 @@
-//! Other processes of the same user, the node among them.
+//! Other processes of the same user, including the node.
 
 use super::{Case, Free, Scene, check, done, said, tells};
 use serde_json::Value;
@@ -97,29 +97,29 @@ const CASES: &[Case] = &[
 ];
 
 #[tokio::test]
-async fn other_processes_are_out_of_reach() {
+async fn other_processes_are_inaccessible() {
     check(CASES).await;
 }
 
-/// Whatever the node itself was given open by who started it.
+/// File descriptors that the node inherited from its own parent.
 #[tokio::test]
-async fn nothing_is_open_but_the_usual_three() {
+async fn only_standard_streams_are_open() {
     for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
         let scene = Scene::new(&super::at(level, "")).await;
         let arguments = serde_json::json!({ "action": "run", "argv": ["ls", "-l", "/proc/self/fd"] });
         let ran = scene.bench.terminal(arguments).await.unwrap();
         let said = said(&ran);
-        // The fourth is the folder that is listed.
+        // The fourth is the folder that is being listed.
         let beyond = said.lines().filter(|line| line.contains("->")).nth(3);
         assert!(said.lines().filter(|line| line.contains("->")).count() == 4, "{level}: {said}");
         assert!(beyond.is_some_and(|line| line.contains("/fd")), "{level}: {said}");
     }
 }
 
-/// A file that makes its user another one, which is what `sudo` is.
+/// A setuid program, such as `sudo`.
 #[tokio::test]
 #[allow(clippy::print_stderr, reason = "what is left out is named")]
-async fn a_file_of_another_user_does_not_make_one_that_user() {
+async fn setuid_programs_have_no_effect() {
     if !super::is_root() {
         return eprintln!("left out: only root can make such a file");
     }

@@ -1,11 +1,11 @@
-//! System calls that lead out, each as it is: refused before the kernel looks at what is asked for.
+//! Dangerous system calls, made directly: refused before the kernel checks their arguments.
 
 use serde_json::Value;
 
 use super::{Scene, at, said};
 use crate::sandbox::{LEVELS, is_here};
 
-/// Name, number and arguments that would not do anything.
+/// Name, number, and arguments without an effect.
 const CALLS: &[(&str, i64, &str)] = &[
     ("ptrace", libc::SYS_ptrace, "16,{OTHER},0,0"),
     ("process_vm_readv", libc::SYS_process_vm_readv, "{OTHER},0,0,0,0,0"),
@@ -45,7 +45,7 @@ const CALLS: &[(&str, i64, &str)] = &[
     ("socket AF_PACKET", libc::SYS_socket, "17,3,0"),
 ];
 
-/// As if there were none.
+/// Calls reported as not implemented.
 const ABSENT: &[(&str, i64, &str)] = &[
     ("clone3", libc::SYS_clone3, "0,0"),
     ("io_uring_setup", libc::SYS_io_uring_setup, "0,0"),
@@ -67,7 +67,7 @@ fn wrong(calls: &[(&str, i64, &str)], ran: &Value, error: i32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn calls_that_lead_out_are_refused() {
+async fn dangerous_system_calls_are_refused() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let scene = Scene::new(&at(level, "")).await;
         let ran = scene.run(&command(CALLS)).await;
@@ -77,10 +77,10 @@ async fn calls_that_lead_out_are_refused() {
     }
 }
 
-/// The same calls by the second set of numbers that this kind of processor has.
+/// The same calls through the x32 ABI.
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
-async fn other_numbers_lead_to_no_other_end() {
+async fn x32_numbers_do_not_bypass_the_filter() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let scene = Scene::new(&at(level, "")).await;
         let calls: Vec<_> =
@@ -90,9 +90,9 @@ async fn other_numbers_lead_to_no_other_end() {
     }
 }
 
-/// Namespaces by `clone`, which programs use for threads and processes too.
+/// Namespaces through `clone`, which programs also use for threads and processes.
 #[tokio::test]
-async fn no_process_is_made_in_namespaces_of_its_own() {
+async fn processes_cannot_create_namespaces() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let scene = Scene::new(&at(level, "")).await;
         for flag in [0x1000_0000, 0x0002_0000, 0x2000_0000, 0x4000_0000_u32] {

@@ -1,4 +1,4 @@
-//! Variables and arguments that are meant for who starts the command, not for the command.
+//! Variables and arguments that target the launcher instead of the command.
 
 use plexus_machine::launch::Held;
 use serde_json::json;
@@ -6,8 +6,8 @@ use serde_json::json;
 use super::{SECRET, Scene, at, said};
 use crate::sandbox::{LEVELS, is_here};
 
-/// The loader writes such a file for every program that it starts with these. Directly in `~` a command in a sandbox cannot
-/// make one: whoever made it was outside.
+/// The dynamic loader writes such a file for every program that starts with these variables. A sandboxed command
+/// cannot create files directly in `~`, so its creator ran outside of the sandbox.
 async fn leaks(level: Held, env: serde_json::Value) -> (Vec<String>, serde_json::Value) {
     let scene = Scene::new(&at(level, "")).await;
     let filled: serde_json::Value = serde_json::from_str(&scene.filled(&env.to_string())).unwrap();
@@ -27,10 +27,10 @@ async fn leaks(level: Held, env: serde_json::Value) -> (Vec<String>, serde_json:
 }
 
 #[tokio::test]
-async fn variables_of_the_caller_do_not_reach_who_is_outside() {
+async fn caller_variables_do_not_affect_the_launcher() {
     let loader = json!({ "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": "{HOME}/leak" });
     let (free, _) = leaks(Held::None, loader.clone()).await;
-    assert!(!free.is_empty(), "it shows nothing: with nothing to hold it, no file is made");
+    assert!(!free.is_empty(), "the case proves nothing: without a sandbox, no file is created");
     let others = [
         loader,
         json!({ "PATH": "{HOME}/work:/usr/bin:/bin" }),
@@ -47,9 +47,9 @@ async fn variables_of_the_caller_do_not_reach_who_is_outside() {
     }
 }
 
-/// What a launcher would take for its own, given as a program, an argument or a folder.
+/// Words that a launcher could interpret as its own, as a program, an argument or a folder.
 #[tokio::test]
-async fn arguments_are_the_command_and_nothing_else() {
+async fn arguments_are_passed_only_to_the_command() {
     let spec = r#"{"sandbox":null}"#;
     let cases: &[&[&str]] = &[
         &["--bind", "/", "/", "cat", "{HOME}/.ssh/id_ed25519"],

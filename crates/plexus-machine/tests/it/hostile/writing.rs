@@ -1,4 +1,4 @@
-//! Writing where nothing is to be written, and changing what is only to be read.
+//! Writing to denied paths, and changing read-only paths.
 
 use super::{Case, Free, Scene, check, done, removed};
 use serde_json::Value;
@@ -132,13 +132,13 @@ const CASES: &[Case] = &[
 ];
 
 #[tokio::test]
-async fn nothing_is_written_outside_nor_to_what_can_only_be_read() {
+async fn denied_and_read_only_paths_cannot_be_written() {
     check(CASES).await;
 }
 
-/// From the working folder, which can be written as a whole, there is no way to the names beside it.
+/// The working folder is writable as a whole, but gives no access to the names next to it.
 #[tokio::test]
-async fn nothing_protected_can_be_made_or_replaced_from_the_working_folder() {
+async fn working_folder_gives_no_access_to_protected_paths() {
     const PROTECTED: [&str; 6] = [
         ".ssh",
         ".bashrc",
@@ -155,7 +155,7 @@ async fn nothing_protected_can_be_made_or_replaced_from_the_working_folder() {
                  ln -s ~/plexus-work/e ~/{name}; cd .. && echo evil > {name}; cd ~/plexus-work; "
             )
         });
-        // Neither can the folder itself be swapped for one that leads there.
+        // The folder itself cannot be replaced by a link to them either.
         let swap = "mv ~/plexus-work ~/other; rmdir ~/plexus-work; ln -sfn ~ ~/plexus-work/up; echo evil > up/.zshrc; ";
         let ran = bench.sh(&format!("{}{swap} echo ran > ran; true", attempts.concat())).await;
         assert!(bench.home().join("plexus-work/ran").exists(), "it ran: {level}: {ran}");
@@ -165,9 +165,9 @@ async fn nothing_protected_can_be_made_or_replaced_from_the_working_folder() {
     }
 }
 
-/// Where there is none at all.
+/// In a home folder without any credentials.
 #[tokio::test]
-async fn no_folder_of_credentials_can_be_made() {
+async fn credential_folders_cannot_be_created() {
     for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
         let scene = Scene::new(&super::at(level, "")).await;
         std::fs::remove_dir_all(scene.home(".ssh")).unwrap();

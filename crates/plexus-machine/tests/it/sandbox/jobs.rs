@@ -1,4 +1,4 @@
-//! Jobs in a sandbox begin, are signalled, end and are found again as others do.
+//! Jobs in a sandbox start, receive signals, end and survive restarts like other jobs.
 
 use plexus_machine::launch::Held;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn output(bench: &Workbench, job: &Value) -> String {
     read["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// As this machine numbers it, whatever number it has inside: by what it was started as.
+/// Finds a process outside of the sandbox by its arguments, because its pid differs inside.
 fn pids_of(marker: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| {
@@ -31,13 +31,13 @@ fn pids_of(marker: &str) -> Vec<u32> {
     .collect()
 }
 
-/// A time to sleep that nobody else sleeps.
+/// A unique sleep duration.
 fn marker() -> String {
     format!("1000.{}", uuid::Uuid::now_v7().as_u128() % 1_000_000_000_000)
 }
 
 #[tokio::test]
-async fn the_end_of_a_command_is_told_as_it_was() {
+async fn exit_status_is_reported_unchanged() {
     each(async |level, bench| {
         assert_eq!(bench.sh("exit 7").await["exit_code"], 7, "{level}");
         assert_eq!(bench.sh("kill -s KILL $$").await["exit_code"], 137, "{level}");
@@ -50,7 +50,7 @@ async fn the_end_of_a_command_is_told_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_asked_to_end_can_tidy_up() {
+async fn command_can_clean_up_on_sigterm() {
     each(async |level, bench| {
         let line = "trap 'echo tidied; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
         let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_command_that_is_asked_to_end_can_tidy_up() {
 }
 
 #[tokio::test]
-async fn all_that_a_job_has_started_is_killed_with_it() {
+async fn killing_a_job_kills_all_its_processes() {
     each(async |level, bench| {
         let marker = marker();
         let line = format!("sleep {marker} & sleep {marker} & echo ready; wait");
@@ -79,7 +79,7 @@ async fn all_that_a_job_has_started_is_killed_with_it() {
 }
 
 #[tokio::test]
-async fn a_job_outlives_its_node_and_is_found_written_to_and_killed_by_the_next() {
+async fn job_survives_its_node_and_is_controlled_by_the_next() {
     each(async |level, bench| {
         let marker = marker();
         let line = format!("read -r line; echo got $line; sleep {marker}");
@@ -100,7 +100,7 @@ async fn a_job_outlives_its_node_and_is_found_written_to_and_killed_by_the_next(
 }
 
 #[tokio::test]
-async fn a_job_ends_by_itself_while_there_is_no_node() {
+async fn job_can_end_while_no_node_runs() {
     each(async |level, bench| {
         let go = bench.home().join("work/go");
         let line = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 6", go.display());
@@ -120,7 +120,7 @@ async fn a_job_ends_by_itself_while_there_is_no_node() {
 }
 
 #[tokio::test]
-async fn time_that_is_up_ends_it() {
+async fn timeout_ends_a_sandboxed_job() {
     each(async |level, bench| {
         let marker = marker();
         let line = format!("trap '' TERM; sleep {marker} & wait; wait");

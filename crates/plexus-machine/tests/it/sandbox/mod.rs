@@ -1,4 +1,4 @@
-//! Commands in a sandbox do what they do without one: at each level, what is allowed works.
+//! Commands in a sandbox: everything that is allowed works at each level.
 
 mod jobs;
 mod works;
@@ -6,10 +6,11 @@ mod works;
 use plexus_kit::Environment;
 use plexus_machine::launch::{Held, Launcher};
 
-/// The levels that hold something.
+/// The levels that restrict commands.
 pub(crate) const LEVELS: [Held; 2] = [Held::Landlock, Held::Bubblewrap];
 
-/// Whether a level can be had here. Where not, its tests are left out and named; with `CI=true` that is a failure.
+/// Whether a level is available on this machine. If not, its tests are skipped with a message; with `CI=true` they
+/// fail.
 #[allow(clippy::print_stderr, reason = "what is left out is named")]
 pub(crate) fn is_here(level: Held) -> bool {
     let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
@@ -23,7 +24,7 @@ pub(crate) fn is_here(level: Held) -> bool {
     missing.is_none()
 }
 
-/// A policy with nothing but a level in it.
+/// A policy that sets only a level.
 pub(crate) fn at(level: Held) -> String {
     format!("[sandbox]\nlevel = \"{level}\"\n")
 }

@@ -1,4 +1,4 @@
-//! What a command can do at every level.
+//! What commands can do at every level.
 
 use plexus_machine::launch::Held;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{LEVELS, at, is_here};
 use crate::workbench::{Workbench, until};
 
-/// What is run, and the output that it is to have.
+/// A command, and its expected output.
 const ORDINARY: &[(&str, &str)] = &[
     ("echo hello", "hello\n"),
     (
@@ -39,7 +39,7 @@ async fn bench(level: Held, more: &str) -> Workbench {
 }
 
 #[tokio::test]
-async fn what_is_allowed_works_at_every_level() {
+async fn allowed_operations_work_at_every_level() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, "").await;
         let home = bench.home().display().to_string();
@@ -53,7 +53,7 @@ async fn what_is_allowed_works_at_every_level() {
 }
 
 #[tokio::test]
-async fn who_is_held_back_is_told_by_what_and_where_to_write_instead() {
+async fn refused_write_is_explained_with_the_working_folder() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, "").await;
         let ran = bench.sh("mkdir ~/new").await;
@@ -63,9 +63,9 @@ async fn who_is_held_back_is_told_by_what_and_where_to_write_instead() {
     }
 }
 
-/// On a node whose home folder has nothing of Plexus in it, and nothing that is protected either.
+/// On a node whose home folder contains nothing of Plexus and nothing protected.
 #[tokio::test]
-async fn new_files_and_folders_can_be_made_in_the_working_folder_at_every_level() {
+async fn working_folder_allows_new_files_at_every_level() {
     for level in
         [Held::None].into_iter().chain(LEVELS).filter(|level| *level == Held::None || is_here(*level))
     {
@@ -81,21 +81,21 @@ async fn new_files_and_folders_can_be_made_in_the_working_folder_at_every_level(
         );
         assert!(work.join("inbox").is_dir(), "{level}");
         let mode = std::os::unix::fs::PermissionsExt::mode(&work.metadata().unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o700, "{level}: it is its user's alone");
-        // Files, and commands in a folder of it, begin in the same place.
+        assert_eq!(mode & 0o777, 0o700, "{level}: it is private to its user");
+        // File tools and commands resolve relative paths against the same folder.
         let written = json!({ "action": "write", "file_path": "inbox/note", "content": "noted\n" });
         bench.filesystem(written).await.unwrap();
         let ran =
             bench.terminal(json!({ "action": "run", "command": "cat note", "cwd": "inbox" })).await.unwrap();
         assert_eq!(ran["stdout"]["text"], "noted\n", "{level}: {ran}");
-        // One that was removed is made again.
+        // A removed working folder is created again.
         std::fs::remove_dir_all(&work).unwrap();
         assert_eq!(bench.sh("touch again").await["exit_code"], 0, "{level}");
     }
 }
 
 #[tokio::test]
-async fn a_shell_in_a_terminal_ends_with_its_job_at_every_level() {
+async fn terminal_shell_ends_with_its_job_at_every_level() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, "").await;
         let start = json!({ "action": "start", "command": "exec sh -i", "pty": true });
@@ -107,7 +107,7 @@ async fn a_shell_in_a_terminal_ends_with_its_job_at_every_level() {
             shown["text"].as_str().unwrap().contains("begun").then_some(())
         })
         .await;
-        // A shell gives the terminal back at its end, which it can only to whom it sees.
+        // A shell restores the terminal at its end, which requires that it can see the owning process group.
         let ends = json!({ "action": "run", "command": "sh -i -c 'exit 7'", "pty": true });
         assert_eq!(bench.terminal(ends).await.unwrap()["exit_code"], 7, "{level}");
         let hung_up = json!({ "action": "kill", "job": job, "signal": "HUP" });
@@ -119,7 +119,7 @@ async fn a_shell_in_a_terminal_ends_with_its_job_at_every_level() {
 }
 
 #[tokio::test]
-async fn a_terminal_works_at_every_level() {
+async fn terminal_works_at_every_level() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, "").await;
         let command = "test -t 0 && test -t 1 && stty size && echo typed >/dev/tty && exit 4";
@@ -133,7 +133,7 @@ async fn a_terminal_works_at_every_level() {
 }
 
 #[tokio::test]
-async fn variables_reach_the_command_as_they_were_given() {
+async fn variables_reach_the_command_unchanged() {
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, "").await;
         let env =
@@ -150,7 +150,7 @@ async fn variables_reach_the_command_as_they_were_given() {
 }
 
 #[tokio::test]
-async fn a_narrow_policy_leaves_programs_and_what_it_names() {
+async fn narrow_policy_allows_programs_and_named_folders() {
     let files = "[files]\nread = ['~/given']\nwrite = ['~/work']\n";
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
         let bench = bench(level, files).await;
@@ -170,20 +170,20 @@ async fn a_narrow_policy_leaves_programs_and_what_it_names() {
             .await
             .unwrap_err();
         assert!(refused.message.contains("does not allow commands to read"), "{level}: {refused:?}");
-        // The working folder is one that this policy lets be written.
+        // The working folder is within the folders that this policy allows to write.
         let work = format!("{}/work\n", home.display());
         assert_eq!(bench.sh("pwd").await["stdout"]["text"], work, "{level}");
     }
 }
 
 #[tokio::test]
-async fn with_a_level_that_is_not_here_nothing_is_run() {
-    // A machine without the program.
+async fn unavailable_level_refuses_all_commands() {
+    // A machine without `bwrap`.
     let bench = Workbench::held_with_path(&at(Held::Bubblewrap), "/nowhere").await;
     let command = format!("/usr/bin/touch {}/ran", bench.home().display());
     let refused = bench.terminal(json!({ "action": "run", "command": command })).await.unwrap_err();
     assert!(refused.message.contains("`bubblewrap`") && refused.message.contains("bwrap"), "{refused:?}");
     assert!(refused.hint.as_deref().unwrap_or_default().contains("plexus node policy"), "{refused:?}");
     assert!(!bench.home().join("ran").exists());
-    assert!(!bench.folder().join("jobs").read_dir().unwrap().any(|_| true), "there is no job of it");
+    assert!(!bench.folder().join("jobs").read_dir().unwrap().any(|_| true), "no job was created");
 }

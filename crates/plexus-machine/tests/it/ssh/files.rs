@@ -1,4 +1,4 @@
-//! Files to a host and back.
+//! Copying files to a host and back.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ use crate::workbench::until;
 
 const SIZE: usize = 20_000_000;
 
-/// Bytes that do not repeat.
+/// Bytes without repetition.
 fn content(size: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -34,7 +34,7 @@ fn sha256(path: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn a_file_comes_back_as_it_went() {
+async fn file_round_trips_unchanged() {
     let Some(site) = Site::new().await else { return };
     let (here, back) = (site.bench.home().join("here"), site.bench.home().join("back"));
     let there = site.there.path().join("there");
@@ -55,7 +55,7 @@ async fn a_file_comes_back_as_it_went() {
 }
 
 #[tokio::test]
-async fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
+async fn file_is_replaced_atomically_and_keeps_its_mode() {
     let Some(site) = Site::new().await else { return };
     fs::write(site.bench.home().join("empty"), "").unwrap();
     fs::write(site.bench.home().join("new"), "new").unwrap();
@@ -86,7 +86,7 @@ async fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
     assert_eq!(names(site.bench.home()), [".ssh", "empty", "new"]);
 }
 
-/// A site whose host is reached over a wire, and files of both sides.
+/// A site whose host is reached over a breakable wire, with files on both sides.
 async fn over_a_wire() -> Option<(Site, Wire, Vec<u8>)> {
     let site = Site::new().await?;
     let wire = Wire::to(site.address()).await;
@@ -105,7 +105,7 @@ fn copy(site: &Site, wire: &Wire, action: &str, path: &str, name: &str) -> Value
 }
 
 #[tokio::test]
-async fn a_copy_goes_on_after_the_connection_was_lost() {
+async fn copy_resumes_after_a_lost_connection() {
     let Some((site, wire, bytes)) = over_a_wire().await else { return };
     for (action, path, name) in [("upload", "~/here", "up"), ("download", "~/down", "there")] {
         let breaks = wire.breaks();
@@ -121,7 +121,7 @@ async fn a_copy_goes_on_after_the_connection_was_lost() {
 }
 
 #[tokio::test]
-async fn a_copy_that_breaks_for_good_leaves_no_half_file() {
+async fn failed_copy_leaves_no_partial_file() {
     let Some((site, wire, _)) = over_a_wire().await else { return };
     fs::write(site.there.path().join("up"), "old there").unwrap();
     fs::write(site.bench.home().join("down"), "old here").unwrap();
@@ -132,14 +132,14 @@ async fn a_copy_that_breaks_for_good_leaves_no_half_file() {
         assert_eq!(fs::read_to_string(site.there.path().join("up")).unwrap(), "old there", "{action}");
         assert_eq!(fs::read_to_string(site.bench.home().join("down")).unwrap(), "old here", "{action}");
         assert!(names(site.bench.home()).iter().all(|name| !name.ends_with(".tmp")));
-        // What was begun there is removed as soon as the host can be reached.
+        // The temporary file is removed as soon as the host is reachable.
         wire.mend();
         until(async || (names(site.there.path()) == ["there", "up"]).then_some(())).await;
     }
 }
 
 #[tokio::test]
-async fn a_copy_that_is_cancelled_or_out_of_time_leaves_nothing() {
+async fn cancelled_or_timed_out_copy_leaves_nothing() {
     let Some((site, wire, _)) = over_a_wire().await else { return };
     site.sh("true").await;
     for (action, path, name) in [("upload", "~/here", "up"), ("download", "~/down", "there")] {

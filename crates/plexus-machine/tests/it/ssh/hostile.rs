@@ -1,4 +1,4 @@
-//! What a caller says is never more than a host, a user, a port, a path and a command on the host.
+//! A caller's text is only ever a host, a user, a port, a path or a command on the host.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::site::{Site, names};
 use crate::workbench::Told;
 
 #[tokio::test]
-async fn no_argument_becomes_an_option_or_a_command_here() {
+async fn arguments_never_become_local_options_or_commands() {
     let Some(site) = Site::new().await else { return };
     let mark = site.bench.home().join("mark");
     let touch = format!("touch {}", mark.display());
@@ -37,7 +37,7 @@ async fn no_argument_becomes_an_option_or_a_command_here() {
         "a\u{0}b".to_owned(),
         "ｌocalhost".to_owned(),
     ];
-    // A proxy of the owner's that passes on what it is given to a shell.
+    // A proxy command of the owner that passes its arguments to a shell.
     site.configure("Host *\n  ProxyCommand sh -c \"echo %n %h %r >/dev/null; exit 1\"\n");
     for text in &tries {
         let mut calls: Vec<Value> = vec![json!({ "host": text, "port": site.server.port })];
@@ -62,7 +62,7 @@ async fn no_argument_becomes_an_option_or_a_command_here() {
 }
 
 #[tokio::test]
-async fn paths_on_the_host_are_paths_and_nothing_else() {
+async fn remote_paths_are_never_interpreted() {
     let Some(site) = Site::new().await else { return };
     fs::write(site.bench.home().join("file"), "content").unwrap();
     let names_there =
@@ -81,7 +81,7 @@ async fn paths_on_the_host_are_paths_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn files_that_the_policy_denies_are_neither_sent_nor_overwritten() {
+async fn denied_files_are_neither_sent_nor_overwritten() {
     let Some(site) = Site::new().await else { return };
     let there = site.there.path().join("stolen");
     let remote = there.to_str().unwrap();
@@ -119,11 +119,11 @@ async fn files_that_the_policy_denies_are_neither_sent_nor_overwritten() {
     }
     assert_eq!(fs::read_to_string(site.ssh().join("known_hosts")).unwrap(), known);
     assert_eq!(names(&site.ssh()), ["id_ed25519", "id_ed25519.pub", "known_hosts"]);
-    assert_eq!(site.server.logins(), 0, "nobody was connected to for it");
+    assert_eq!(site.server.logins(), 0, "no connection was opened for it");
 }
 
 #[tokio::test]
-async fn keys_are_in_nothing_that_is_answered_told_or_kept() {
+async fn keys_never_appear_in_answers_events_or_records() {
     let Some(site) = Site::new().await else { return };
     let key = fs::read_to_string(site.ssh().join("id_ed25519")).unwrap();
     let secret = key.lines().nth(2).unwrap().to_owned();
@@ -148,7 +148,7 @@ async fn keys_are_in_nothing_that_is_answered_told_or_kept() {
     for hidden in [secret.as_str(), "id_ed25519", "PRIVATE KEY", "PLEXUS_NODE_KEY"] {
         assert!(!said.contains(hidden), "{hidden}: {said}");
     }
-    // The node's own folder, with its database.
+    // The node's own folder, including its database.
     let mut folders = vec![site.bench.folder().to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Who a host is, and who is let in.
+//! Host identity and login.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ use super::server::{Server, me, sshd};
 use super::site::Site;
 
 #[tokio::test]
-async fn a_host_whose_key_is_not_known_is_not_spoken_to() {
+async fn unknown_host_key_is_refused() {
     let Some(site) = Site::new().await else { return };
     site.forget();
-    // What the owner's configuration says does not change it.
+    // The owner's configuration cannot change this.
     site.configure("Host *\n  StrictHostKeyChecking no\n  NoHostAuthenticationForLocalhost yes\n");
     let refused = site.ask(json!({ "action": "run", "command": "true" })).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Forbidden);
@@ -24,18 +24,18 @@ async fn a_host_whose_key_is_not_known_is_not_spoken_to() {
         "the owner is told what to run: {text}"
     );
     assert_eq!(site.server.logins(), 0);
-    assert_eq!(fs::read_to_string(site.ssh().join("known_hosts")).unwrap(), "", "nothing is learned");
-    // The owner has done it.
+    assert_eq!(fs::read_to_string(site.ssh().join("known_hosts")).unwrap(), "", "no key is recorded");
+    // The owner has added the key.
     site.know(site.server.port);
     assert_eq!(site.sh("echo in").await["stdout"]["text"], "in\n");
 }
 
 #[tokio::test]
-async fn a_host_key_that_has_changed_is_said_to_have() {
+async fn changed_host_key_is_reported() {
     let Some(site) = Site::new().await else { return };
     let sshd = sshd().unwrap();
     let other = Server::start(sshd, "", "").await;
-    // What was known is the key of another host.
+    // The known key is that of another host.
     let line = format!("[127.0.0.1]:{} {}", site.server.port, other.host_key());
     fs::write(site.ssh().join("known_hosts"), &line).unwrap();
     let refused = site.ask(json!({ "action": "run", "command": "true" })).await.unwrap_err();
@@ -47,7 +47,7 @@ async fn a_host_key_that_has_changed_is_said_to_have() {
     assert_eq!(fs::read_to_string(site.ssh().join("known_hosts")).unwrap(), line);
 }
 
-/// An agent that is gone with its value.
+/// An ssh-agent that ends when it is dropped.
 struct Agent(std::process::Child);
 
 impl Drop for Agent {
@@ -58,7 +58,7 @@ impl Drop for Agent {
 }
 
 #[tokio::test]
-async fn a_key_of_the_agent_is_used_and_the_agent_is_for_ssh_alone() {
+async fn agent_keys_are_used_and_the_agent_is_available_to_ssh_only() {
     if sshd().is_none() {
         return;
     }
@@ -75,7 +75,7 @@ async fn a_key_of_the_agent_is_used_and_the_agent_is_for_ssh_alone() {
     assert!(added.unwrap().success());
     fs::remove_file(&key).unwrap();
     fs::remove_file(key.with_extension("pub")).unwrap();
-    // Nor is it forwarded, although the owner would.
+    // It is not forwarded, even if the owner's configuration says so.
     site.configure("Host *\n  ForwardAgent yes\n");
     let answer = site.sh("echo in; echo agent=$SSH_AUTH_SOCK").await;
     assert_eq!(answer["stdout"]["text"], "in\nagent=\n", "{answer}");
@@ -84,7 +84,7 @@ async fn a_key_of_the_agent_is_used_and_the_agent_is_for_ssh_alone() {
 }
 
 #[tokio::test]
-async fn a_host_that_takes_passwords_only_is_refused() {
+async fn password_only_host_is_refused() {
     let only = "PubkeyAuthentication no\nPasswordAuthentication yes\nKbdInteractiveAuthentication yes";
     let Some(site) = Site::with(Vec::new(), only).await else { return };
     site.configure("Host *\n  PasswordAuthentication yes\n  BatchMode no\n");
@@ -95,7 +95,7 @@ async fn a_host_that_takes_passwords_only_is_refused() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_not_accepted_says_what_to_look_at() {
+async fn refused_login_explains_what_to_check() {
     let Some(site) = Site::new().await else { return };
     let arguments =
         site.arguments(json!({ "action": "run", "command": "true", "user": "nobody-of-that-name" }));
@@ -103,13 +103,13 @@ async fn a_login_that_is_not_accepted_says_what_to_look_at() {
     assert_eq!(refused.code, ErrorCode::Forbidden);
     assert!(refused.text().contains("nobody-of-that-name@127.0.0.1"), "{}", refused.text());
     assert!(refused.text().contains("`user`"), "{}", refused.text());
-    // The right one, said aloud.
+    // The right user, given explicitly.
     let arguments = site.arguments(json!({ "action": "run", "command": "id -un", "user": me() }));
     assert_eq!(site.ask(arguments).await.unwrap()["stdout"]["text"], format!("{}\n", me()));
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_there_is_told_from_one_that_is_not_known() {
+async fn unreachable_host_differs_from_unknown_name() {
     let Some(site) = Site::new().await else { return };
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let run =
@@ -123,7 +123,7 @@ async fn a_host_that_is_not_there_is_told_from_one_that_is_not_known() {
 }
 
 #[tokio::test]
-async fn the_policy_of_the_machine_says_which_hosts() {
+async fn policy_decides_which_hosts_are_allowed() {
     let Some(site) = Site::new().await else { return };
     let port = site.server.port;
     site.configure(&format!(
@@ -154,14 +154,14 @@ async fn the_policy_of_the_machine_says_which_hosts() {
 }
 
 #[tokio::test]
-async fn the_ssh_configuration_of_the_owner_holds() {
+async fn owner_ssh_configuration_applies() {
     let Some(site) = Site::new().await else { return };
     let sshd = sshd().unwrap();
     let key = site.bench.home().join("keys");
     fs::create_dir(&key).unwrap();
     fs::rename(site.ssh().join("id_ed25519"), key.join("of-the-host")).unwrap();
     let mark = site.there.path().join("proxied");
-    // Reached through a command of the owner's, by a key that is named, under an alias.
+    // Reached through a proxy command of the owner, with a configured key, under an alias.
     site.configure(&format!(
         "Host behind\n  HostKeyAlias [127.0.0.1]:{port}\n  User {me}\n  IdentityFile ~/keys/of-the-host\n  \
          ProxyCommand sh -c 'echo %h %p >{mark}; exec {sshd} -i -f {config}'\n  RemoteCommand echo of the owner\n  \
@@ -177,7 +177,7 @@ async fn the_ssh_configuration_of_the_owner_holds() {
 }
 
 #[tokio::test]
-async fn a_host_behind_another_is_reached_when_both_are_known() {
+async fn jump_host_is_used_if_both_host_keys_are_known() {
     let Some(site) = Site::new().await else { return };
     let port = site.server.port;
     let inner = Server::start(sshd().unwrap(), &site.public_key(), "").await;
@@ -186,11 +186,11 @@ async fn a_host_behind_another_is_reached_when_both_are_known() {
         inner.port
     ));
     let run = || json!({ "action": "run", "host": "inner", "command": "echo in" });
-    // The inner one is not known.
+    // The inner host is not known.
     let refused = site.ask(run()).await.unwrap_err();
     assert_eq!((refused.code, inner.logins(), site.server.logins()), (ErrorCode::Forbidden, 0, 1));
     assert!(refused.text().contains(&inner.fingerprint()), "{}", refused.text());
-    // The outer one is not known.
+    // The jump host is not known.
     let known = format!("[127.0.0.1]:{} {}", inner.port, inner.host_key());
     fs::write(site.ssh().join("known_hosts"), known).unwrap();
     let refused = site.ask(run()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! `ssh_exec` against a real sshd on loopback, with keys, known hosts and a configuration of its own.
+//! Tests of `ssh_exec` against a real sshd on loopback, with its own keys, known hosts and configuration.
 
 mod files;
 mod hostile;

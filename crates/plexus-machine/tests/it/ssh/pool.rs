@@ -1,4 +1,4 @@
-//! Connections: who shares one, when one is made, and what is left of them.
+//! Connections: sharing, opening and cleanup.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use super::wire::Wire;
 use crate::workbench::until;
 
 #[tokio::test]
-async fn a_session_logs_in_once_and_shares_with_nobody() {
+async fn session_logs_in_once_and_shares_no_connection() {
     let Some(site) = Site::new().await else { return };
     let run = || site.arguments(json!({ "action": "run", "command": "echo in" }));
     let list = async |session: &str| {
@@ -19,7 +19,7 @@ async fn a_session_logs_in_once_and_shares_with_nobody() {
             .unwrap()
             .len()
     };
-    // Also when the first ones all come at once.
+    // Also if the first calls are concurrent.
     let runs = (0..12).map(|_| site.ask_in("one", run()));
     for answer in futures_util::future::join_all(runs).await {
         assert_eq!(answer.unwrap()["stdout"]["text"], "in\n");
@@ -30,7 +30,7 @@ async fn a_session_logs_in_once_and_shares_with_nobody() {
     assert_eq!((site.server.logins(), list("two").await, site.sockets().len()), (2, 1, 2));
     let folder = site.bench.folder().join("ssh");
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-    // One closes its own.
+    // One session closes its own connection.
     let closed = site.ask_in("one", json!({ "action": "close" })).await.unwrap();
     assert_eq!((&closed["closed"], list("one").await, list("two").await), (&json!(1), 0, 1));
     until(async || (site.sockets().len() == 1).then_some(())).await;
@@ -39,7 +39,7 @@ async fn a_session_logs_in_once_and_shares_with_nobody() {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_is_made_again() {
+async fn lost_connection_is_opened_again() {
     let Some(site) = Site::new().await else { return };
     let wire = Wire::to(site.address()).await;
     site.know(wire.port);
@@ -52,7 +52,7 @@ async fn a_connection_that_died_is_made_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_connections_when_the_node_stops_or_was_killed() {
+async fn connections_are_cleaned_up_after_stop_and_kill() {
     let Some(site) = Site::new().await else { return };
     site.sh("true").await;
     let Site { bench, server, there } = site;
@@ -62,8 +62,8 @@ async fn nothing_is_left_of_connections_when_the_node_stops_or_was_killed() {
     let stale = folder.join("0123456789abcdef.AbCdEfGh");
     let bench = bench
         .restarted_after(async || {
-            assert_eq!(left(), 0, "it was closed in order");
-            // What one that was killed leaves behind.
+            assert_eq!(left(), 0, "it was closed properly");
+            // The files that a killed node leaves behind.
             drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
         })
         .await;

@@ -1,4 +1,4 @@
-//! Commands on a host: what they get, what they write, how they end.
+//! Remote commands: their input, output and end.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use super::site::Site;
 use crate::workbench::{Told, until};
 
 #[tokio::test]
-async fn a_command_gives_its_outputs_apart_and_its_exit_code() {
+async fn command_returns_separate_outputs_and_exit_code() {
     let Some(site) = Site::new().await else { return };
     let answer = site.sh("printf out; printf err >&2; exit 3").await;
     assert_eq!((&answer["exit_code"], &answer["signal"]), (&json!(3), &json!(null)), "{answer}");
     assert_eq!((&answer["stdout"]["text"], &answer["stderr"]["text"]), (&json!("out"), &json!("err")));
     assert_eq!((&answer["timed_out"], &answer["host"]), (&json!(false), &json!("127.0.0.1")));
-    // What ssh itself says when it fails is also what a command can say.
+    // A command can also use the exit code that ssh uses for its own failures.
     assert_eq!(site.sh("exit 255").await["exit_code"], 255);
     let answer = site.sh("kill -SEGV $$").await;
     assert_eq!((&answer["signal"], &answer["exit_code"]), (&json!("SEGV"), &json!(139)));
 }
 
 #[tokio::test]
-async fn folder_input_and_arguments_arrive_as_they_were_given() {
+async fn folder_input_and_arguments_arrive_unchanged() {
     let Some(site) = Site::new().await else { return };
     let folder = site.there.path().join("a 'folder' $HOME");
     std::fs::create_dir(&folder).unwrap();
@@ -36,7 +36,7 @@ async fn folder_input_and_arguments_arrive_as_they_were_given() {
     let answer = site.ask(json!({ "action": "run", "argv": argv })).await.unwrap();
     assert_eq!(answer["stdout"]["text"], format!("{}|", words.join("|")), "{answer}");
     let answer = site.ask(json!({ "action": "run", "argv": ["exit", "0"] })).await.unwrap();
-    assert_eq!(answer["exit_code"], 127, "there is no such program");
+    assert_eq!(answer["exit_code"], 127, "the program does not exist");
     let marker = site.there.path().join("ran");
     let run =
         json!({ "action": "run", "argv": ["touch", marker.to_str().unwrap()], "cwd": "/no/such/folder" });
@@ -46,7 +46,7 @@ async fn folder_input_and_arguments_arrive_as_they_were_given() {
 }
 
 #[tokio::test]
-async fn bytes_stay_bytes_and_of_too_many_both_ends_are_shown() {
+async fn binary_output_is_exact_and_long_output_shows_both_ends() {
     let Some(site) = Site::new().await else { return };
     let answer = site.sh(r"printf 'a\377\000b'").await;
     let bytes =
@@ -68,7 +68,7 @@ async fn bytes_stay_bytes_and_of_too_many_both_ends_are_shown() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_behind_holds_up_nobody() {
+async fn leftover_processes_do_not_block_the_call() {
     let Some(site) = Site::new().await else { return };
     let file = site.there.path().join("pid");
     let began = Instant::now();
@@ -80,12 +80,12 @@ async fn what_a_command_leaves_behind_holds_up_nobody() {
         "{answer}"
     );
     let pid = std::fs::read_to_string(&file).unwrap();
-    assert!(lives(&pid), "it was not asked to end");
+    assert!(lives(&pid), "it must not be killed");
     site.sh(&format!("kill {pid}")).await;
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_ended_on_the_host_with_all_that_it_started() {
+async fn timeout_kills_all_processes_on_the_host() {
     let Some(site) = Site::new().await else { return };
     let file = site.there.path().join("pid");
     let command = format!(
@@ -95,15 +95,15 @@ async fn what_takes_too_long_is_ended_on_the_host_with_all_that_it_started() {
     let answer =
         site.ask(json!({ "action": "run", "command": command, "timeout_seconds": 4 })).await.unwrap();
     assert_eq!(answer["timed_out"], true, "{answer}");
-    assert_eq!(answer["stdout"]["text"], "begun\n", "what it wrote until then is there");
+    assert_eq!(answer["stdout"]["text"], "begun\n", "its output so far is returned");
     let pid = std::fs::read_to_string(&file).unwrap();
     until(async || (!lives(&pid)).then_some(())).await;
     assert_eq!(site.sh("echo still").await["stdout"]["text"], "still\n");
-    assert_eq!(site.server.logins(), 1, "the connection is as good as before");
+    assert_eq!(site.server.logins(), 1, "the connection is still usable");
 }
 
 #[tokio::test]
-async fn a_cancelled_call_takes_its_command_along() {
+async fn cancelling_a_call_kills_its_remote_command() {
     let Some(site) = Site::new().await else { return };
     let file = site.there.path().join("pid");
     let command = format!("echo $$ >{0}.new; mv {0}.new {0}; while :; do sleep 1; done", file.display());
@@ -120,7 +120,7 @@ async fn a_cancelled_call_takes_its_command_along() {
 }
 
 #[tokio::test]
-async fn output_is_told_while_the_command_runs() {
+async fn output_is_streamed_while_the_command_runs() {
     let Some(site) = Site::new().await else { return };
     let go = site.there.path().join("go");
     let command = format!("printf 'begun é'; while [ ! -e {} ]; do sleep 0.02; done", go.display());
@@ -143,7 +143,7 @@ async fn output_is_told_while_the_command_runs() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_under_a_command_is_told_as_such() {
+async fn connection_lost_during_a_command_is_reported() {
     let Some(site) = Site::new().await else { return };
     let wire = super::wire::Wire::to(site.address()).await;
     site.know(wire.port);

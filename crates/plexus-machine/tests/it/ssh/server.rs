@@ -1,4 +1,4 @@
-//! An sshd of one's own: on loopback, with keys of its own, run by the user of the test and gone with its value.
+//! A private sshd on loopback with its own keys, run by the test's user and stopped on drop.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,8 +9,8 @@ use crate::workbench::until;
 
 const SSHD: [&str; 3] = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"];
 
-/// Where sshd is. None: the test is left out, which is said; in CI that is a failure.
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+/// The path of sshd. `None`: the test is skipped with a message; in CI that is a failure.
+#[expect(clippy::print_stdout, reason = "a skipped test prints a message")]
 pub(super) fn sshd() -> Option<&'static str> {
     let there = SSHD.into_iter().find(|path| Path::new(path).exists());
     let clients = ["ssh", "ssh-keygen", "ssh-agent", "ssh-add"];
@@ -30,7 +30,7 @@ pub(super) fn keygen(file: &Path) {
     assert!(made.unwrap().success());
 }
 
-/// The name of the user that the test runs as.
+/// The name of the user that runs the test.
 pub(super) fn me() -> String {
     let output = Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -43,20 +43,20 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// One that lets the owner of the site in by the key of this public part; `more` is added to its configuration.
+    /// Accepts the given public key; `more` is appended to its configuration.
     pub(super) async fn start(sshd: &str, authorized: &str, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         keygen(&dir.path().join("host_key"));
         fs::write(dir.path().join("authorized_keys"), authorized).unwrap();
         if me() == "root" {
-            // It changes into this folder, which a service would have made.
+            // sshd changes into this folder, which a service would have created.
             fs::create_dir_all("/run/sshd").unwrap();
         }
         let mut said = String::new();
         for _ in 0..5 {
-            // Should someone be faster, it does not start and another one is tried.
+            // If another process takes the port first, sshd does not start, and another port is tried.
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            // Deep enough for bash not to read what the user of the test has in ~/.bashrc.
+            // A shell level at which bash does not read the user's ~/.bashrc.
             let config = format!(
                 "{more}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {at}/host_key\nAuthorizedKeysFile {at}/authorized_keys\n\
                  PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin yes\nLogLevel VERBOSE\nUseDNS no\n\
@@ -99,7 +99,7 @@ impl Server {
         fs::read_to_string(self.dir.path().join("host_key.pub")).unwrap()
     }
 
-    /// As a person compares it.
+    /// The fingerprint as a person compares it.
     pub(super) fn fingerprint(&self) -> String {
         let output =
             Command::new("ssh-keygen").arg("-lf").arg(self.dir.path().join("host_key.pub")).output().unwrap();
@@ -111,7 +111,7 @@ impl Server {
         fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
-    /// How often somebody has logged in.
+    /// The number of logins.
     pub(super) fn logins(&self) -> usize {
         self.log().matches("Accepted publickey").count()
     }

@@ -20,7 +20,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The host is known by its address, and lets the key in the home folder in.
+    /// The host is known by its address and accepts the key in the home folder.
     pub(super) async fn new() -> Option<Self> {
         Self::with(Vec::new(), "").await
     }
@@ -47,7 +47,7 @@ impl Site {
         fs::read_to_string(self.ssh().join("id_ed25519.pub")).unwrap()
     }
 
-    /// Writes down the key of the host as one that listens there.
+    /// Records the key of the host in known_hosts.
     pub(super) fn know(&self, port: u16) {
         let file = self.ssh().join("known_hosts");
         let known = fs::read_to_string(&file).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Site {
         fs::write(self.ssh().join("config"), config).unwrap();
     }
 
-    /// Arguments, with the host if there is none among them.
+    /// Adds the host to arguments that name none.
     pub(super) fn arguments(&self, mut arguments: Value) -> Value {
         if arguments.get("host").is_none() {
             arguments["host"] = json!("127.0.0.1");
@@ -80,7 +80,7 @@ impl Site {
         Ok(call.await?.structured().unwrap().into_owned())
     }
 
-    /// Runs a line on the host to its end.
+    /// Runs a shell line on the host to its end.
     pub(super) async fn sh(&self, command: &str) -> Value {
         self.ask(json!({ "action": "run", "command": command })).await.unwrap()
     }
@@ -95,13 +95,13 @@ impl Site {
         ([127, 0, 0, 1], self.server.port).into()
     }
 
-    /// What is in the folder of the sockets, without the configuration.
+    /// The content of the socket folder, without the configuration.
     pub(super) fn sockets(&self) -> Vec<String> {
         names(&self.bench.folder().join("ssh")).into_iter().filter(|name| name != "config").collect()
     }
 }
 
-/// Names in a folder.
+/// The names in a folder.
 pub(super) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
         .unwrap()

@@ -1,4 +1,4 @@
-//! A wire between ssh and its host that breaks after so many bytes.
+//! A connection between ssh and its host that breaks after a number of bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub(super) struct Wire {
 }
 
 struct State {
-    /// Bytes that still pass.
+    /// The number of bytes that may still pass.
     left: AtomicI64,
-    /// Whether new connections are carried after a break.
+    /// Whether new connections work after a break.
     heals: AtomicBool,
-    /// How often it broke.
+    /// The number of breaks.
     breaks: watch::Sender<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Wire {
         Self { port, state, _accepting: accepting }
     }
 
-    /// Breaks when so many bytes more have passed, and carries what is connected anew if it `heals`.
+    /// Breaks after this many more bytes, and accepts new connections if it `heals`.
     pub(super) fn break_after(&self, bytes: i64, heals: bool) {
         self.state.heals.store(heals, Ordering::SeqCst);
         self.state.left.store(bytes, Ordering::SeqCst);

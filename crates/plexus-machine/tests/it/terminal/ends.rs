@@ -7,19 +7,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workbench::{Workbench, until};
 
-/// Whether a process is there that is not just waiting to be forgotten.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// A number that a command has written to a file of its own.
+/// A pid that a command has written to a file.
 pub(crate) async fn pid_in(path: &std::path::Path) -> u32 {
     until(async || std::fs::read_to_string(path).ok()?.trim().parse().ok()).await
 }
 
 #[tokio::test]
-async fn a_command_gives_its_exit_code_and_both_outputs() {
+async fn command_returns_exit_code_and_both_outputs() {
     let bench = Workbench::new().await;
     let answer = bench.sh("echo out; echo err >&2; exit 3").await;
     assert_eq!(answer["exit_code"], 3);
@@ -43,12 +43,12 @@ async fn a_command_gives_its_exit_code_and_both_outputs() {
 }
 
 #[tokio::test]
-async fn words_of_the_shell_are_programs_where_no_shell_was_asked_for() {
+async fn argv_runs_programs_and_not_shell_builtins() {
     let bench = Workbench::new().await;
     let run = |argv: &[&str]| bench.terminal(json!({ "action": "run", "argv": argv }));
     let answer = run(&["printf", "%s|", "a b", "$HOME", "*"]).await.unwrap();
     assert_eq!(answer["stdout"]["text"], "a b|$HOME|*|");
-    // A keeper that ran this itself would never tell how it ended.
+    // A keeper that ran this builtin itself would never report its end.
     for argv in [&["exit", "0"][..], &["no-such-program"], &["exec", "true"]] {
         let answer = run(argv).await.unwrap();
         assert_eq!(answer["exit_code"], 127, "{argv:?}: {answer}");
@@ -57,7 +57,7 @@ async fn words_of_the_shell_are_programs_where_no_shell_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_signal_that_ended_a_command_is_named() {
+async fn ending_signal_is_reported() {
     let bench = Workbench::new().await;
     let answer =
         bench.terminal(json!({ "action": "run", "argv": ["sh", "-c", "kill -SEGV $$"] })).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_signal_that_ended_a_command_is_named() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_killed_with_all_that_it_started() {
+async fn timeout_kills_all_processes_of_a_command() {
     let bench = Workbench::new().await;
     let file = bench.folder().join("child");
     let command = format!(
@@ -77,14 +77,14 @@ async fn what_takes_too_long_is_killed_with_all_that_it_started() {
         bench.terminal(json!({ "action": "run", "command": command, "timeout_seconds": 3 })).await.unwrap();
     assert_eq!(answer["timed_out"], true);
     assert_eq!(answer["signal"], "KILL");
-    assert_eq!(answer["stdout"]["text"], "begun\n", "what it wrote until then is there");
+    assert_eq!(answer["stdout"]["text"], "begun\n", "its output so far is returned");
     assert!(began.elapsed() < Duration::from_secs(20));
     let child = pid_in(&file).await;
     until(async || (!lives(child)).then_some(())).await;
 }
 
 #[tokio::test]
-async fn one_that_heeds_the_request_to_end_is_not_killed() {
+async fn command_that_ends_on_sigterm_is_not_killed() {
     let bench = Workbench::new().await;
     let command = "trap 'echo tidy; exit 7' TERM; while :; do sleep 0.05; done";
     let answer =
@@ -94,7 +94,7 @@ async fn one_that_heeds_the_request_to_end_is_not_killed() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_takes_its_command_along() {
+async fn cancelling_a_call_kills_its_command() {
     let bench = Workbench::new().await;
     let file = bench.folder().join("child");
     let command = format!("trap '' TERM; echo $$ >{}; while :; do sleep 1; done", file.display());
@@ -115,9 +115,9 @@ async fn a_cancelled_call_takes_its_command_along() {
     assert!(jobs["jobs"][0]["note"].as_str().unwrap().contains("cancelled"), "{jobs}");
 }
 
-/// A daemon that keeps the output open holds up nobody; it is said that it is there, and it can be ended.
+/// A daemon that keeps the output open does not block the call; it is reported and can be ended.
 #[tokio::test]
-async fn what_a_command_leaves_behind_holds_up_nobody() {
+async fn leftover_processes_do_not_block_the_call() {
     let bench = Workbench::new().await;
     let file = bench.folder().join("child");
     let command = format!("(sh -c 'echo $$ >{}; exec sleep 1000' &) ; sleep 0.2; echo done", file.display());
@@ -127,14 +127,14 @@ async fn what_a_command_leaves_behind_holds_up_nobody() {
     assert_eq!((&answer["exit_code"], &answer["stdout"]["text"]), (&json!(0), &json!("done\n")));
     assert_eq!(answer["left_running"], true);
     let child = pid_in(&file).await;
-    assert!(lives(child), "it was not asked to end");
+    assert!(lives(child), "it must not be killed");
     bench.terminal(json!({ "action": "kill", "job": answer["job"] })).await.unwrap();
     until(async || (!lives(child)).then_some(())).await;
     assert!(bench.sh("true").await.get("left_running").is_none());
 }
 
 #[tokio::test]
-async fn signals_reach_a_job_and_its_keeper_stays() {
+async fn signals_reach_a_job_and_not_its_keeper() {
     let bench = Workbench::new().await;
     let command =
         "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
@@ -157,7 +157,7 @@ async fn signals_reach_a_job_and_its_keeper_stays() {
 }
 
 #[tokio::test]
-async fn kill_ends_also_who_ignores_it() {
+async fn kill_ends_a_job_that_ignores_sigterm() {
     let bench = Workbench::new().await;
     let command = "trap '' TERM INT HUP; echo ready; while :; do sleep 1; done";
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
@@ -168,13 +168,13 @@ async fn kill_ends_also_who_ignores_it() {
     .await;
     let answer = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
     assert_eq!((&answer["running"], &answer["signal"]), (&json!(false), &json!("KILL")));
-    // Once more is as once.
+    // Repeating it has no further effect.
     let again = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
     assert_eq!(again["signal"], "KILL");
 }
 
 #[tokio::test]
-async fn many_commands_at_once_do_not_mix() {
+async fn concurrent_commands_do_not_mix() {
     let bench = Workbench::new().await;
     let runs = (0..24).map(|n| {
         let bench = &bench;

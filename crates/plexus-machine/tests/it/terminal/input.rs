@@ -1,11 +1,11 @@
-//! What commands get: input, variables, folders, terminals.
+//! Input of commands: standard input, variables, folders and terminals.
 
 use plexus_proto::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::workbench::{Workbench, until};
 
-/// Reads until something is in an output.
+/// Reads until a text appears in an output.
 async fn said(bench: &Workbench, job: &Value, text: &str) -> String {
     until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
@@ -16,18 +16,18 @@ async fn said(bench: &Workbench, job: &Value, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_given_as_input_is_all_of_it() {
+async fn stdin_is_complete_and_then_ends() {
     let bench = Workbench::new().await;
     let run =
         |stdin: &str| bench.terminal(json!({ "action": "run", "command": "cat | wc -c", "stdin": stdin }));
     let long = "line\n".repeat(100_000);
     assert_eq!(run(&long).await.unwrap()["stdout"]["text"], "500000\n");
     let answer = bench.sh("cat; echo end").await;
-    assert_eq!(answer["stdout"]["text"], "end\n", "without any, there is none");
+    assert_eq!(answer["stdout"]["text"], "end\n", "without input, the command reads the end of file");
 }
 
 #[tokio::test]
-async fn a_job_is_written_to_until_its_input_is_ended() {
+async fn job_accepts_input_until_eof() {
     let bench = Workbench::new().await;
     let start =
         json!({ "action": "start", "command": "while read -r line; do echo \"got $line\"; done; echo over" });
@@ -40,7 +40,7 @@ async fn a_job_is_written_to_until_its_input_is_ended() {
     write("two\n", false).await.unwrap();
     said(&bench, &job, "got two").await;
     let running = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
-    assert_eq!(running["running"], true, "it waits for more");
+    assert_eq!(running["running"], true, "it waits for more input");
     write("three\n", true).await.unwrap();
     let ended = bench.terminal(json!({ "action": "wait", "job": job })).await.unwrap();
     assert_eq!(ended["stdout"]["text"], "got one\ngot two\ngot three\nover\n");
@@ -50,7 +50,7 @@ async fn a_job_is_written_to_until_its_input_is_ended() {
 }
 
 #[tokio::test]
-async fn a_job_that_reads_nothing_takes_what_fits() {
+async fn write_to_a_job_that_does_not_read_is_partial() {
     let bench = Workbench::new().await;
     let job =
         bench.terminal(json!({ "action": "start", "argv": ["sleep", "1000"] })).await.unwrap()["job"].clone();
@@ -61,7 +61,7 @@ async fn a_job_that_reads_nothing_takes_what_fits() {
 }
 
 #[tokio::test]
-async fn a_command_gets_little_of_the_environment_and_what_was_asked_for() {
+async fn command_gets_minimal_environment_and_requested_variables() {
     let bench = Workbench::new().await;
     let run = json!({ "action": "run", "command": "env", "env": { "WANTED": "a b", "LANG": "C" } });
     let variables = bench.terminal(run).await.unwrap()["stdout"]["text"].as_str().unwrap().to_owned();
@@ -71,7 +71,7 @@ async fn a_command_gets_little_of_the_environment_and_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_working_folder_or_where_it_is_told_to() {
+async fn command_runs_in_the_working_folder_or_in_cwd() {
     let bench = Workbench::new().await;
     let home = bench.home().canonicalize().unwrap();
     std::fs::create_dir(home.join("below")).unwrap();
@@ -90,7 +90,7 @@ async fn a_command_runs_in_the_working_folder_or_where_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_there_for_who_wants_one() {
+async fn pty_provides_a_terminal() {
     let bench = Workbench::new().await;
     let command =
         "test -t 0 && test -t 1 && test -t 2 && echo terminal; stty size; echo err >&2; tty; exit 5";
@@ -107,14 +107,14 @@ async fn a_terminal_is_there_for_who_wants_one() {
 }
 
 #[tokio::test]
-async fn one_types_at_a_terminal() {
+async fn input_can_be_typed_into_a_terminal() {
     let bench = Workbench::new().await;
     let start = json!({ "action": "start", "argv": ["cat"], "pty": true });
     let job = bench.terminal(start).await.unwrap()["job"].clone();
     bench.terminal(json!({ "action": "write", "job": job, "text": "hello\n" })).await.unwrap();
     until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
-        // What is typed is shown, and then what cat writes.
+        // The typed text is echoed, followed by the output of cat.
         (page["text"] == "hello\r\nhello\r\n").then_some(())
     })
     .await;
@@ -124,7 +124,7 @@ async fn one_types_at_a_terminal() {
 }
 
 #[tokio::test]
-async fn what_runs_in_a_terminal_is_killed_as_a_whole() {
+async fn kill_ends_all_processes_of_a_terminal() {
     let bench = Workbench::new().await;
     let file = bench.folder().join("child");
     let command = format!(

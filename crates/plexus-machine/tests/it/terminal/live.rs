@@ -1,4 +1,4 @@
-//! What a call tells while its command runs.
+//! The events of a call while its command runs.
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use crate::workbench::{Told, Workbench, until};
 
 #[tokio::test]
-async fn output_is_told_while_the_command_runs_and_so_is_its_end() {
+async fn output_and_end_are_streamed() {
     let bench = Workbench::new().await;
     let go = bench.folder().join("go");
     let command = format!(
@@ -40,7 +40,7 @@ async fn output_is_told_while_the_command_runs_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn a_flood_is_told_in_part_only() {
+async fn streamed_output_is_rate_limited() {
     let bench = Workbench::new().await;
     let told = Told::default();
     let arguments = json!({ "action": "run", "command": "timeout 1.5 yes 0123456789; true" });
@@ -53,13 +53,13 @@ async fn a_flood_is_told_in_part_only() {
     assert!(bytes.sum::<usize>() <= 1 << 20);
     let tenths = answer["duration_ms"].as_u64().unwrap() / 100;
     assert!(told.len() as u64 <= tenths + 5, "{} in {tenths} tenths of a second", told.len());
-    assert!(told.iter().any(|(_, payload)| payload.contains_key("skipped")), "what is left out is counted");
-    // Where one ends the next begins, but for what was skipped.
+    assert!(told.iter().any(|(_, payload)| payload.contains_key("skipped")), "skipped output is counted");
+    // Each event starts where the previous one ended, except for skipped bytes.
     let mut at = 0;
     for (_, payload) in told.iter().filter(|(kind, _)| kind == "terminal_output") {
         at += payload.get("skipped").map_or(0, |skipped| skipped.as_u64().unwrap());
         assert_eq!(payload["offset"], at);
         at += payload["text"].as_str().unwrap().len() as u64;
     }
-    assert_eq!(answer["stdout"]["bytes"], at, "the end is told");
+    assert_eq!(answer["stdout"]["bytes"], at, "the end is streamed");
 }

@@ -1,4 +1,4 @@
-//! The terminal against real processes.
+//! Tests of the terminal with real processes.
 
 pub(crate) mod ends;
 mod input;

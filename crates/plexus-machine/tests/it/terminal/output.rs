@@ -1,4 +1,4 @@
-//! What commands write, shown and paged.
+//! Output of commands, shown and paged.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::workbench::{Workbench, until};
 
-/// Reads an output page by page, as a model would; text and bytes as they were shown.
+/// Reads an output page by page, as a model would; returns its text and its bytes.
 async fn paged(bench: &Workbench, job: &Value, limit: u32) -> Vec<u8> {
     let (mut offset, mut all) = (0, Vec::new());
     loop {
@@ -31,7 +31,7 @@ async fn paged(bench: &Workbench, job: &Value, limit: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn of_long_output_both_ends_are_shown_and_the_rest_is_paged() {
+async fn long_output_shows_both_ends_and_can_be_paged() {
     let bench = Workbench::new().await;
     let answer = bench.sh("seq 1 40000").await;
     let stdout = &answer["stdout"];
@@ -53,7 +53,7 @@ async fn of_long_output_both_ends_are_shown_and_the_rest_is_paged() {
 }
 
 #[tokio::test]
-async fn a_character_on_the_edge_of_two_pages_is_whole_on_one() {
+async fn pages_never_split_a_character() {
     let bench = Workbench::new().await;
     let answer = bench.sh("i=0; while [ $i -lt 200 ]; do printf 'aé€😀'; i=$((i+1)); done").await;
     assert!(answer["stdout"].get("base64").is_none());
@@ -75,7 +75,7 @@ async fn a_character_on_the_edge_of_two_pages_is_whole_on_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_kept_byte_for_byte() {
+async fn binary_output_is_returned_exactly() {
     let bench = Workbench::new().await;
     let answer = bench.sh(r"printf 'a\377\376b\000c\303'").await;
     let bytes = b"a\xff\xfeb\0c\xc3";
@@ -92,7 +92,7 @@ async fn what_is_no_text_is_kept_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn output_can_be_read_while_it_is_written() {
+async fn output_can_be_read_while_the_job_writes() {
     let bench = Workbench::new().await;
     let go = bench.folder().join("go");
     let command = format!("echo first; while [ ! -e {} ]; do sleep 0.02; done; printf last", go.display());
@@ -114,7 +114,7 @@ async fn output_can_be_read_while_it_is_written() {
     assert_eq!((&err["text"], &err["eof"]), (&json!(""), &json!(true)));
 }
 
-/// Resident memory of this process, in bytes.
+/// The resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -122,7 +122,7 @@ fn resident() -> u64 {
 }
 
 #[tokio::test]
-async fn a_hundred_megabytes_pass_by_and_take_no_memory() {
+async fn large_output_takes_no_memory_in_the_node() {
     let bench = Workbench::new().await;
     bench.sh("true").await;
     let before = resident();
@@ -139,12 +139,12 @@ async fn a_hundred_megabytes_pass_by_and_take_no_memory() {
 }
 
 #[tokio::test]
-async fn what_has_just_ended_is_not_old_because_the_date_was_set() {
+async fn date_change_does_not_remove_a_job_that_just_ended() {
     let clock = Clock::manual(Timestamp::now());
     let bench = Workbench::timed(clock.clone()).await;
     let ran = bench.sh("echo kept").await;
     clock.advance(Duration::from_secs(30 * 24 * 3600));
-    // Each of them has what is old removed.
+    // Each of these starts removes old jobs.
     for _ in 0..4 {
         bench.sh("true").await;
     }

@@ -1,4 +1,4 @@
-//! What is refused, and that it says what to do.
+//! Refused calls, and the hints of their errors.
 
 use plexus_proto::ErrorCode;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::workbench::Workbench;
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_before_anything_runs() {
+async fn invalid_arguments_are_refused_before_anything_runs() {
     let bench = Workbench::new().await;
     for (arguments, says) in [
         (json!({ "action": "run" }), "command"),
@@ -28,7 +28,7 @@ async fn what_makes_no_sense_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_for_the_system_is_told_where_to_go() {
+async fn too_long_command_line_is_refused_with_a_hint() {
     let bench = Workbench::new().await;
     let command = format!(": {}", "x".repeat(300_000));
     let refused = bench.terminal(json!({ "action": "run", "command": command })).await.unwrap_err();
@@ -37,7 +37,7 @@ async fn a_line_that_is_too_long_for_the_system_is_told_where_to_go() {
 }
 
 #[tokio::test]
-async fn input_that_was_given_at_the_start_is_not_added_to() {
+async fn write_is_refused_if_stdin_was_given_at_the_start() {
     let bench = Workbench::new().await;
     let start = json!({ "action": "start", "command": "cat; sleep 1000", "stdin": "all of it" });
     let job = bench.terminal(start).await.unwrap();
@@ -49,7 +49,7 @@ async fn input_that_was_given_at_the_start_is_not_added_to() {
 }
 
 #[tokio::test]
-async fn the_machine_tells_what_it_is() {
+async fn system_info_describes_the_machine() {
     let bench = Workbench::new().await;
     let call = bench.call("system_info", json!({}), tokio_util::sync::CancellationToken::new(), None);
     let output = call.await.unwrap();

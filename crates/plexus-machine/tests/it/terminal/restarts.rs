@@ -1,4 +1,4 @@
-//! Jobs outlive the process that started them, and are found again by the next.
+//! Jobs survive the process that started them, and the next process picks them up.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::ends::{lives, pid_in};
 use crate::workbench::{Workbench, until};
 
 #[tokio::test]
-async fn a_job_goes_on_without_its_node_and_is_found_again() {
+async fn job_survives_its_node_and_is_found_again() {
     let bench = Workbench::new().await;
     let go = bench.folder().join("go");
     let command = format!(
@@ -20,7 +20,7 @@ async fn a_job_goes_on_without_its_node_and_is_found_again() {
     assert_eq!(list["jobs"][0]["job"], job["job"]);
     assert_eq!((&list["jobs"][0]["running"], &list["jobs"][0]["by"]), (&json!(true), &json!("agent:tester")));
     std::fs::write(&go, "").unwrap();
-    // Its standard input is still open, which nobody but its keeper holds.
+    // Its standard input is still open, held only by its keeper.
     bench.terminal(json!({ "action": "write", "job": job["job"], "text": "me\n" })).await.unwrap();
     let answer = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
     assert_eq!((&answer["exit_code"], &answer["stdout"]["text"]), (&json!(6), &json!("begun\ngot me\n")));
@@ -30,7 +30,7 @@ async fn a_job_goes_on_without_its_node_and_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_job_that_ended_while_no_node_was_there_tells_how() {
+async fn exit_status_is_known_after_ending_without_a_node() {
     let bench = Workbench::new().await;
     let go = bench.folder().join("go");
     let command = format!("while [ ! -e {} ]; do sleep 0.02; done; echo late; exit 9", go.display());
@@ -48,7 +48,7 @@ async fn a_job_that_ended_while_no_node_was_there_tells_how() {
 }
 
 #[tokio::test]
-async fn a_found_job_is_killed_with_all_that_it_started() {
+async fn killing_a_found_job_kills_all_its_processes() {
     let bench = Workbench::new().await;
     let file = bench.folder().join("child");
     let command =
@@ -61,9 +61,9 @@ async fn a_found_job_is_killed_with_all_that_it_started() {
     until(async || (!lives(child)).then_some(())).await;
 }
 
-/// The number of a job that is gone belongs to somebody else now, who is left alone.
+/// A process that reused the pid of an ended job is not signalled.
 #[tokio::test]
-async fn a_process_that_got_the_number_of_a_job_is_left_alone() {
+async fn process_with_a_reused_pid_is_not_signalled() {
     let bench = Workbench::new().await;
     let job = bench.sh("true").await;
     let folder = bench.job_folder(&job);
@@ -90,7 +90,7 @@ async fn a_process_that_got_the_number_of_a_job_is_left_alone() {
 }
 
 #[tokio::test]
-async fn links_and_foreign_files_among_the_jobs_are_passed_over() {
+async fn links_and_foreign_files_in_the_jobs_folder_are_ignored() {
     let bench = Workbench::new().await;
     let job = bench.sh("echo here").await;
     let real = bench.job_folder(&job);

@@ -9,7 +9,7 @@ fn names(found: &Found) -> Vec<&str> {
     found.files.iter().map(|file| file.name.as_str()).collect()
 }
 
-fn left_out(found: &Found) -> Vec<(&str, Why)> {
+fn left_out(found: &Found) -> Vec<(&str, OmittedReason)> {
     found.left_out.iter().map(|file| (file.name.as_str(), file.why)).collect()
 }
 
@@ -54,12 +54,12 @@ fn links_pipes_and_huge_files_are_not_read() {
     let found = collect(dir.path(), &Wanted::Named(vec!["*".to_owned()]), ROOM).unwrap();
     assert_eq!(names(&found), ["fits", "n\u{fffd}me"]);
     let expected = [
-        ("file link", Why::Link),
-        ("folder link", Why::Link),
-        ("pipe", Why::Special),
-        ("socket", Why::Special),
-        ("sparse", Why::TooLarge),
-        ("zero", Why::Link),
+        ("file link", OmittedReason::Link),
+        ("folder link", OmittedReason::Link),
+        ("pipe", OmittedReason::Special),
+        ("socket", OmittedReason::Special),
+        ("sparse", OmittedReason::TooLarge),
+        ("zero", OmittedReason::Link),
     ];
     assert_eq!(left_out(&found), expected);
     assert!(!format!("{found:?}").contains("the secret"));
@@ -75,13 +75,13 @@ fn answer_size_is_limited_and_omitted_files_are_reported() {
     let all = Wanted::Named(vec!["*".to_owned()]);
     let found = collect(dir.path(), &all, 1 << 20).unwrap();
     assert_eq!((found.files.len(), found.left_out.len(), found.more), (FILES, NAMED, 400 - 256 - 50));
-    assert_eq!(found.left_out[0].why, Why::TooMany);
+    assert_eq!(found.left_out[0].why, OmittedReason::TooMany);
     // The limit applies to the JSON size, which may be larger than the size in bytes.
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), vec![1; 9_000]).unwrap();
     std::fs::write(dir.path().join("b"), "small").unwrap();
     let found = collect(dir.path(), &all, ROOM).unwrap();
-    assert_eq!((names(&found), left_out(&found)), (vec!["b"], vec![("a", Why::TooLarge)]));
+    assert_eq!((names(&found), left_out(&found)), (vec!["b"], vec![("a", OmittedReason::TooLarge)]));
     let taken = super::super::report::json_length(&found.files);
     assert!(taken < ROOM, "{taken}");
 }

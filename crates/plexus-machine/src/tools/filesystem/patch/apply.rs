@@ -19,14 +19,14 @@ pub(super) struct Applied {
 
 /// The reason a hunk does not apply.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Misfit {
+pub(super) enum HunkMismatch {
     /// The hunk's number, counted from 1, and the nearest lines of the file.
     Nowhere { hunk: usize, written_at: usize, nearest: Option<(usize, String, String)> },
     /// The hunk matches at each of these lines.
     Several { hunk: usize, written_at: usize, lines: Vec<usize> },
 }
 
-pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
+pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, HunkMismatch> {
     let lines = Lines::of(content);
     let end = lines.iter().map(|line| line.end).find(|end| !end.is_empty()).unwrap_or(b"\n");
     let mut out = Out { bytes: Vec::with_capacity(content.len()), open: false, end };
@@ -108,7 +108,13 @@ struct Spot {
     fuzz: (usize, usize),
 }
 
-fn locate(lines: &[Line<'_>], hunk: &Hunk, from: usize, shift: isize, number: usize) -> Result<Spot, Misfit> {
+fn locate(
+    lines: &[Line<'_>],
+    hunk: &Hunk,
+    from: usize,
+    shift: isize,
+    number: usize,
+) -> Result<Spot, HunkMismatch> {
     let (leading, trailing) = (context(hunk.lines.iter()), context(hunk.lines.iter().rev()));
     for fuzz in 0..=FUZZ {
         let cut = (leading.min(fuzz), trailing.min(fuzz));
@@ -142,11 +148,15 @@ fn locate(lines: &[Line<'_>], hunk: &Hunk, from: usize, shift: isize, number: us
             [at] => return Ok(Spot { at: *at, fuzz: cut }),
             several => {
                 let lines = several.iter().map(|at| at + 1).collect();
-                return Err(Misfit::Several { hunk: number, written_at: hunk.written_at, lines });
+                return Err(HunkMismatch::Several { hunk: number, written_at: hunk.written_at, lines });
             }
         }
     }
-    Err(Misfit::Nowhere { hunk: number, written_at: hunk.written_at, nearest: nearest(lines, hunk, from) })
+    Err(HunkMismatch::Nowhere {
+        hunk: number,
+        written_at: hunk.written_at,
+        nearest: nearest(lines, hunk, from),
+    })
 }
 
 fn context<'h>(lines: impl Iterator<Item = &'h HunkLine>) -> usize {

@@ -8,12 +8,12 @@ use plexus_proto::ErrorCode;
 use plexus_tools::CallError;
 
 use super::super::failed;
-use crate::files::{FileError, Files, Place};
+use crate::files::{FileError, FileLocation, Files};
 
 /// A change of one file.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) place: Place,
+    pub(super) place: FileLocation,
     /// The current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
     /// The new content; `None` if the file is removed.

@@ -21,8 +21,8 @@ use super::diff::unified;
 use super::edit::{SHOWN, check_text};
 use super::report::{Answer, Change, Output, bounded};
 use super::{FileCall, needed};
-use crate::files::{FileError, Kind, Place};
-use apply::Misfit;
+use crate::files::{FileError, FileLocation, Kind};
+use apply::HunkMismatch;
 use commit::{Step, Work};
 use parse::FilePatch;
 
@@ -49,7 +49,7 @@ impl FileCall {
         let mut notes = Vec::new();
         let mut seen = HashSet::new();
         for file in &files {
-            self.go_on()?;
+            self.check_cancelled()?;
             let paths = match &only {
                 Some(only) if !file.is_rename && file.old.is_some() && file.new.is_some() => {
                     (Some(only.clone()), Some(only.clone()))
@@ -65,7 +65,7 @@ impl FileCall {
         }
         let dry = args.dry_run.unwrap_or(false);
         if !dry {
-            self.go_on()?;
+            self.check_cancelled()?;
             work.commit(&self.files)?;
         }
         Ok(answer(base.path(), &work, notes, dry))
@@ -163,7 +163,7 @@ impl FileCall {
 
     /// An existing file and its content. A file that is moved or removed is opened by its own name and must not be a
     /// symlink.
-    fn source(&self, path: &Path, goes: bool) -> Result<(Place, Vec<u8>), CallError> {
+    fn source(&self, path: &Path, goes: bool) -> Result<(FileLocation, Vec<u8>), CallError> {
         let place = if goes { self.files.whole(path)? } else { self.files.place(path)? };
         if goes && place.kind() == Some(Kind::Link) {
             let what = "a symlink, which a patch neither moves nor removes";
@@ -176,7 +176,7 @@ impl FileCall {
     }
 
     /// The target of a new file. Missing folders are created and recorded.
-    fn new_file(&self, path: &Path, work: &mut Work) -> Result<Place, CallError> {
+    fn new_file(&self, path: &Path, work: &mut Work) -> Result<FileLocation, CallError> {
         let parent = path.parent().unwrap_or(path);
         let (folder, made) = self.files.make_folder(parent)?;
         work.made.extend(made);
@@ -211,10 +211,10 @@ fn refused(message: String) -> CallError {
         .hint("Nothing was changed. Correct the patch and call again.")
 }
 
-fn misfitting(path: &Path, misfit: &Misfit) -> CallError {
+fn misfitting(path: &Path, misfit: &HunkMismatch) -> CallError {
     let path = path.display();
     let (message, lines) = match misfit {
-        Misfit::Nowhere { hunk, written_at, nearest } => {
+        HunkMismatch::Nowhere { hunk, written_at, nearest } => {
             let mut message = format!("hunk {hunk} (line {written_at} of the patch) does not fit {path}");
             if let Some((line, wanted, there)) = nearest {
                 let cut = |text: &str| text[..text.floor_char_boundary(160)].to_owned();
@@ -226,7 +226,7 @@ fn misfitting(path: &Path, misfit: &Misfit) -> CallError {
             }
             (message, nearest.iter().map(|(line, ..)| *line).collect::<Vec<_>>())
         }
-        Misfit::Several { hunk, written_at, lines } => {
+        HunkMismatch::Several { hunk, written_at, lines } => {
             let shown: Vec<String> = lines.iter().take(20).map(ToString::to_string).collect();
             let message = format!(
                 "hunk {hunk} (line {written_at} of the patch) fits {path} at several lines: {}",

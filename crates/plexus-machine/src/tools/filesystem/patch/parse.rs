@@ -44,14 +44,14 @@ pub(super) enum LineKind {
 
 /// A parse error with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wrong(pub(super) String);
+pub(super) struct PatchSyntaxError(pub(super) String);
 
 struct Reader<'p> {
     lines: Vec<&'p str>,
     at: usize,
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Wrong> {
+pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, PatchSyntaxError> {
     let mut reader = Reader { lines: text.split('\n').collect(), at: 0 };
     if reader.lines.last() == Some(&"") {
         reader.lines.pop();
@@ -81,7 +81,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Wrong> {
         }
     }
     match files.is_empty() {
-        true => Err(Wrong(
+        true => Err(PatchSyntaxError(
             "it has no hunks: a unified diff has lines `--- a/NAME`, `+++ b/NAME` and `@@ -1,2 +1,3 @@`"
                 .to_owned(),
         )),
@@ -100,12 +100,12 @@ impl<'p> Reader<'p> {
             && next.is_some_and(|line| line.starts_with("+++ "))
     }
 
-    fn wrong(&self, what: &str) -> Wrong {
-        Wrong(format!("line {}: {what}", self.at + 1))
+    fn wrong(&self, what: &str) -> PatchSyntaxError {
+        PatchSyntaxError(format!("line {}: {what}", self.at + 1))
     }
 
     /// Parses the extended header lines of git, and the hunks that follow.
-    fn git(&mut self, names: &str) -> Result<FilePatch, Wrong> {
+    fn git(&mut self, names: &str) -> Result<FilePatch, PatchSyntaxError> {
         let mut file = FilePatch::default();
         let (mut is_new, mut is_removed) = (false, false);
         while let Some(line) = self.line() {
@@ -161,14 +161,14 @@ impl<'p> Reader<'p> {
         self.checked(file)
     }
 
-    fn checked(&self, file: FilePatch) -> Result<FilePatch, Wrong> {
+    fn checked(&self, file: FilePatch) -> Result<FilePatch, PatchSyntaxError> {
         if file.mode.is_some_and(|mode| mode & 0o170_000 == 0o120_000 || mode & 0o170_000 == 0o160_000) {
             return Err(self.wrong("a symlink or a submodule, which a patch cannot create"));
         }
         Ok(file)
     }
 
-    fn names(&mut self, file: &mut FilePatch) -> Result<(), Wrong> {
+    fn names(&mut self, file: &mut FilePatch) -> Result<(), PatchSyntaxError> {
         let (old, new) = (self.lines[self.at], self.lines[self.at + 1]);
         let name = |line: &str| {
             let text = line.get(4..).unwrap_or_default().trim_end_matches('\r');
@@ -191,14 +191,14 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    fn hunks(&mut self, file: &mut FilePatch) -> Result<(), Wrong> {
+    fn hunks(&mut self, file: &mut FilePatch) -> Result<(), PatchSyntaxError> {
         while self.line().is_some_and(|line| line.starts_with("@@")) {
             file.hunks.push(self.hunk()?);
         }
         Ok(())
     }
 
-    fn hunk(&mut self) -> Result<Hunk, Wrong> {
+    fn hunk(&mut self) -> Result<Hunk, PatchSyntaxError> {
         let header = self.line().unwrap_or_default();
         let numbers = numbers(header);
         let mut hunk = Hunk { at: numbers.map(|(at, ..)| at), written_at: self.at + 1, ..Hunk::default() };
@@ -239,7 +239,7 @@ impl<'p> Reader<'p> {
             self.at += 1;
         }
         if hunk.lines.is_empty() {
-            return Err(Wrong(format!("line {}: a hunk without lines", hunk.written_at)));
+            return Err(PatchSyntaxError(format!("line {}: a hunk without lines", hunk.written_at)));
         }
         Ok(hunk)
     }

@@ -248,9 +248,9 @@ fn small_file_with_huge_declared_size_is_refused() {
     for (name, bytes) in cases {
         assert!(bytes.len() < 10_000);
         let refused = show(bytes, 1568).unwrap_err();
-        assert!(matches!(refused, Unseen::TooLarge { .. } | Unseen::Broken(_)), "{name}: {refused}");
+        assert!(matches!(refused, ViewError::TooLarge { .. } | ViewError::Broken(_)), "{name}: {refused}");
         if !matches!(name, "wide png" | "webp") {
-            assert!(matches!(refused, Unseen::TooLarge { .. }), "{name}: {refused}");
+            assert!(matches!(refused, ViewError::TooLarge { .. }), "{name}: {refused}");
         }
     }
 }
@@ -261,7 +261,7 @@ fn gif_frame_larger_than_its_canvas_takes_no_memory() {
     let mut gif = encoded(&halves(64, 32), ImageFormat::Gif);
     let frame = gif.windows(5).position(|head| head == [0x2c, 0, 0, 0, 0]).unwrap();
     gif[frame + 5..frame + 9].fill(0xff);
-    assert!(matches!(show(gif, 1568).unwrap_err(), Unseen::Broken(_)));
+    assert!(matches!(show(gif, 1568).unwrap_err(), ViewError::Broken(_)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Attempt, Failed, Told, Way, remote_path};
+use super::{Attempt, CopyRoute, Failed, ProgressReporter, remote_path};
 use crate::files::{FileError, Files};
 use crate::tools::ssh::report::Copied;
 use crate::tools::ssh::sftp::{Answer, Attributes, BLOCK, Handle, Sftp, SftpError, WINDOW};
@@ -19,7 +19,7 @@ const WAITING: usize = 16;
 
 /// Copies a file from a host.
 pub(in crate::tools::ssh) async fn download(
-    way: &Way,
+    way: &CopyRoute,
     files: Files,
     context: &ToolContext,
     remote: &str,
@@ -27,7 +27,8 @@ pub(in crate::tools::ssh) async fn download(
 ) -> Result<Copied, CallError> {
     let path = remote_path(remote)?;
     let disk = Disk::open(files, local.to_owned()).await?;
-    let mut download = Download { way, path: &path, disk, about: None, at: 0, told: Told::new(context, 0) };
+    let mut download =
+        Download { way, path: &path, disk, about: None, at: 0, told: ProgressReporter::new(context, 0) };
     let resumed = way.through(&mut download).await;
     let Download { disk, at: file_bytes, .. } = download;
     let resumed = match resumed {
@@ -42,18 +43,18 @@ pub(in crate::tools::ssh) async fn download(
 }
 
 struct Download<'d> {
-    way: &'d Way,
+    way: &'d CopyRoute,
     path: &'d str,
     disk: Disk,
     /// The attributes when the file was first opened.
     about: Option<Attributes>,
     /// The number of bytes already written.
     at: u64,
-    told: Told<'d>,
+    told: ProgressReporter<'d>,
 }
 
 /// A requested block.
-struct Asked {
+struct RequestedBlock {
     /// The id of the request for its missing part.
     id: u32,
     offset: u64,
@@ -61,7 +62,7 @@ struct Asked {
     data: Vec<u8>,
 }
 
-impl Asked {
+impl RequestedBlock {
     fn is_complete(&self) -> bool {
         self.data.len() == self.size
     }
@@ -98,14 +99,14 @@ impl Attempt for Download<'_> {
 
 impl Download<'_> {
     async fn receive(&mut self, sftp: &mut Sftp, handle: &Handle, size: u64) -> Result<(), Failed> {
-        let mut asked: VecDeque<Asked> = VecDeque::new();
+        let mut asked: VecDeque<RequestedBlock> = VecDeque::new();
         let mut next = self.at;
         while self.at < size {
             while asked.len() < WINDOW && next < size {
                 let want = usize::try_from(size - next).unwrap_or(BLOCK).min(BLOCK);
                 let id = sftp.ask_block(handle, next, want).await;
                 let id = id.map_err(|error| self.way.failed(self.path, error))?;
-                asked.push_back(Asked { id, offset: next, size: want, data: Vec::new() });
+                asked.push_back(RequestedBlock { id, offset: next, size: want, data: Vec::new() });
                 next += want as u64;
             }
             let (id, answer) = sftp.answer().await.map_err(|error| self.way.failed(self.path, error))?;
@@ -130,7 +131,7 @@ impl Download<'_> {
                 let again = sftp.ask_block(handle, from, rest).await;
                 of.id = again.map_err(|error| self.way.failed(self.path, error))?;
             }
-            while asked.front().is_some_and(Asked::is_complete) {
+            while asked.front().is_some_and(RequestedBlock::is_complete) {
                 let Some(block) = asked.pop_front() else { break };
                 self.at += block.size as u64;
                 self.disk.write(block.data).await.map_err(Failed::For)?;
@@ -143,11 +144,11 @@ impl Download<'_> {
 
 /// The local file, written by a blocking thread. Dropping it before it is complete leaves nothing behind.
 struct Disk {
-    to: mpsc::Sender<Order>,
+    to: mpsc::Sender<DiskRequest>,
     ended: oneshot::Receiver<Result<(String, String), FileError>>,
 }
 
-enum Order {
+enum DiskRequest {
     Write(Vec<u8>),
     Put,
 }
@@ -171,13 +172,13 @@ impl Disk {
             let mut hash = digest::Context::new(&digest::SHA256);
             loop {
                 match orders.blocking_recv() {
-                    Some(Order::Write(block)) => {
+                    Some(DiskRequest::Write(block)) => {
                         hash.update(&block);
                         if let Err(error) = draft.file.write_all(&block) {
                             return drop(end.send(Err(FileError::io(&place.path(), error))));
                         }
                     }
-                    Some(Order::Put) => {
+                    Some(DiskRequest::Put) => {
                         let put = draft.put();
                         let done =
                             || (place.path().display().to_string(), hex::encode(hash.finish().as_ref()));
@@ -195,14 +196,14 @@ impl Disk {
     }
 
     async fn write(&mut self, block: Vec<u8>) -> Result<(), CallError> {
-        match self.to.send(Order::Write(block)).await {
+        match self.to.send(DiskRequest::Write(block)).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.why().await),
         }
     }
 
     async fn put(mut self) -> Result<(String, String), CallError> {
-        if self.to.send(Order::Put).await.is_err() {
+        if self.to.send(DiskRequest::Put).await.is_err() {
             return Err(self.why().await);
         }
         Ok(self.ended.await.map_err(|_| stuck())??)

@@ -10,7 +10,7 @@ use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, BufReader};
 
-use super::{Attempt, Failed, Leftover, Told, Way, remote_path};
+use super::{Attempt, CopyRoute, Failed, Leftover, ProgressReporter, remote_path};
 use crate::files::{FileError, Files};
 use crate::tools::ssh::report::Copied;
 use crate::tools::ssh::sftp::{Answer, BLOCK, Handle, Sftp, SftpError, WINDOW};
@@ -24,7 +24,7 @@ const PRIVATE: u32 = 0o600;
 
 /// Copies a file to a host.
 pub(in crate::tools::ssh) async fn upload(
-    way: &Way,
+    way: &CopyRoute,
     files: Files,
     context: &ToolContext,
     local: &str,
@@ -48,7 +48,7 @@ pub(in crate::tools::ssh) async fn upload(
         begun: None,
         put: false,
         leftover: Leftover { way: way.clone(), path: None },
-        told: Told::new(context, about.len()),
+        told: ProgressReporter::new(context, about.len()),
     };
     let resumed = way.through(&mut upload).await?;
     upload.leftover.path = None;
@@ -62,7 +62,7 @@ pub(in crate::tools::ssh) async fn upload(
 }
 
 struct Upload<'u> {
-    way: &'u Way,
+    way: &'u CopyRoute,
     local: &'u str,
     /// The target path.
     path: &'u str,
@@ -79,7 +79,7 @@ struct Upload<'u> {
     /// The file was complete and its rename was requested, but the result is not known yet.
     put: bool,
     leftover: Leftover,
-    told: Told<'u>,
+    told: ProgressReporter<'u>,
 }
 
 impl Attempt for Upload<'_> {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::identity::{self, Identity};
 use super::keeper;
-use super::record::{BORN, Exit, Record, STDIN, Why};
+use super::record::{BORN, Exit, Record, STDIN, StopReason};
 use super::screen::{END_OF_INPUT, Keyboard, Screen};
 use super::spool::Spool;
 use crate::tools::output::Stream;
@@ -26,7 +26,7 @@ pub(super) const MARK: &str = env::JOB.name;
 pub(crate) struct End {
     pub(crate) exit: Exit,
     /// The reason the node ended it, if it did.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<StopReason>,
     pub(crate) duration: Duration,
     pub(crate) ended_at: Timestamp,
     /// The same on the monotonic clock of this process; `None` for a job that had ended before this process started.
@@ -37,11 +37,11 @@ pub(crate) struct End {
 
 /// A request to the task that watches a job.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum WatchRequest {
     /// Send this signal to the process group; the answer is whether the group existed.
     Signal(Signal, oneshot::Sender<bool>),
     /// End the job, by force if necessary.
-    Stop(Why),
+    Stop(StopReason),
 }
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct Job {
     began: Option<Instant>,
     end: watch::Sender<Option<End>>,
     /// `None` if the job has ended and is not watched.
-    orders: Option<mpsc::Sender<Order>>,
+    orders: Option<mpsc::Sender<WatchRequest>>,
     keyboard: Option<Keyboard>,
     /// Input bytes the job has received through [`Self::feed`]; `None` for a job of an earlier process, for which the
     /// number is unknown.
@@ -77,7 +77,7 @@ impl Job {
         id: String,
         record: Record,
         folder: PathBuf,
-        orders: mpsc::Sender<Order>,
+        orders: mpsc::Sender<WatchRequest>,
         keyboard: Option<Keyboard>,
     ) -> Self {
         let (began, end) = (Some(Instant::now()), watch::Sender::new(None));
@@ -90,7 +90,7 @@ impl Job {
         record: Record,
         folder: PathBuf,
         now: Timestamp,
-        orders: Option<mpsc::Sender<Order>>,
+        orders: Option<mpsc::Sender<WatchRequest>>,
     ) -> Self {
         let job = Self {
             id,
@@ -148,7 +148,7 @@ impl Job {
     /// Records the end, once no process is left to wait for. `exit` is the status that the parent saw; it is used if
     /// the keeper could not write the exit file.
     pub(super) fn conclude(&self, exit: Option<Exit>, now: Timestamp) {
-        let why = Why::read(&self.folder);
+        let why = StopReason::read(&self.folder);
         let exit = Exit::read(&self.folder).unwrap_or_else(|| {
             let exit = exit.unwrap_or(match why {
                 Some(_) => Exit::Signal("KILL".to_owned()),
@@ -172,7 +172,7 @@ impl Job {
     pub(crate) async fn signal(&self, signal: Signal) -> bool {
         if let Some(orders) = self.orders.as_ref().filter(|_| self.end.borrow().is_none()) {
             let (answer, answered) = oneshot::channel();
-            if orders.send(Order::Signal(signal, answer)).await.is_ok()
+            if orders.send(WatchRequest::Signal(signal, answer)).await.is_ok()
                 && let Ok(sent) = answered.await
             {
                 return sent;
@@ -186,10 +186,10 @@ impl Job {
     }
 
     /// Ends the job: asks first, then kills. Returns immediately.
-    pub(crate) fn stop(&self, why: Why) {
+    pub(crate) fn stop(&self, why: StopReason) {
         if let Some(orders) = &self.orders
             && self.end.borrow().is_none()
-            && let Err(mpsc::error::TrySendError::Full(_)) = orders.try_send(Order::Stop(why))
+            && let Err(mpsc::error::TrySendError::Full(_)) = orders.try_send(WatchRequest::Stop(why))
         {
             tracing::warn!(job = %self.id, "a job has too many pending requests and cannot be stopped now");
         }

@@ -48,7 +48,7 @@ exit "$code"
 
 /// The command of a job, without the keeper's additions.
 #[derive(Debug)]
-pub(super) struct Begun<'l> {
+pub(super) struct JobCommand<'l> {
     pub(super) argv: &'l [OsString],
     pub(super) cwd: &'l Path,
     pub(super) environment: Vec<(String, String)>,
@@ -66,7 +66,7 @@ pub(crate) enum Stdin {
 }
 
 /// Starts a job in an existing folder. The keeper outlives the process that started it.
-pub(super) fn start(folder: &Path, begun: &Begun<'_>, stdin: &Stdin) -> io::Result<Child> {
+pub(super) fn start(folder: &Path, begun: &JobCommand<'_>, stdin: &Stdin) -> io::Result<Child> {
     match stdin {
         Stdin::Nothing => std::os::unix::fs::symlink("/dev/null", folder.join(STDIN))?,
         Stdin::Text(text) => plexus_kit::private_file::write_unsynced(&folder.join(STDIN), text.as_bytes())?,
@@ -117,7 +117,7 @@ pub(super) async fn write(folder: &Path, bytes: &[u8], patience: Duration) -> io
     Ok(written)
 }
 
-/// Like [`write`], for callers that need the number of written bytes even if they are dropped: `count` is called
+/// Like `write`, for callers that need the number of written bytes even if they are dropped: `count` is called
 /// after each write.
 pub(super) async fn write_counted(
     folder: &Path,

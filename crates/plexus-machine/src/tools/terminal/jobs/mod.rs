@@ -31,15 +31,15 @@ use crate::launch::{Launch, Sandbox, packed};
 use crate::policy::Policy;
 use crate::tools::output::Stream;
 use identity::Identity;
-use job::{MARK, Order};
-use keeper::Begun;
+use job::{MARK, WatchRequest};
+use keeper::JobCommand;
 use record::BORN;
 use screen::Keyboard;
 use watch::{Leader, Watch};
 
 pub(super) use job::{FeedError, Job};
 pub(super) use keeper::Stdin;
-pub(super) use record::{Exit, Record, Why};
+pub(super) use record::{Exit, Record, StopReason};
 pub(super) use screen::Screen;
 pub(super) use signals::to_send as signal_to_send;
 pub(super) use spool::{Part, Spool};
@@ -172,7 +172,7 @@ impl Jobs {
         self.watch(job.clone(), Leader::Found(leader), orders, until, place);
         if job.record.leashed {
             // Its caller is told that the call was interrupted and must be able to rely on that.
-            job.stop(Why::Interrupted);
+            job.stop(StopReason::Interrupted);
         }
     }
 
@@ -180,7 +180,7 @@ impl Jobs {
         &self,
         job: Arc<Job>,
         leader: Leader,
-        orders: mpsc::Receiver<Order>,
+        orders: mpsc::Receiver<WatchRequest>,
         until: Option<Instant>,
         place: Option<OwnedSemaphorePermit>,
     ) {
@@ -243,7 +243,7 @@ impl Jobs {
         let stdout = Spool::create(&folder.join("stdout"))?;
         Spool::create(&folder.join("stderr"))?;
         let (sender, orders) = mpsc::channel(ORDERS);
-        let launch = Begun { argv: &argv, cwd: &request.cwd, environment };
+        let launch = JobCommand { argv: &argv, cwd: &request.cwd, environment };
         let (leader, keyboard) = match request.screen {
             None => (Leader::Keeper(keeper::start(folder, &launch, &request.stdin)?), None),
             Some(screen) => {

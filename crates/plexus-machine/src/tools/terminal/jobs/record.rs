@@ -57,7 +57,7 @@ impl Record {
 
 /// The reason the node ended a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopReason {
     /// It timed out.
     Timeout,
     /// A caller killed it.
@@ -70,7 +70,7 @@ pub(crate) enum Why {
     Output,
 }
 
-impl Why {
+impl StopReason {
     const ALL: [Self; 5] = [Self::Timeout, Self::Killed, Self::Cancelled, Self::Interrupted, Self::Output];
 
     fn word(self) -> &'static str {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 use tokio::sync::{mpsc, oneshot};
 
-use super::keeper::Begun;
+use super::keeper::JobCommand;
 use super::spool::Spool;
 
 const BLOCK: usize = 16 << 10;
@@ -70,7 +70,7 @@ impl Keyboard {
 }
 
 /// Starts a command as the leader of its own session.
-pub(super) fn start(begun: &Begun<'_>, screen: Screen) -> io::Result<(Child, Pty)> {
+pub(super) fn start(begun: &JobCommand<'_>, screen: Screen) -> io::Result<(Child, Pty)> {
     let (program, arguments) = begun.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (pty, inside) = pty_process::open().map_err(cause)?;
     pty.resize(Size::new(screen.rows, screen.cols)).map_err(cause)?;

@@ -50,7 +50,7 @@ async fn number_of_running_jobs_is_limited() {
     let first = jobs.start(request("sleep 1000")).unwrap();
     let second = jobs.start(request("sleep 1000")).unwrap();
     assert!(matches!(jobs.start(request("true")), Err(StartError::TooMany(2))));
-    first.stop(Why::Killed);
+    first.stop(StopReason::Killed);
     ended(&first).await;
     // Its slot is released shortly after its end is reported.
     let third = loop {
@@ -61,7 +61,7 @@ async fn number_of_running_jobs_is_limited() {
         }
     };
     ended(&third).await;
-    second.stop(Why::Killed);
+    second.stop(StopReason::Killed);
     ended(&second).await;
 }
 
@@ -80,7 +80,7 @@ async fn oldest_ended_jobs_are_removed_first() {
     let left: Vec<String> = jobs.all().iter().map(|job| job.id.clone()).collect();
     assert_eq!(left, [&running.id, &ids[5], &ids[4], &ids[3]].map(Clone::clone));
     assert!(!folder.path().join("jobs").join(&ids[0]).exists() && jobs.get(&ids[0]).is_none());
-    running.stop(Why::Killed);
+    running.stop(StopReason::Killed);
     ended(&running).await;
 }
 
@@ -135,10 +135,10 @@ async fn restart_ends_run_jobs_and_keeps_background_jobs() {
     let after = opened(folder.path(), Limits::default());
     let waited_for = after.get(&waited_for.id).unwrap();
     ended(&waited_for).await;
-    assert_eq!(waited_for.end().unwrap().why, Some(Why::Interrupted));
+    assert_eq!(waited_for.end().unwrap().why, Some(StopReason::Interrupted));
     let background = after.get(&background.id).unwrap();
     assert_eq!(background.end(), None);
-    background.stop(Why::Killed);
+    background.stop(StopReason::Killed);
     ended(&background).await;
 }
 

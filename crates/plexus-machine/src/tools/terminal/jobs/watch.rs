@@ -17,8 +17,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::identity::{self, Identity};
-use super::job::{Job, Order};
-use super::record::{BORN, Exit, Why};
+use super::job::{Job, WatchRequest};
+use super::record::{BORN, Exit, StopReason};
 use super::signals;
 use super::spool::Spool;
 
@@ -92,7 +92,7 @@ fn exit_of(status: ExitStatus) -> Exit {
 pub(super) struct Watch {
     pub(super) job: Arc<Job>,
     pub(super) leader: Leader,
-    pub(super) orders: mpsc::Receiver<Order>,
+    pub(super) orders: mpsc::Receiver<WatchRequest>,
     /// When the job times out.
     pub(super) until: Option<Instant>,
     pub(super) spools: Vec<Spool>,
@@ -127,15 +127,15 @@ impl Watch {
                     return;
                 }
                 Some(order) = self.orders.recv() => match order {
-                    Order::Signal(signal, answer) => {
+                    WatchRequest::Signal(signal, answer) => {
                         if signal == Signal::KILL {
-                            Why::Killed.write(self.job.folder());
+                            StopReason::Killed.write(self.job.folder());
                         }
                         let _ = answer.send(self.leader.signal(signal));
                     }
-                    Order::Stop(why) => self.stop(why, &mut kill_at),
+                    WatchRequest::Stop(why) => self.stop(why, &mut kill_at),
                 },
-                () = at(self.until), if kill_at.is_none() => self.stop(Why::Timeout, &mut kill_at),
+                () = at(self.until), if kill_at.is_none() => self.stop(StopReason::Timeout, &mut kill_at),
                 () = at(kill_at) => {
                     self.leader.signal(Signal::KILL);
                     // A process forked just before the signal may have escaped it.
@@ -159,13 +159,13 @@ impl Watch {
         }
     }
 
-    fn stop(&mut self, why: Why, kill_at: &mut Option<Instant>) {
+    fn stop(&mut self, why: StopReason, kill_at: &mut Option<Instant>) {
         if kill_at.is_none() {
             why.write(self.job.folder());
             // The caller was told that the call was interrupted. A command that is just starting in its sandbox does
             // not receive a request to end and would run afterwards.
             let (signal, grace) = match why {
-                Why::Interrupted => (Signal::KILL, LOOK),
+                StopReason::Interrupted => (Signal::KILL, LOOK),
                 _ => (Signal::TERM, GRACE),
             };
             self.leader.signal(signal);
@@ -182,7 +182,7 @@ impl Watch {
                 && kill_at.is_none()
             {
                 tracing::warn!(%error, job = %self.job.id, "a job writes too much, and the file system cannot release any of its output");
-                return self.stop(Why::Output, kill_at);
+                return self.stop(StopReason::Output, kill_at);
             }
         }
     }
