@@ -28,7 +28,7 @@ fn ours() -> Value {
 }
 
 #[test]
-fn an_entry_of_our_name_that_is_not_ours() {
+fn foreign_entry_with_our_name_is_a_conflict() {
     let theirs = "{\n  \"mcpServers\": {\n    \"plexus\": { \"command\": \"other\", \"env\": {\"A\": \"1\"} }\n  }\n}\n";
     let cases = [
         (Policy::Merge, json!({ "type": "stdio", "command": PROGRAM, "args": ["mcp"], "env": { "A": "1" } })),
@@ -55,7 +55,7 @@ fn an_entry_of_our_name_that_is_not_ours() {
 }
 
 #[test]
-fn an_entry_of_ours_that_a_person_has_changed() {
+fn entry_changed_by_hand_is_a_conflict() {
     let home = home_with("{}\n");
     home.connect_user("claude-code").unwrap();
     let changed = home.read(FILE).replace(PROGRAM, "/home/me/plexus");
@@ -154,7 +154,7 @@ fn a_copy_that_somebody_has_changed_is_not_put_back() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_read_is_left_alone() {
+fn unreadable_ledger_is_not_changed() {
     let cases = [
         ("{\"version\": 2, \"unheard\": []}", "it has version 2, but this program supports version 1"),
         ("{\"version\": 1, \"conn", "EOF while parsing a string at line 1 column 20"),

@@ -67,7 +67,7 @@ fn instructions_that_are_no_more_go_from_the_files() {
 }
 
 #[test]
-fn a_block_that_a_person_has_changed_is_left() {
+fn block_changed_by_hand_is_not_overwritten() {
     let home = connected("Mine.\n");
     let changed = home.read(FILE).replace("Be kind.", "Be kind!");
     home.write(FILE, &changed);
@@ -103,7 +103,7 @@ fn other_line_ends_are_no_change() {
 }
 
 #[test]
-fn a_block_that_a_person_has_removed_is_not_written_again_by_itself() {
+fn block_removed_by_hand_is_not_restored_automatically() {
     let home = connected("Mine.\n");
     home.write(FILE, "Mine, now.\n");
     let expected = format!("{} had a block of Plexus that was removed by hand", home.path(FILE).display());
@@ -205,7 +205,7 @@ fn a_paused_connection_is_left_as_it_is() {
 }
 
 #[test]
-fn a_file_of_our_own_that_a_person_has_changed_or_removed_is_left() {
+fn separate_file_changed_by_hand_is_not_overwritten() {
     const OWN: &str = "project/.cursor/rules/plexus.mdc";
     let home = Home::new();
     home.write("project/README.md", "x");
@@ -281,7 +281,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_everybody_can_write_tells_agents_nothing() {
+fn world_writable_identity_file_is_omitted() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     for (name, mode) in [("SOUL.md", 0o666), ("USER.md", 0o664)] {

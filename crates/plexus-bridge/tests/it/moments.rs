@@ -226,7 +226,7 @@ fn what_an_agent_writes_while_its_file_is_taken_away_stays() {
 
 /// A link that is put in the way at any step is not followed, and keeps no other command from its work.
 #[test]
-fn a_link_that_is_put_in_the_way_is_not_followed() {
+fn symlink_created_during_the_walk_is_not_followed() {
     struct Linker {
         path: PathBuf,
         at: usize,
@@ -266,7 +266,7 @@ fn a_link_that_is_put_in_the_way_is_not_followed() {
 
 /// No step is agreed on here: an agent writes as fast as it can, and what it wrote last is there.
 #[test]
-fn an_agent_that_never_rests_keeps_its_last_word() {
+fn constantly_rewritten_file_is_left_to_its_agent() {
     let home = Home::new();
     home.write(FILE, "count = 0\n");
     let path = home.path(FILE);

@@ -1,7 +1,7 @@
 //! The dispatcher: the only path from a caller to a tool's handler.
 //!
-//! MCP, REST, the agent loop, a node's link and the replay of an outbox all call [`Dispatcher::call`], which runs these steps in
-//! this order, each once:
+//! MCP, REST and the link of a node all call [`Dispatcher::call`] or [`Dispatcher::begin`], which run these steps in this order,
+//! each once:
 //!
 //! 1. **Resolve the name** among the tools that the principal may use, so that an unauthorized tool and a missing one get the
 //!    same error (`prepare.rs`; `Visible` holds what is authorized).

@@ -20,7 +20,7 @@ fn sent(result: Result<ToolOutput, CallError>) -> Result<ToolOutput, CallError> 
 }
 
 #[test]
-fn an_end_is_the_same_on_both_sides() {
+fn call_result_survives_the_link_unchanged() {
     let own = ToolOutput::new("done", &json!({ "exit_code": 0 }));
     assert_eq!(sent(Ok(own.clone())), Ok(own));
     let foreign = ToolOutput::Foreign(ForeignOutput {
@@ -39,7 +39,7 @@ fn an_end_is_the_same_on_both_sides() {
 }
 
 #[test]
-fn what_a_machine_says_is_bounded_and_does_not_speak_for_the_hub() {
+fn node_errors_are_bounded_and_cannot_use_hub_codes() {
     for code in [
         ErrorCode::Unauthenticated,
         ErrorCode::UnknownTool,

@@ -123,7 +123,7 @@ async fn every_kind_of_mistake_is_named_with_path_expectation_and_nearest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_mistakes_of_a_call_are_named_at_once() {
+async fn all_argument_problems_are_reported_at_once() {
     bounded(async {
         let hub = Hub::with([Tool::typed(Shape(Arc::default()))]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
@@ -138,7 +138,7 @@ async fn all_mistakes_of_a_call_are_named_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn arguments_that_are_no_object_are_refused_and_none_are_an_empty_object() {
+async fn arguments_must_be_an_object_or_absent() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;

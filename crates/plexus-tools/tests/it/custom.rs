@@ -81,7 +81,7 @@ fn mode(path: &Path, bits: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_is_there_only_while_somebody_has_switched_it_on() {
+async fn tool_is_registered_only_while_enabled() {
     bounded(async {
         let folder = Folder::with(&["listed"]).await;
         folder.tool("listed", ECHO, json!({}));
@@ -115,7 +115,7 @@ async fn a_tool_is_there_only_while_somebody_has_switched_it_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_manifest_is_taken_and_a_wrong_one_takes_out_only_itself() {
+async fn invalid_manifest_disables_only_its_own_tool() {
     bounded(async {
         let folder = Folder::with(&["one", "two", "todo"]).await;
         folder.tool("one", ECHO, json!({}));
@@ -204,7 +204,7 @@ async fn a_trial_says_each_thing_once_and_what_was_not_started_did_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_that_is_gone_is_off_and_the_next_one_of_its_name_is_another() {
+async fn removed_tool_is_disabled_for_later_tools_of_its_name() {
     bounded(async {
         let folder = Folder::with(&["listed"]).await;
         for name in ["echo", "stays", "listed"] {
@@ -245,7 +245,7 @@ async fn a_tool_that_is_gone_is_off_and_the_next_one_of_its_name_is_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_can_write_to_is_not_run() {
+async fn program_writable_by_others_is_not_run() {
     bounded(async {
         let folder = Folder::with(&["echo"]).await;
         let dir = folder.tool("echo", ECHO, json!({}));
@@ -274,7 +274,7 @@ async fn what_others_can_write_to_is_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_gets_little_and_what_it_says_in_vain_is_told_without_secrets() {
+async fn program_gets_a_minimal_environment_and_stderr_is_redacted() {
     bounded(async {
         let folder = Folder::with(&["vars", "fail", "odd", "late", "flood", "wrong", "text"]).await;
         folder.tool(
@@ -309,7 +309,7 @@ async fn a_program_gets_little_and_what_it_says_in_vain_is_told_without_secrets(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_and_all_it_has_started_are_gone_when_its_time_is_up_or_nobody_wants_it() {
+async fn timeout_and_cancellation_kill_the_process_group() {
     bounded(async {
         let folder = Folder::with(&["late", "slow"]).await;
         let left = "sleep 1000 & echo $! > pid; echo waiting >&2; sleep 1000";
@@ -345,7 +345,7 @@ async fn gone(file: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_is_kept_for_what_a_program_did_and_calls_wait_for_their_place() {
+async fn key_stores_the_outcome_of_a_program() {
     bounded(async {
         let folder = Folder::with(&["count", "alone"]).await;
         let dir = folder.tool("count", "echo x >> calls; printf 1; exit 1", json!({}));

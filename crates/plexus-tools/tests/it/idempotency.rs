@@ -130,7 +130,7 @@ async fn one_key_for_two_things_on_two_hubs_at_once_is_one_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_was_kept_on_its_way_says_when_it_happened() {
+async fn queued_write_records_its_original_time() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;
@@ -168,7 +168,7 @@ async fn a_write_that_was_kept_on_its_way_says_when_it_happened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_used_for_something_else_is_a_conflict() {
+async fn key_reused_for_another_request_is_a_conflict() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;
@@ -193,7 +193,7 @@ async fn a_key_used_for_something_else_is_a_conflict() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_result_is_given_after_a_restart_too() {
+async fn stored_result_is_replayed_after_a_restart() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;
@@ -254,7 +254,7 @@ async fn a_failed_first_call_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_waits_for_the_first_of_its_key_can_be_cancelled() {
+async fn call_waiting_for_its_key_can_be_cancelled() {
     bounded(async {
         let (held, tool) = Held::tool("waits");
         let hub = Hub::with([tool]).await;
@@ -305,7 +305,7 @@ fn reaching_out(results: Vec<Result<ToolOutput, CallError>>, runs: &Arc<AtomicUs
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_done_elsewhere_is_done_once_under_a_key_however_it_ended() {
+async fn external_call_runs_once_per_key() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
         let away = CallError::new(ErrorCode::Unavailable, "not there").before_it_ran();
@@ -343,7 +343,7 @@ async fn what_was_done_elsewhere_is_done_once_under_a_key_however_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_was_taken_when_the_hub_died_runs_nothing_again() {
+async fn key_claimed_before_a_hub_exit_is_not_run_again() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
         let hub = Hub::with([reaching_out(vec![Ok(ToolOutput::new("done", &json!({})))], &runs)]).await;
@@ -387,7 +387,7 @@ async fn a_server_that_does_not_accept_arguments_may_have_done_its_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_hubs_one_takes_a_key_and_the_other_says_so() {
+async fn concurrent_claim_of_a_key_is_refused_on_the_second_hub() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
         let done = || Ok(ToolOutput::new("done", &json!({})));

@@ -61,7 +61,7 @@ fn names(hub: &Hub, agent: &Principal) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_outside_the_profile_answers_as_one_to_a_tool_that_does_not_exist() {
+async fn tool_outside_the_profile_is_reported_as_missing() {
     bounded(async {
         let hub = Hub::with([scripted("qqqq_one", |_, _| async { ready("") })]).await;
         let folder = hub.dir.path().join("profiles");
@@ -239,7 +239,7 @@ pub(crate) fn fill(hub: &Hub, random: &mut StdRng) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_profile_shows_a_tool_that_the_token_would_not_see_without_it() {
+async fn profile_never_widens_the_view_of_a_token() {
     const PROFILES: usize = 24;
     const SCOPES: usize = 6;
     const CATALOGUES: usize = 20;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::hub::{Hub, bounded, call, far, ready, scripted, scripted_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_is_recorded_twice_and_attributed_however_it_ends() {
+async fn every_call_has_two_attributed_audit_entries() {
     bounded(async {
         let hub = Hub::with([
             scripted("fails", |_, _| async { Err(CallError::new(ErrorCode::ToolFailed, "no luck")) }),
@@ -121,7 +121,7 @@ async fn leaves_no_trace(secret: &str, calls: &[(&str, Value)]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_is_in_no_record_of_a_call() {
+async fn records_contain_no_secrets() {
     bounded(async {
         let secret = ["sk", "ant1234567890abcdefghij"].join("-");
         leaves_no_trace(
@@ -165,7 +165,7 @@ async fn what_stands_under_a_secret_name_is_in_no_record_whatever_it_looks_like(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_tool_that_ran_elsewhere_nobody_says_that_nothing_was_changed() {
+async fn unrecorded_external_call_is_not_reported_as_undone() {
     bounded(async {
         for key in [None, Some("k".to_owned())] {
             let (ran, go) = (Arc::new(Semaphore::new(0)), CancellationToken::new());

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::hub::{CALLS, Held, Hub, OUTPUT, bounded, call, output, ready, scripted, scripted_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_ends_at_its_deadline_and_its_work_is_told_to_stop() {
+async fn call_ends_at_its_deadline_and_its_handler_is_cancelled() {
     bounded(async {
         let (told, hears) = tokio::sync::watch::channel(false);
         let told = Arc::new(told);
@@ -42,7 +42,7 @@ async fn a_call_ends_at_its_deadline_and_its_work_is_told_to_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_cancelled_midway_ends_and_is_recorded() {
+async fn cancelled_call_ends_and_is_recorded() {
     bounded(async {
         let (held, tool) = Held::tool("waits");
         let hub = Hub::with([tool]).await;
@@ -104,7 +104,7 @@ async fn a_panic_in_a_transaction_is_an_error_of_that_call_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_over_the_limit_is_cut_in_the_middle() {
+async fn long_text_is_truncated_in_the_middle() {
     bounded(async {
         let long = scripted("long", |_, _| async {
             let text = format!("BEGIN{}END", "ü".repeat(20_000));
@@ -123,7 +123,7 @@ async fn text_over_the_limit_is_cut_in_the_middle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_over_the_limit_is_refused_and_what_it_came_from_undone() {
+async fn oversized_data_is_refused_and_rolled_back() {
     bounded(async {
         let big = scripted("big", |context, _| async move {
             Ok(Outcome::transact(move |conn| {
@@ -150,7 +150,7 @@ async fn data_over_the_limit_is_refused_and_what_it_came_from_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_principal_at_its_limit_is_refused_and_another_is_not() {
+async fn concurrency_limit_applies_per_principal() {
     bounded(async {
         let (held, tool) = Held::tool("waits");
         let hub = Hub::limited(2, OUTPUT, [tool]).await;
@@ -183,7 +183,7 @@ async fn one_principal_at_its_limit_is_refused_and_another_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_caller_left_is_finished_and_recorded() {
+async fn call_of_a_disconnected_caller_is_finished_and_recorded() {
     bounded(async {
         let (held, tool) = Held::tool("waits");
         let hub = Hub::with([tool]).await;

@@ -20,7 +20,7 @@ async fn answer(hub: &Hub, agent: &Arc<Principal>, tool: &str, arguments: Value)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_out_of_scope_answers_byte_for_byte_as_one_that_does_not_exist() {
+async fn unauthorized_tool_gets_the_error_of_a_missing_one() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:tool_*", "call:list_tools"]).await;
@@ -51,7 +51,7 @@ async fn a_tool_out_of_scope_answers_byte_for_byte_as_one_that_does_not_exist() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hidden_name_and_a_nonsense_name_differ_in_the_name_only() {
+async fn invisible_and_missing_tools_get_the_same_error() {
     bounded(async {
         let hub = Hub::with([scripted("qqqq_one", |_, _| async { ready("") })]).await;
         let agent = hub.agent("ann", &["call:tool_call"]).await;
@@ -75,7 +75,7 @@ async fn a_hidden_name_and_a_nonsense_name_differ_in_the_name_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_out_of_scope_appears_in_no_list() {
+async fn unauthorized_tool_is_not_listed() {
     bounded(async {
         let hub = Hub::with([scripted("purple_elephant", |_, _| async { ready("") })]).await;
         let agent = hub.agent("ann", &["call:tool_*", "call:list_tools"]).await;
@@ -141,7 +141,7 @@ async fn a_token_for_one_action_sees_a_tool_with_that_action_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_that_is_taken_away_is_gone_with_the_next_call() {
+async fn removed_tool_is_missing_from_the_next_call() {
     bounded(async {
         let hub = Hub::start().await;
         let agent = hub.agent("ann", &["call:*"]).await;

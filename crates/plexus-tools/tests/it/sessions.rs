@@ -87,7 +87,7 @@ async fn a_session_is_found_by_id_and_by_key_within_one_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_session_of_another_is_no_session_exactly_as_one_that_never_was() {
+async fn session_of_another_owner_is_reported_as_missing() {
     bounded(async {
         let hub = Hub::start().await;
         let (ann, bob) = (hub.agent("ann", &["call:*"]).await, hub.agent("bob", &["call:*"]).await);

@@ -36,7 +36,7 @@ async fn hub() -> Hub {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_listed_is_found_called_and_recorded_once_under_its_own_name() {
+async fn unlisted_tool_is_found_called_and_recorded_once() {
     bounded(async {
         let hub = hub().await;
         let agent = hub.agent_of("ann", &["call:*"], Some("thin")).await;
@@ -67,7 +67,7 @@ async fn what_is_not_listed_is_found_called_and_recorded_once_under_its_own_name
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_search_or_call_through_others_is_shown_the_whole_list() {
+async fn caller_without_tool_search_gets_the_full_list() {
     bounded(async {
         let hub = hub().await;
         let whole = ["mcp__files__read", "mcp__files__write"];

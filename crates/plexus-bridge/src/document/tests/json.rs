@@ -132,7 +132,7 @@ fn awkward_files() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_refused_before_it_is_read() {
+fn too_deep_nesting_is_refused_before_parsing() {
     for open in ["[", "{\"a\":"] {
         let text = format!("{{\"a\": {}", open.repeat(1 << 20));
         let error = Syntax::Json.value(&text).unwrap_err();

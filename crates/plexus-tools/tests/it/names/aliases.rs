@@ -285,7 +285,7 @@ async fn a_name_is_what_the_table_says() {
 
 /// The same catalogue, seen by a token that has less of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_hidden_neither_clashes_nor_is_found() {
+async fn invisible_tools_neither_conflict_nor_resolve() {
     bounded(async {
         let hub = hub().await;
         let agent =

@@ -18,7 +18,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 #[tokio::test]
-async fn what_a_call_tells_is_in_the_log_before_its_end_and_goes_to_the_caller() {
+async fn events_are_logged_before_the_end_and_reach_the_caller() {
     bounded(async {
         let tool = shell(|context: ToolContext, _| async move {
             for n in 1..=3 {
@@ -55,7 +55,7 @@ async fn what_a_call_tells_is_in_the_log_before_its_end_and_goes_to_the_caller()
 }
 
 #[tokio::test]
-async fn a_machine_cannot_forge_the_hubs_own_events_nor_fill_the_log() {
+async fn node_cannot_forge_hub_events_or_flood_the_log() {
     bounded(async {
         let tool = shell(|context: ToolContext, _| async move {
             for kind in

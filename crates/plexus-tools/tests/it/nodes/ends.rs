@@ -19,7 +19,7 @@ fn done(text: &str) -> ToolOutput {
 }
 
 #[tokio::test]
-async fn a_call_has_a_row_from_before_it_is_sent_until_its_end_is_committed() {
+async fn node_call_has_a_row_until_its_end_is_committed() {
     bounded(async {
         let (entered, release) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
         let (inside, go) = (entered.clone(), release.clone());
@@ -75,7 +75,7 @@ async fn what_changes_nothing_leaves_no_row() {
 }
 
 #[tokio::test]
-async fn a_key_stands_for_what_its_call_did_on_the_machine() {
+async fn key_replays_the_result_of_a_node_call() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
@@ -178,7 +178,7 @@ async fn a_retry_waits_for_the_end_of_a_call_that_another_hub_sent() {
 }
 
 #[tokio::test]
-async fn a_key_whose_call_never_ran_is_free_after_the_restart_too() {
+async fn key_of_a_call_that_never_ran_is_released() {
     bounded(async {
         let (hub, call_id, runs) = left_behind("k").await;
         let row = rows(&hub).await.pop().unwrap();
@@ -202,7 +202,7 @@ fn endless(sent: bool) -> plexus_tools::Tool {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_says_what_is_certain_and_its_machine_is_told() {
+async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
     for sent in [true, false] {
         bounded(async {
             let hub = Hub::with([endless(sent)]).await;
@@ -228,7 +228,7 @@ async fn a_cancelled_call_says_what_is_certain_and_its_machine_is_told() {
 }
 
 #[tokio::test]
-async fn a_call_takes_no_longer_than_its_arguments_allow_and_says_that_it_may_still_run() {
+async fn call_respects_the_time_limit_in_its_arguments() {
     bounded(async {
         let hub = Hub::with([endless(true)]).await;
         let machines = Machines::of([node("nas", &[])]);

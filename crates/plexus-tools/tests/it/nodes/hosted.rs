@@ -76,7 +76,7 @@ async fn a_server_on_a_machine_is_called_there_by_those_only_who_may_use_the_mac
 }
 
 #[tokio::test]
-async fn a_machine_takes_no_name_of_the_hubs_own_servers() {
+async fn hosted_server_cannot_take_the_name_of_a_hub_server() {
     bounded(async {
         let hub = Hub::start().await;
         let nas = node("nas", &[]);

@@ -43,7 +43,7 @@ fn waiting() -> plexus_tools::Tool {
 }
 
 #[tokio::test]
-async fn a_queued_call_runs_when_its_machine_comes() {
+async fn queued_call_runs_when_its_node_connects() {
     bounded(async {
         let hub = Hub::with([waiting()]).await;
         let machines = Machines::of([away()]);
@@ -65,7 +65,7 @@ async fn a_queued_call_runs_when_its_machine_comes() {
 }
 
 #[tokio::test]
-async fn a_queued_call_says_so_when_its_machine_does_not_come_in_time() {
+async fn queued_call_fails_when_its_node_does_not_connect_in_time() {
     bounded(async {
         let hub = Hub::with([waiting()]).await;
         let machines = Machines::of([away()]);
@@ -91,7 +91,7 @@ async fn a_queued_call_says_so_when_its_machine_does_not_come_in_time() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_sent_in_the_last_moment_is_waited_for() {
+async fn call_sent_just_before_queue_expiry_is_awaited() {
     bounded(async {
         let tool = shell(|context: ToolContext, _| async move {
             // Sent, but nobody here has heard of it before the time to wait is over.
@@ -131,7 +131,7 @@ async fn a_queued_call_that_is_cancelled_never_runs() {
 }
 
 #[tokio::test]
-async fn a_queued_call_outlives_the_hub_and_expires_without_it() {
+async fn queued_call_survives_a_restart_and_expires() {
     bounded(async {
         let tool = shell(|_, _| async {
             Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on())
@@ -161,7 +161,7 @@ async fn a_queued_call_outlives_the_hub_and_expires_without_it() {
 }
 
 #[tokio::test]
-async fn one_that_was_sent_is_given_up_only_when_its_machine_was_not_heard_of_for_days() {
+async fn sent_call_expires_only_after_days_without_a_report() {
     bounded(async {
         let tool = shell(|_, _| async {
             Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on())

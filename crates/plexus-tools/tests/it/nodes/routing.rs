@@ -28,7 +28,7 @@ async fn place(hub: &Hub, principal: &Arc<Principal>, arguments: Value) -> Strin
 }
 
 #[tokio::test]
-async fn a_call_goes_to_the_machine_that_it_names() {
+async fn call_runs_on_the_node_it_names() {
     bounded(async {
         let nas = node("nas", &[("role", "nas"), ("site", "home")]);
         let id = nas.id.to_string();
@@ -53,7 +53,7 @@ async fn a_call_goes_to_the_machine_that_it_names() {
 }
 
 #[tokio::test]
-async fn what_chooses_the_machine_is_not_sent_to_it_and_is_in_the_record() {
+async fn routing_arguments_are_recorded_but_not_sent() {
     bounded(async {
         let (hub, _) = hub([node("nas", &[])]).await;
         let admin = hub.admin();
@@ -90,7 +90,7 @@ async fn the_audit_names_the_machine_whatever_it_was_chosen_by() {
 }
 
 #[tokio::test]
-async fn a_call_that_names_none_goes_where_its_caller_is_set_up_for() {
+async fn call_without_node_uses_the_configured_node() {
     bounded(async {
         let nas = node("nas", &[("role", "nas")]);
         let (hub, _) = hub([node("local", &[]), nas, node("vps", &[])]).await;
@@ -114,7 +114,7 @@ async fn a_call_that_names_none_goes_where_its_caller_is_set_up_for() {
 }
 
 #[tokio::test]
-async fn several_that_match_are_listed_and_none_is_guessed() {
+async fn ambiguous_name_lists_candidates() {
     bounded(async {
         let mut off = node("nas-2", &[("role", "nas")]);
         off.online = false;
@@ -137,7 +137,7 @@ async fn several_that_match_are_listed_and_none_is_guessed() {
 }
 
 #[tokio::test]
-async fn a_machine_that_takes_no_calls_says_why_and_nothing_runs() {
+async fn unavailable_node_is_refused_with_its_reason() {
     bounded(async {
         let (hub, machines) = hub([node("nas", &[]), node("vps", &[])]).await;
         let admin = hub.admin();
@@ -168,7 +168,7 @@ async fn a_machine_that_takes_no_calls_says_why_and_nothing_runs() {
 }
 
 #[tokio::test]
-async fn who_may_use_no_machine_is_not_shown_what_runs_on_them() {
+async fn principal_without_nodes_sees_no_node_tools() {
     bounded(async {
         let (hub, _) = hub([node("local", &[])]).await;
         let outside = hub.agent("outside", &["call:*"]).await;
