@@ -235,7 +235,7 @@ impl Listening {
     async fn run(self) {
         self.listen().await;
         // Nobody need wait for one who no longer listens.
-        self.of.heed(u64::MAX);
+        self.of.acknowledge(u64::MAX);
     }
 
     /// For as long as the server has something to say.
@@ -264,7 +264,7 @@ impl Listening {
                 }
                 continue;
             }
-            self.of.heed(now.turn);
+            self.of.acknowledge(now.turn);
             let ended = tokio::select! {
                 changed = wanted.changed() => match changed {
                     Ok(()) => None,

@@ -22,7 +22,7 @@ pub(super) struct WantedResources {
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     wanted: watch::Sender<WantedResources>,
-    heeded: watch::Sender<u64>,
+    acknowledged: watch::Sender<u64>,
     session: Mutex<OfSession>,
 }
 
@@ -43,7 +43,11 @@ pub(super) struct Difference {
 
 impl Subscriptions {
     pub(super) fn new() -> Self {
-        Self { wanted: watch::Sender::default(), heeded: watch::Sender::default(), session: Mutex::default() }
+        Self {
+            wanted: watch::Sender::default(),
+            acknowledged: watch::Sender::default(),
+            session: Mutex::default(),
+        }
     }
 
     pub(super) fn wanted(&self) -> watch::Receiver<WantedResources> {
@@ -51,10 +55,10 @@ impl Subscriptions {
     }
 
     /// Whoever listens has told the server what was wanted at this turn, or never will.
-    pub(super) fn heed(&self, turn: u64) {
-        self.heeded.send_if_modified(|heeded| {
-            let is_news = turn > *heeded;
-            *heeded = turn.max(*heeded);
+    pub(super) fn acknowledge(&self, turn: u64) {
+        self.acknowledged.send_if_modified(|acknowledged| {
+            let is_news = turn > *acknowledged;
+            *acknowledged = turn.max(*acknowledged);
             is_news
         });
     }
@@ -73,9 +77,11 @@ impl Subscriptions {
             });
             turn
         };
-        let mut heeded = self.heeded.subscribe();
+        let mut acknowledged = self.acknowledged.subscribe();
         // The sender is our own: it cannot be gone.
-        let _ = tokio::time::timeout(TAKING_NOTE, heeded.wait_for(|heeded| *heeded >= turn)).await;
+        let _ =
+            tokio::time::timeout(TAKING_NOTE, acknowledged.wait_for(|acknowledged| *acknowledged >= turn))
+                .await;
     }
 
     fn session(&self) -> MutexGuard<'_, OfSession> {

@@ -35,7 +35,7 @@ pub(super) fn questions(
         None => vec![],
     };
     if questions.is_empty() && request_state.is_none() {
-        return Err(malformed(method, &"it asks nothing, and gives no state to come back with"));
+        return Err(malformed(method, &"its question is empty, and gives no state to come back with"));
     }
     if request_state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
         return Err(malformed(method, &format_args!("its state has more than {MAX_STATE} bytes")));

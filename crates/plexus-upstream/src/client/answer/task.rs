@@ -15,7 +15,7 @@ use super::{input_required, malformed, parsed};
 const MAX_ID: usize = 512;
 /// Between two looks at a task, where its server does not say.
 const POLL: Duration = Duration::from_secs(1);
-/// What it says is heeded within these.
+/// What it says is acknowledged within these.
 const FASTEST: Duration = Duration::from_millis(200);
 const SLOWEST: Duration = Duration::from_secs(30);
 

@@ -30,7 +30,7 @@ use crate::client::{Bridge, ClientError};
 const MAX_RESUMES: usize = 3;
 /// Before a stream is asked for again, where the server does not say.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What it says is heeded within these.
+/// What it says is acknowledged within these.
 const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 
 /// A request that an answer is waited for.

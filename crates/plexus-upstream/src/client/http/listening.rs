@@ -62,7 +62,7 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
             why = listening.run() => tracing::debug!("no news: {why}"),
         }
         // Nobody need wait for one who no longer listens.
-        heeding.subscriptions.heed(u64::MAX);
+        heeding.subscriptions.acknowledge(u64::MAX);
     });
     if offers.changes() {
         let _ = tokio::time::timeout(OPENING, open).await;
@@ -155,7 +155,7 @@ impl Listening {
         loop {
             let asked = selection.next(&now.uris);
             if asked.is_empty() && !self.offers.changes() {
-                self.shared.subscriptions.heed(now.turn);
+                self.shared.subscriptions.acknowledge(now.turn);
                 drop(listening);
                 // The sender lives as long as this does. What the server refused it may take later.
                 let patience = if now.uris.is_empty() { Duration::MAX } else { MAX_PAUSE };
@@ -182,7 +182,7 @@ impl Listening {
                 }
                 continue;
             }
-            self.shared.subscriptions.heed(now.turn);
+            self.shared.subscriptions.acknowledge(now.turn);
             tokio::select! {
                 message = next(&mut listening) => match message {
                     Some(message) => drop(self.shared.hear(&message, None, false)),

@@ -35,7 +35,7 @@ impl Answerer for SharedQuestion {
                     return answer;
                 }
             }
-            super::refusal(super::INTERNAL, "the call that asks has ended")
+            super::refusal(super::INTERNAL, "the call that asked has ended")
         })
     }
 }

@@ -82,7 +82,7 @@ async fn what_a_server_sends_instead_of_an_answer_is_seen_while_it_is_waited_for
     hub.write_upstream("s", &Script::answering("say done").before(babbling).install(&hub, "s"));
     let babbles = |upstream: &Upstream| upstream.remark.is_some();
     let waited_for = hub.upstream_when("s", "babbling", babbles).await;
-    let remark = "what it sends is no message of MCP, the last of it: Enter your name:";
+    let remark = "its output is not an MCP message; the last line: Enter your name:";
     assert_eq!((waited_for.state, waited_for.remark.as_deref()), (UpstreamState::Starting, Some(remark)));
     let status = hub.mcp(&hub.admin_token()).tool("mcp_status", json!({})).await;
     assert_eq!(status["structuredContent"]["servers"][0]["warnings"], json!([remark]), "{status}");
