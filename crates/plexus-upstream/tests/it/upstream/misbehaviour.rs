@@ -76,7 +76,7 @@ async fn a_server_that_never_says_who_it_is_is_given_up() {
     start.connect.settings.connect_timeout = Duration::from_millis(300);
     let failed = start.try_connect().await.unwrap_err();
     assert!(
-        matches!(&failed, ClientError::Unreachable(why) if why.contains("did not say who it is")),
+        matches!(&failed, ClientError::Unreachable(why) if why.contains("did not complete the handshake")),
         "{failed}"
     );
     dead(pids(&start, 1).await[0]).await;
@@ -99,7 +99,7 @@ async fn what_came_instead_of_an_answer_is_told_when_the_time_is_up() {
     let failed = start.try_connect().await.unwrap_err().to_string();
     assert_eq!(
         failed,
-        "the server did not say who it is within 1 s; the last that it sent is no message of MCP: Press any key, \
+        "the server did not complete the handshake within 1 s; its last output is not an MCP message: Press any key, \
          [redacted]"
     );
     start.alone().await;

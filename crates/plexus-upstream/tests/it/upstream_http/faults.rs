@@ -250,7 +250,7 @@ async fn missing_credentials_are_named() {
     let refuse =
         |status: u16| move |_: &Asked| answer(status, "www-authenticate: Bearer realm=\"x\"\r\n", "no");
     for (status, header, words) in [
-        (401, None, ["wants credentials", "`Authorization`", "Bearer ${env:"]),
+        (401, None, ["requires credentials", "`Authorization`", "Bearer ${env:"]),
         (401, Some("Bearer old"), ["does not accept", "`Authorization`", "expired"]),
         (403, None, ["does not allow", "`Authorization`", "file"]),
         (403, Some("Bearer weak"), ["does not allow", "`Authorization`", "rights"]),
