@@ -100,7 +100,7 @@ async fn a_server_that_dies_while_a_call_waits_is_told_of_and_nothing_runs_again
             assert_eq!(result["isError"], false, "{result}");
         } else {
             assert_eq!(result["isError"], true, "{result}");
-            assert!(result.to_string().contains("Look first"), "{result}");
+            assert!(result.to_string().contains("Check first"), "{result}");
         }
         assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
         assert_eq!(noted(&ledger, "begun", "one"), 1, "{eras:?}");

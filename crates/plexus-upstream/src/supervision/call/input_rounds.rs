@@ -204,7 +204,7 @@ fn nobody_answers(unasked: &Unasked) -> CallError {
                 Some(data),
             )
         }
-        _ => error.hint("It may have done part of its work. Check its effects before you call again."),
+        _ => error.hint("It may have done part of its work. Check first, and call again only if needed."),
     }
 }
 

@@ -322,7 +322,7 @@ async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
         hub.upstream_in("s", UpstreamState::Ready).await;
         let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
         assert_eq!(lost["isError"], true, "{lost}");
-        assert!(text(&lost).contains("Look first"), "{speaks:?}: {lost}");
+        assert!(text(&lost).contains("Check first"), "{speaks:?}: {lost}");
         assert_eq!(runs(), so_far, "{speaks:?}");
         assert_eq!(client.methods(), ["elicitation/create"], "{speaks:?}: nobody is asked twice");
     }

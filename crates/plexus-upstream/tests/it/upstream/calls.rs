@@ -37,7 +37,7 @@ async fn a_tool_that_may_be_run_twice_is_when_its_server_is_lost() {
     hub.add_upstream("neither", &script.install(&hub, "neither")).await;
     let failed = client.tool("mcp__neither__work", json!({})).await;
     assert_eq!(failed["_meta"]["plexus/error"]["code"], "unavailable", "{failed}");
-    assert!(text(&failed).contains("Look first"), "{failed}");
+    assert!(text(&failed).contains("Check first"), "{failed}");
     assert_eq!(hub.outcome_of("mcp__neither__work").await, "unavailable");
 }
 

@@ -62,7 +62,7 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
             // 503 may come from what stands before the server, after the call was passed on.
             let (code, told) = match status {
                 429 => ("overloaded", "Nothing was run"),
-                _ => ("unavailable", "Nobody knows whether it has done its work"),
+                _ => ("unavailable", "It is unknown whether it did its work"),
             };
             assert_eq!(refused["_meta"]["plexus/error"]["code"], code, "{refused}");
             assert!(text(&refused).contains(told), "{refused}");

@@ -63,13 +63,13 @@ async fn an_answer_that_is_not_one_is_an_error_of_the_protocol() {
     for (steps, word) in [
         (html(), "text/html"),
         (answer(202, "", ""), "did not answer"),
-        (answer(200, "content-type: application/json\r\n", "{\"jsonrpc\":"), "no message of MCP"),
+        (answer(200, "content-type: application/json\r\n", "{\"jsonrpc\":"), "not an MCP message"),
         (answer(200, "content-type: application/json\r\ncontent-encoding: gzip\r\n", "x"), "not MCP"),
-        (json_answer(200, "", &json!({ "jsonrpc": "2.0", "id": 999_999, "result": {} })), "something else"),
-        (json_answer(200, "", &json!([])), "no message of MCP"),
+        (json_answer(200, "", &json!({ "jsonrpc": "2.0", "id": 999_999, "result": {} })), "a different request"),
+        (json_answer(200, "", &json!([])), "not an MCP message"),
         (vec![sent("SSH-2.0-OpenSSH_9.7\r\n\r\n"), Step::Close], "not HTTP"),
         (answer(500, "", "broken"), "500"),
-        (stream("data: nonsense\n\n"), "no message of MCP"),
+        (stream("data: nonsense\n\n"), "not an MCP message"),
     ] {
         let shown = format!("{steps:?}");
         let error = failure(move |_| steps.clone()).await;

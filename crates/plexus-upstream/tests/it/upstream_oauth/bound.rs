@@ -37,7 +37,7 @@ async fn the_secret_of_a_file_is_shown_to_nobody_whom_only_the_server_names() {
     hub.write_upstream("robot", &document);
     hub.upstreams().reload().await;
     let why = hub.upstream_in("robot", UpstreamState::Down).await.last_error.unwrap().message;
-    assert!(why.contains("does not name the `authorization_server` of the server's file"), "{why}");
+    assert!(why.contains("does not list the `authorization_server` of the server's file"), "{why}");
     assert_eq!((honest.asked("client_credentials").len(), evil.asked("client_credentials").len()), (0, 0));
 }
 

@@ -32,8 +32,8 @@ async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {
 async fn an_answer_of_somebody_else_or_to_another_login_is_worth_nothing() {
     let hub = TestHub::start_timed(quick()).await;
     for (wrong, said) in [
-        (Wrong::IssuerOfAnswer, "of another authorization server"),
-        (Wrong::NoIssuerOfAnswer, "does not say that it is of"),
+        (Wrong::IssuerOfAnswer, "from a different authorization server"),
+        (Wrong::NoIssuerOfAnswer, "lacks the `iss` parameter"),
         (Wrong::State, "`state`"),
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
