@@ -1,4 +1,4 @@
-//! Files as other programs write them.
+//! Import of files in the formats of other programs.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -12,7 +12,7 @@ fn plan(folder: &Folder, text: &str) -> ImportPlan {
     folder.import("theirs.json", text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Name and document of each server that would be added.
+/// Name and document of each planned server.
 fn documents(plan: &ImportPlan) -> Value {
     plan.servers
         .iter()
@@ -26,7 +26,7 @@ fn skipped(folder: &Folder, plan: &ImportPlan) -> Vec<String> {
 }
 
 #[test]
-fn a_file_of_claude_code() {
+fn claude_code_file_is_imported() {
     let (_dir, folder) = folder(&[("git.json", r#"{"command": "npx"}"#)]);
     let plan = plan(
         &folder,
@@ -111,7 +111,7 @@ fn a_file_of_claude_code() {
 }
 
 #[test]
-fn a_file_of_claude_desktop() {
+fn claude_desktop_file_is_imported() {
     let (_dir, folder) = folder(&[]);
     let key = format!("ghp_{}", "a1B2".repeat(9));
     let text = json!({
@@ -141,7 +141,7 @@ fn a_file_of_claude_desktop() {
 }
 
 #[test]
-fn a_file_of_cursor() {
+fn cursor_file_is_imported() {
     let (_dir, folder) = folder(&[]);
     let plan = plan(
         &folder,
@@ -200,7 +200,7 @@ fn a_file_of_cursor() {
 }
 
 #[test]
-fn a_file_of_vs_code() {
+fn vs_code_file_is_imported() {
     let text = r#"{
       // Asked for once, kept by the editor.
       "inputs": [
@@ -240,7 +240,7 @@ fn a_file_of_vs_code() {
 }
 
 #[test]
-fn a_plain_map_of_servers_with_keys_of_ours() {
+fn plain_map_with_own_keys_is_imported() {
     let (_dir, folder) = folder(&[]);
     let plan = plan(
         &folder,
@@ -271,7 +271,7 @@ fn a_plain_map_of_servers_with_keys_of_ours() {
 }
 
 #[test]
-fn what_is_no_file_of_servers_is_told() {
+fn unrecognized_files_are_refused() {
     let (_dir, folder) = folder(&[]);
     let none = "has none of `mcpServers`, `servers` and `mcp.servers`, and is no list of servers by name; name the file in which the program stores its MCP servers";
     for (text, why) in [
@@ -289,7 +289,7 @@ fn what_is_no_file_of_servers_is_told() {
 }
 
 #[test]
-fn an_old_file_in_the_data_folder_is_migrated_once_and_kept() {
+fn legacy_file_is_migrated_once_and_backed_up() {
     let data = tempfile::tempdir().unwrap();
     let now = Clock::manual("2026-11-16T06:00:00Z".parse().unwrap());
     let folder = Folder::new(data.path().join("mcp_servers.d"), super::environment()).with_clock(now);
@@ -312,7 +312,7 @@ fn an_old_file_in_the_data_folder_is_migrated_once_and_kept() {
 }
 
 #[test]
-fn an_old_file_stays_until_its_servers_are_written() {
+fn legacy_file_stays_until_its_servers_are_written() {
     let data = tempfile::tempdir().unwrap();
     let dir = data.path().join("mcp_servers.d");
     let folder = Folder::new(dir.clone(), super::environment());
@@ -329,15 +329,15 @@ fn an_old_file_stays_until_its_servers_are_written() {
     let migration = migrate(data.path(), &folder).unwrap().unwrap();
     assert_eq!(migration.applied.written, [dir.join("b.json")]);
     assert!(migration.backup.unwrap().exists() && !old.exists());
-    // Nor does it go where not even that can be told.
+    // The next start completes the migration.
     std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}}}"#).unwrap();
     let file = Folder::new(dir.join("a.json"), super::environment());
     assert!(migrate(data.path(), &file).is_err() && old.exists());
 }
 
-/// What a reference names is not even looked for where the server is not admitted.
+/// The old file also stays if the folder cannot be read.
 #[test]
-fn who_is_not_admitted_does_not_learn_what_is_there() {
+fn unadmitted_import_reveals_no_files() {
     let (_dir, folder) = folder(&[]);
     let said = |path: &str| {
         let entry = json!({ "url": "https://a.example", "headers": { "X": format!("${{file:{path}}}") } });
