@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const ERAS: [Eras; 2] = [Eras::Revision("2025-06-18"), Eras::Stateless];
 
 #[tokio::test]
-async fn questions_of_servers_of_either_era_reach_clients_of_either_era() {
+async fn questions_cross_all_combinations_of_eras() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     let old = Fixture::new().only(Eras::Revision("2025-06-18")).start().await;
@@ -38,7 +38,7 @@ async fn questions_of_servers_of_either_era_reach_clients_of_either_era() {
 }
 
 #[tokio::test]
-async fn a_server_on_a_pipe_asks_its_caller_too() {
+async fn question_over_a_pipe_reaches_its_caller() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     for (name, eras) in [("old", Eras::Sessions), ("new", Eras::Stateless)] {
@@ -52,7 +52,7 @@ async fn a_server_on_a_pipe_asks_its_caller_too() {
 }
 
 #[tokio::test]
-async fn a_person_may_take_longer_than_the_server_has_time() {
+async fn answer_may_take_longer_than_the_server_timeout() {
     for eras in ERAS {
         let hub = TestHub::start().await;
         let token = hub.token("ann", &["call:*"]).await.token;
@@ -76,7 +76,7 @@ fn noted(ledger: &Path, step: &str, id: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_while_a_call_waits_is_told_of_and_nothing_runs_again() {
+async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
     for eras in ERAS {
         let hub = TestHub::start().await;
         let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
@@ -124,7 +124,7 @@ async fn restarted(fixture: &Fixture, address: std::net::SocketAddr) -> plexus_t
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_gets_no_questions_of_servers() {
+async fn incapable_client_gets_no_questions() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     for (name, eras) in [("old", ERAS[0]), ("new", ERAS[1])] {

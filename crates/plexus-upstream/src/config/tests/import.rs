@@ -105,7 +105,7 @@ fn claude_code_file_is_imported() {
         assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     }
     assert_eq!(folder.read().len(), 5);
-    // A second time there is nothing left to do.
+    // The second import has nothing to do.
     let again = folder.apply(&plan);
     assert_eq!((again.written.len(), again.failed.len()), (0, 4));
 }
@@ -135,7 +135,7 @@ fn claude_desktop_file_is_imported() {
     );
     assert!(plan.servers[0].warnings[0].contains("`env.GITHUB_TOKEN` holds what looks like a credential"));
     assert_eq!(plan.servers[0].command(), Some("docker"));
-    // What is written has the credential: it is the person's to move.
+    // The written file contains the credential; moving it is the user's decision.
     folder.apply(&plan);
     assert!(std::fs::read_to_string(folder.dir().join("GitHub -work.json")).unwrap().contains(&key));
 }
@@ -202,7 +202,7 @@ fn cursor_file_is_imported() {
 #[test]
 fn vs_code_file_is_imported() {
     let text = r#"{
-      // Asked for once, kept by the editor.
+      // VS Code prompts once and stores the answer.
       "inputs": [
         { "type": "promptString", "id": "perplexity-key", "description": "Perplexity API key", "password": true },
       ],
@@ -305,7 +305,7 @@ fn legacy_file_is_migrated_once_and_backed_up() {
     assert_eq!(std::fs::read_to_string(&backup).unwrap(), text);
     assert_eq!(std::fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(migrate(data.path(), &folder).unwrap().is_none());
-    // One that cannot be used stays.
+    // An unusable file stays.
     std::fs::write(&old, "{").unwrap();
     assert!(migrate(data.path(), &folder).is_err());
     assert!(old.exists());
@@ -318,24 +318,24 @@ fn legacy_file_stays_until_its_servers_are_written() {
     let folder = Folder::new(dir.clone(), super::environment());
     let old = data.path().join("mcp_servers.json");
     std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}, "b": {"command": "npx"}}}"#).unwrap();
-    // A folder on a disk that is not there now.
+    // A folder on a disk that is not mounted.
     std::os::unix::fs::symlink(data.path().join("disk"), &dir).unwrap();
     let migration = migrate(data.path(), &folder).unwrap().unwrap();
     assert_eq!((migration.applied.failed.len(), &migration.backup), (2, &None));
     assert!(old.exists());
-    // The next start does what is left.
+    // The next start completes the migration.
     std::fs::create_dir(data.path().join("disk")).unwrap();
     std::fs::write(dir.join("a.json"), r#"{"command": "npx"}"#).unwrap();
     let migration = migrate(data.path(), &folder).unwrap().unwrap();
     assert_eq!(migration.applied.written, [dir.join("b.json")]);
     assert!(migration.backup.unwrap().exists() && !old.exists());
-    // The next start completes the migration.
+    // The old file also stays if the folder cannot be read.
     std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}}}"#).unwrap();
     let file = Folder::new(dir.join("a.json"), super::environment());
     assert!(migrate(data.path(), &file).is_err() && old.exists());
 }
 
-/// The old file also stays if the folder cannot be read.
+/// References of a server that is not admitted are not even looked up.
 #[test]
 fn unadmitted_import_reveals_no_files() {
     let (_dir, folder) = folder(&[]);

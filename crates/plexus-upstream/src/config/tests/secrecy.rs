@@ -136,7 +136,7 @@ fn value_of_a_flag_is_masked_but_not_its_name() {
     }
 }
 
-/// There are servers whose address is the credential.
+/// Some servers use the URL as the credential.
 #[test]
 fn random_url_segments_are_masked() {
     let (uuid, random) = ("0190f3c2-7b1a-7c3e-9d52-3f6a1b2c4d5e", "NjQ2YzE5ZmItMTIzNC00".repeat(2));
@@ -196,8 +196,8 @@ fn inward_urls_are_detected() {
     }
 }
 
-/// Puts a secret into every place that a value can have, as it is and by reference, in files that are right and wrong:
-/// it is in no error, no warning and no `Debug`.
+/// Puts a secret into every position of a document, literally and by reference, in valid and invalid files:
+/// no error, warning or `Debug` output contains it.
 #[test]
 fn no_message_contains_a_value() {
     const SECRET: &str = "hunter2-the-value";
@@ -247,7 +247,7 @@ fn no_message_contains_a_value() {
             assert!(!said.contains(SECRET), "{document}\n{said}");
         }
     }
-    // And in what is not even a document.
+    // Also in texts that are not documents.
     for (ending, text) in [
         ("json", format!("{{\"a\": \"{SECRET}\" \"{SECRET}\"}}")),
         ("json", format!("{{\"a\": {SECRET}}}")),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn infrequent_failures_are_not_a_crash_loop() {
+    fn infrequent_failures_do_not_give_up() {
         let mut backoff = Backoff::new(timing(), true);
         let mut now = Instant::now();
         for _ in 0..100 {

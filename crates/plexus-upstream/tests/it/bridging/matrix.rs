@@ -172,7 +172,7 @@ pub(super) static MATRIX: &[Row] = &[
     },
     Row {
         feature: "a question over stdio while calls of several callers run",
-        test: "bridging_a_question_among_several_callers_is_not_guessed",
+        test: "bridging_ambiguous_question_is_refused",
         ways: [NOBODYS, Passes, NOBODYS, PARKED],
     },
     Row {
@@ -190,7 +190,7 @@ pub(super) static MATRIX: &[Row] = &[
     },
     Row {
         feature: "`cacheScope` and `ttlMs` of what is read",
-        test: "bridging_what_is_read_is_for_its_reader_alone",
+        test: "bridging_read_resources_are_private",
         ways: by_client(
             Nothing("revisions before 2026-07-28 have no such hints"),
             PassesAs("`private` whatever the server says, and at most 30 s"),

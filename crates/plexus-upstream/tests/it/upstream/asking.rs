@@ -93,7 +93,7 @@ fn text(result: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_question_of_a_session_is_answered_by_whoever_calls() {
+async fn session_question_is_answered_by_the_caller() {
     let server = session().await;
     assert_eq!(server.client.peer().revision, "2025-06-18");
     let ann = Person::saying(json!({ "action": "accept", "content": { "username": "ann", "email": "a@b" } }));
@@ -114,7 +114,7 @@ async fn a_question_of_a_session_is_answered_by_whoever_calls() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_is_not_and_the_server_is_told() {
+async fn incapable_caller_is_not_asked_and_the_server_gets_an_error() {
     let server = session().await;
     let result = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
     assert_eq!(result["isError"], true, "{result}");
@@ -126,7 +126,7 @@ async fn who_cannot_be_asked_is_not_and_the_server_is_told() {
 }
 
 #[tokio::test]
-async fn two_questions_at_once_are_both_open() {
+async fn two_questions_may_be_open_at_once() {
     let server = session().await;
     let answer_now = Arc::new(Notify::new());
     let says = json!({ "action": "accept", "content": { "color": "red", "size": "big" } });
@@ -142,7 +142,7 @@ async fn two_questions_at_once_are_both_open() {
 }
 
 #[tokio::test]
-async fn while_several_callers_are_at_work_nobody_is_asked_for_another() {
+async fn question_among_several_callers_is_refused() {
     let server = session().await;
     let go_on = Arc::new(Notify::new());
     let says = json!({ "action": "accept", "content": { "username": "ann", "email": "a@b" } });
@@ -176,7 +176,7 @@ async fn while_several_callers_are_at_work_nobody_is_asked_for_another() {
 }
 
 #[tokio::test]
-async fn a_question_outside_of_any_call_reaches_nobody() {
+async fn question_outside_of_a_call_is_refused() {
     let start = Start::script(
         r#"next; initialize; next
         printf '{"jsonrpc":"2.0","id":"r","method":"roots/list"}\n'; read -r roots
@@ -193,7 +193,7 @@ async fn a_question_outside_of_any_call_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn a_server_takes_its_question_back() {
+async fn server_may_cancel_its_question() {
     let start = Start::script(
         r#"next; initialize; next; call="$id"
         printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}\n'
@@ -211,7 +211,7 @@ async fn a_server_takes_its_question_back() {
 }
 
 #[tokio::test]
-async fn log_lines_reach_the_caller_who_wants_them_and_nobody_else() {
+async fn log_lines_reach_only_the_caller_who_wants_them() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -233,7 +233,7 @@ async fn log_lines_reach_the_caller_who_wants_them_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_a_server_offers_beside_tools_is_listed_and_read() {
+async fn resources_and_prompts_are_listed_and_read() {
     for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
         let offers = server.client.peer().offers;
@@ -253,7 +253,7 @@ async fn what_a_server_offers_beside_tools_is_listed_and_read() {
 }
 
 #[tokio::test]
-async fn a_watched_resource_is_heard_of_until_it_is_not_watched() {
+async fn changes_are_reported_while_a_resource_is_watched() {
     const WATCHED: &str = "test://watched-resource";
     for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
@@ -293,7 +293,7 @@ done
 "#;
 
 #[tokio::test]
-async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
+async fn refused_resource_does_not_affect_other_watches() {
     let mut start = Start::script(REFUSES_ONE);
     start.connect.known_era = None;
     let server = start.connect().await;
@@ -311,7 +311,7 @@ printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"messa
 IFS= read -r answer; exit 1"#;
 
 #[tokio::test]
-async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
+async fn call_lost_after_an_answer_is_not_rerun() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("s", &Script::answering(ASKS_AND_DIES).idempotent().install(&hub, "s")).await;
     let runs = || std::fs::read_to_string(folder(&hub, "s").join("runs")).unwrap().lines().count();
@@ -335,7 +335,7 @@ async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
 }
 
 #[tokio::test]
-async fn it_is_told_that_callers_share_a_connection_that_asks() {
+async fn refused_shared_question_is_reported_as_a_warning() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("fix", &plexus_testkit::stdio_fixture(Eras::Sessions)).await;
     let (one, two) = (hub.token("one", &["call:*"]).await.token, hub.token("two", &["call:*"]).await.token);
@@ -376,7 +376,7 @@ const ONLY_AS_TASK: &str = r#"case "$line" in
 esac"#;
 
 #[tokio::test]
-async fn a_tool_that_can_be_called_as_a_task_only_is_called_so() {
+async fn task_only_tool_is_called_as_a_task() {
     let hub = TestHub::start_timed(quick()).await;
     let mut script = Script::answering(ONLY_AS_TASK);
     script.tools[0]["execution"] = json!({ "taskSupport": "required" });

@@ -114,12 +114,12 @@ async fn reconnects(rounds: usize, warm: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_hundred_reconnects_leave_nothing_behind() {
+async fn hundred_reconnects_leak_nothing() {
     println!("{}", reconnects(50, 10).await);
 }
 
 #[tokio::test]
 #[ignore = "minutes; make soak"]
-async fn a_thousand_reconnects_leave_nothing_behind() {
+async fn thousand_reconnects_leak_nothing() {
     println!("{}", reconnects(1_000, 50).await);
 }

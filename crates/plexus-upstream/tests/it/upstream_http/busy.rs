@@ -39,7 +39,7 @@ fn answers(asked: &Asked, word: &Arc<Notify>) -> Steps {
 }
 
 #[tokio::test]
-async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
+async fn overloaded_server_is_not_restarted() {
     for status in [429, 503] {
         let (busy, word): (Arc<AtomicBool>, Arc<Notify>) = Default::default();
         let (is_busy, given) = (busy.clone(), word.clone());
@@ -87,7 +87,7 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_key() {
+async fn call_forwarded_by_a_gateway_is_not_resent_under_its_key() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/call" => answer(503, "", "upstream connect error or disconnect/reset before headers"),
         _ => session_era(asked),
@@ -115,7 +115,7 @@ async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_ke
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waited_for_another_of_its_key_runs_the_tool_that_it_was_admitted_to_or_none() {
+async fn call_waiting_for_its_key_runs_only_the_admitted_tool() {
     let word = Arc::new(Notify::new());
     let given = word.clone();
     let server = Scripted::start(move |asked| match asked.what() {
@@ -187,7 +187,7 @@ impl Door {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_reached_for_a_moment_keeps_the_calls_that_run() {
+async fn brief_outage_keeps_running_calls() {
     let word: Arc<Notify> = Arc::default();
     let given = word.clone();
     // Every request comes on a connection of its own.

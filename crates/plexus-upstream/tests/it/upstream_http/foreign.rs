@@ -114,7 +114,7 @@ async fn definition(client: &McpClient, revision: Option<&str>, tool: &str) -> V
 }
 
 #[tokio::test]
-async fn schemas_of_data_that_is_no_object_are_for_the_revision_that_has_them() {
+async fn non_object_output_schemas_depend_on_the_revision() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     for revision in REVISIONS {
@@ -130,7 +130,7 @@ async fn schemas_of_data_that_is_no_object_are_for_the_revision_that_has_them() 
 }
 
 #[tokio::test]
-async fn a_server_does_not_say_what_only_the_hub_says_of_a_tool() {
+async fn reserved_meta_of_a_tool_is_removed() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     for revision in [None].into_iter().chain(REVISIONS.map(Some)) {
@@ -158,7 +158,7 @@ fn queueing(asked: &Asked) -> Steps {
 
 /// They compare a result with the schema of its tool and refuse one that does not fit.
 #[tokio::test]
-async fn clients_that_validate_take_a_queued_write_for_an_answer() {
+async fn validating_clients_accept_a_queued_write() {
     for (set, script, mode) in
         [("sdk-1", "node/client_v1.mjs", "legacy"), ("sdk-2", "node/client_v2.mjs", "2026-07-28")]
     {
@@ -177,7 +177,7 @@ async fn clients_that_validate_take_a_queued_write_for_an_answer() {
 }
 
 #[tokio::test]
-async fn line_breaks_of_a_server_do_not_break_the_stream_of_a_call() {
+async fn line_breaks_in_results_do_not_break_streams() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     let params = || json!({ "name": TOOL, "arguments": {}, "_meta": { "progressToken": "mine" } });
@@ -204,7 +204,7 @@ async fn line_breaks_of_a_server_do_not_break_the_stream_of_a_call() {
 }
 
 #[tokio::test]
-async fn the_meta_of_a_server_is_passed_on_but_for_what_is_ours() {
+async fn result_meta_is_passed_on_without_reserved_keys() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let answer = hub.mcp(&token).tool(TOOL, json!({})).await;
     let meta = answer["_meta"].as_object().unwrap();
@@ -214,7 +214,7 @@ async fn the_meta_of_a_server_is_passed_on_but_for_what_is_ours() {
 }
 
 #[tokio::test]
-async fn a_replay_is_the_first_result_to_the_last_character() {
+async fn replay_equals_the_first_result_exactly() {
     let (hub, server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     let call = async || {

@@ -19,7 +19,7 @@ use super::{Way, begun, call, echo, soon, text};
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
+async fn restarted_server_is_called_transparently() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Fixture::new().only(eras).start().await;
         let way_there = Link::to(server.address()).await;
@@ -47,7 +47,7 @@ async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
-async fn a_call_in_flight_is_lost_and_not_sent_again() {
+async fn call_in_flight_is_lost_and_not_resent() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Fixture::new().only(eras).start().await;
         let way_there = Link::to(server.address()).await;
@@ -67,7 +67,7 @@ async fn a_call_in_flight_is_lost_and_not_sent_again() {
 }
 
 #[tokio::test]
-async fn the_stream_of_a_call_is_taken_up_again_after_a_cut() {
+async fn call_stream_is_resumed_after_a_cut() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let way_there = Link::to(server.address()).await;
     let client = Way::to(&way_there.url("/mcp")).connect().await;
@@ -78,7 +78,7 @@ async fn the_stream_of_a_call_is_taken_up_again_after_a_cut() {
 }
 
 #[tokio::test]
-async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
+async fn lost_session_is_replaced_once_for_all_calls() {
     let sessions = Arc::new(AtomicUsize::new(0));
     let begun = sessions.clone();
     let server = Scripted::start(move |asked| match asked.what() {
@@ -113,7 +113,7 @@ async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
 }
 
 #[tokio::test]
-async fn a_404_without_a_session_is_no_lost_session() {
+async fn not_found_without_a_session_is_not_a_lost_session() {
     let server = Scripted::start(|asked| match asked.what() {
         "initialize" => {
             let welcome = json!({ "protocolVersion": "2025-03-26", "capabilities": {} });
@@ -130,7 +130,7 @@ async fn a_404_without_a_session_is_no_lost_session() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_nobody_used_it_costs_no_call() {
+async fn idle_connection_closed_by_the_server_loses_no_call() {
     // Closes after each answer, without having said so.
     let server = Scripted::start(|asked| {
         let mut steps = session_era(asked);
@@ -159,7 +159,7 @@ async fn a_connection_that_was_closed_while_nobody_used_it_costs_no_call() {
 }
 
 #[tokio::test]
-async fn one_connection_carries_one_call_after_another() {
+async fn sequential_calls_reuse_one_connection() {
     fn streams(asked: &Asked, end: End) -> Steps {
         match asked.what() {
             "tools/call" => chunked_stream(&event(&result(asked, &said("scripted"))), end),
@@ -183,7 +183,7 @@ async fn one_connection_carries_one_call_after_another() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_taken_up_where_it_was_left() {
+async fn broken_stream_is_resumed_at_the_last_event() {
     let server = Scripted::start(|asked| match (asked.what(), asked.header("last-event-id")) {
         ("tools/call", _) => stream_and_close("id: e1\nretry: 10\ndata:\n\n"),
         ("GET", Some("e1")) => stream_and_close(&format!(
@@ -212,7 +212,7 @@ fn stream_and_close(events: &str) -> Steps {
 }
 
 #[tokio::test]
-async fn a_stream_that_brings_nothing_is_given_up() {
+async fn stream_without_new_events_is_given_up() {
     // Without ids there is nothing to ask for; with them the same emptiness is not asked for for ever.
     for (events, asked_again) in [("data:\n\n", 0_u32), ("id: e1\nretry: 0\ndata:\n\n", 3)] {
         let server = Scripted::start(move |asked| match (asked.what(), asked.header("last-event-id")) {
@@ -232,7 +232,7 @@ async fn a_stream_that_brings_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_stream_of_news_that_ends_at_once_is_not_asked_for_all_the_time() {
+async fn listening_stream_is_reopened_with_backoff() {
     let server = Scripted::start(|asked| match asked.what() {
         "initialize" => {
             let welcome = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": { "listChanged": true } } });

@@ -23,7 +23,7 @@ async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_is_ended_at_its_server_too() {
+async fn idle_session_is_ended_at_its_server() {
     let server = Scripted::start(session_era).await;
     let hub = TestHub::start_timed(Timing { idle: Duration::from_secs(1), ..quick() }).await;
     conversations(&hub, &server, 3).await;
@@ -31,7 +31,7 @@ async fn a_session_that_nobody_uses_is_ended_at_its_server_too() {
 }
 
 #[tokio::test]
-async fn a_session_that_makes_room_for_another_is_ended_at_its_server_too() {
+async fn evicted_session_is_ended_at_its_server() {
     let server = Scripted::start(session_era).await;
     let hub = TestHub::start_timed(quick()).await;
     // One more than may be there at a time.
@@ -40,7 +40,7 @@ async fn a_session_that_makes_room_for_another_is_ended_at_its_server_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_knows_no_get_is_not_asked_for_a_session_again_and_again() {
+async fn server_without_get_is_not_polled() {
     let server = Scripted::start(|asked| match asked.what() {
         "initialize" => {
             let welcome = json!({

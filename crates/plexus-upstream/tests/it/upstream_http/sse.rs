@@ -78,7 +78,7 @@ async fn begins_with(events: &'static str) -> Scripted {
 }
 
 #[tokio::test]
-async fn messages_go_only_to_the_server_that_the_file_names() {
+async fn sse_endpoint_must_be_of_the_same_origin() {
     for (events, word) in [
         ("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "not the same server"),
         ("event: endpoint\ndata: //evil.example/messages\n\n", "not the same server"),
@@ -93,7 +93,7 @@ async fn messages_go_only_to_the_server_that_the_file_names() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_event_stream_is_refused() {
+async fn other_content_types_are_refused_as_event_stream() {
     let server = Scripted::start(|_| answer(200, "content-type: text/html\r\n", "<html>")).await;
     let why = Way::to(&server.url()).older().refused().await;
     assert!(why.contains("text/html") && why.contains("`transport`"), "{why}");
@@ -106,7 +106,7 @@ async fn what_is_not_an_event_stream_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
+async fn sse_answers_arrive_on_the_stream_until_it_ends() {
     let Fed { client, feed, mut posts, verdict: _verdict, _way, _serving } = Fed::start().await;
     assert_eq!(client.peer().revision, "2024-11-05");
     let calling = beside({
@@ -134,7 +134,7 @@ async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
 }
 
 #[tokio::test]
-async fn a_refusal_counts_however_late_it_comes_and_holds_up_nobody() {
+async fn late_refusal_fails_only_its_request() {
     for (verdict, gone) in [("400 Bad Request", false), ("404 Not Found", true)] {
         let mut server = Fed::start().await;
         let client = server.client.clone();

@@ -46,7 +46,7 @@ fn refused(asked: &Asked, status: u16) -> Steps {
 }
 
 #[tokio::test]
-async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
+async fn refused_resource_does_not_affect_other_watches() {
     for status in [400, 413, 500, 200] {
         let change = Arc::new(Notify::new());
         let word = change.clone();
@@ -77,7 +77,7 @@ async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
 }
 
 #[tokio::test]
-async fn a_server_that_tells_of_resources_only_is_asked_again_for_others() {
+async fn resource_only_server_is_resubscribed_on_changes() {
     let server = Scripted::start(|asked| match asked.what() {
         "server/discover" => {
             let about = json!({
@@ -102,7 +102,7 @@ async fn a_server_that_tells_of_resources_only_is_asked_again_for_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_has_no_more_time_than_one_answer() {
+async fn all_pages_share_one_timeout() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/list" => {
             // Each page comes well within the time of an answer.

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_secret_of_a_file_is_shown_to_nobody_whom_only_the_server_names() {
+async fn client_secret_is_sent_only_to_the_configured_authority() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let server = Protected::start(&evil.issuer(), evil.door()).await;
     let hub = TestHub::start_timed(quick()).await;
@@ -42,7 +42,7 @@ async fn the_secret_of_a_file_is_shown_to_nobody_whom_only_the_server_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_outlives_its_file_is_not_given_what_the_next_one_has() {
+async fn old_connection_gets_no_token_of_a_new_file() {
     let (authority, old, hub) = logged_in_as(Eras::Sessions).await;
     let new = Protected::start(&authority.issuer(), authority.door()).await;
     let client = agent(&hub).await;
@@ -80,7 +80,7 @@ async fn begun_at(hub: &TestHub, server: &Protected) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_to_what_the_file_named_before_is_not_taken() {
+async fn login_for_a_changed_file_is_discarded() {
     let (authority, _server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;

@@ -94,7 +94,7 @@ fn set_mode(folder: &Path, name: &str, mode: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_shown_the_certificate_of_its_file() {
+async fn client_certificate_of_the_file_is_presented() {
     let authority = Vouching::new();
     let fixture = Fixture::new().start().await;
     let (port, _serving) = authority.serve(fixture.address()).await;

@@ -22,7 +22,7 @@ async fn heard(client: &McpClient, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_taken_away() {
+async fn concurrent_requests_share_one_login_and_renewal() {
     let Some(authority) = Authority::start().await else { return };
     let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
     let hub = TestHub::start_timed(quick()).await;
@@ -81,7 +81,7 @@ async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_its_own() {
+async fn all_client_identities_are_accepted() {
     let Some(authority) = Authority::start().await else { return };
     let door = Door::Asks(authority.check_url());
     let server = Protected::start(authority.issuer(), door.clone()).await;
@@ -125,7 +125,7 @@ async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authorization_server_that_is_away_is_waited_for_and_costs_no_login() {
+async fn unavailable_authorization_server_ends_no_login() {
     let link = Link::to("127.0.0.1:9".parse().unwrap()).await;
     let issuer = link.url("");
     let Some(authority) = Authority::start_with(Some(&issuer), 3600).await else { return };

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_passes_ends_no_login() {
+async fn transient_failures_end_no_login() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     for status in [500, 503, 429, 404, 400, 200] {
@@ -45,7 +45,7 @@ async fn whatever_passes_ends_no_login() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_login() {
+async fn rejected_new_token_is_renewed_again_later() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     authority.give_stale(1);
@@ -66,7 +66,7 @@ async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_that_comes_when_its_caller_has_left_is_kept() {
+async fn renewed_token_is_stored_after_its_caller_left() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     authority.hold_renewals(true);
@@ -88,7 +88,7 @@ async fn access_that_comes_when_its_caller_has_left_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_is_renewed_ahead_of_its_end_without_anybody_waiting() {
+async fn token_is_renewed_before_it_expires() {
     let (authority, _server, hub) = logged_in().await;
     // An hour minus half a minute later it still holds, and is about to end.
     authority.hold_renewals(false);

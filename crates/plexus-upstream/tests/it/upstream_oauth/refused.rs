@@ -11,7 +11,7 @@ use super::{begin, finish, locked, log_in, post};
 use crate::upstream::{agent, quick, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {
+async fn invalid_authorization_servers_are_refused() {
     let hub = TestHub::start_timed(quick()).await;
     for (wrong, said) in [
         (Wrong::IssuerOfDocument, "says that it is https://honest.example"),
@@ -29,7 +29,7 @@ async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_somebody_else_or_to_another_login_is_worth_nothing() {
+async fn foreign_login_answers_are_refused() {
     let hub = TestHub::start_timed(quick()).await;
     for (wrong, said) in [
         (Wrong::IssuerOfAnswer, "from a different authorization server"),
@@ -50,7 +50,7 @@ async fn an_answer_of_somebody_else_or_to_another_login_is_worth_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_code_of_one_authorization_server_is_not_sent_to_another() {
+async fn code_is_sent_only_to_its_own_authorization_server() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let good = Protected::start(&honest.issuer(), honest.door()).await;
     let bad = Protected::start(&evil.issuer(), evil.door()).await;
@@ -78,7 +78,7 @@ async fn the_code_of_one_authorization_server_is_not_sent_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_described_as_another_one_is_not_logged_in_to() {
+async fn metadata_of_a_different_server_is_refused() {
     let authority = ScriptedAuthority::start().await;
     let other = Some("https://bank.example/mcp");
     let server = Protected::start_as(&authority.issuer(), authority.door(), other, Eras::Both).await;
@@ -90,7 +90,7 @@ async fn a_server_that_is_described_as_another_one_is_not_logged_in_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_is_for_admins_at_servers_that_have_one() {
+async fn login_is_for_admins_and_http_servers() {
     let (authority, server, hub) = super::logged_in().await;
     let path = hub.url("/api/v1/upstreams/docs/login");
     let agent_token = hub.token("agent", &["call:*", "read:*"]).await.token;

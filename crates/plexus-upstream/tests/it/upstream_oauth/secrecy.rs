@@ -8,7 +8,7 @@ use super::{logged_in, post};
 use crate::upstream::agent;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
+async fn tokens_appear_in_no_readable_place() {
     let (_authority, server, hub) = logged_in().await;
     let shown = server.shown();
     assert!(shown.iter().any(|shown| shown == "Bearer access-1"), "{shown:?}");
@@ -38,7 +38,7 @@ async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_authorization_server_repeats_of_what_it_was_told_is_not_shown() {
+async fn secrets_in_authorization_errors_are_redacted() {
     let (authority, _server, hub) = logged_in().await;
     authority.echo_renewals();
     authority.expire_access();
@@ -50,7 +50,7 @@ async fn what_an_authorization_server_repeats_of_what_it_was_told_is_not_shown()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_to_one_address_is_not_shown_to_another() {
+async fn token_is_not_sent_to_a_different_url() {
     let (_authority, server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;
