@@ -1,4 +1,4 @@
-//! Questions of servers behind the hub, from either era to either era.
+//! Questions of servers behind the hub, in all combinations of eras.
 
 use std::path::Path;
 use std::time::Duration;
@@ -69,7 +69,7 @@ async fn answer_may_take_longer_than_the_server_timeout() {
     }
 }
 
-/// How often a step of a call is in the ledger of a server.
+/// The number of executions of a step in a server's ledger.
 fn noted(ledger: &Path, step: &str, id: &str) -> usize {
     let line = format!("{step} {id}");
     std::fs::read_to_string(ledger).unwrap_or_default().lines().filter(|noted| **noted == line).count()
@@ -96,7 +96,7 @@ async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
         params["requestState"] = asked["requestState"].clone();
         let result = client.modern("tools/call", params).await.result();
         if eras == Eras::Stateless {
-            // It remembers nothing between two requests: to it, nothing was lost.
+            // It keeps no state between two requests, so nothing was lost for it.
             assert_eq!(result["isError"], false, "{result}");
         } else {
             assert_eq!(result["isError"], true, "{result}");
@@ -110,7 +110,7 @@ async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
     }
 }
 
-/// The same server at the same address, as soon as that is free.
+/// The same server at the same address, as soon as the port is free.
 async fn restarted(fixture: &Fixture, address: std::net::SocketAddr) -> plexus_testkit::fixture::HttpFixture {
     let start = async {
         loop {
@@ -135,7 +135,7 @@ async fn incapable_client_gets_no_questions() {
         let result: Value = client.tool(&tool, json!({})).await.unwrap();
         assert_eq!(result["isError"], true, "{result}");
         assert!(client.heard().is_empty());
-        // The stateless revision has a code for it, whatever the server behind has.
+        // The stateless revision has a code for this, regardless of the server's era.
         for can in [json!({}), json!({ "elicitation": {} })] {
             let client = AskedClient::connect(&hub, &token, Speaks::Stateless, can).await;
             let error = client.tool(&tool, json!({})).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Hearing of changes in a session: what was missed, what is no longer wanted, and how much may be.
+//! Change notifications within a session: missed changes, unsubscribing, and limits.
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
 use plexus_testkit::{McpClient, SseEvent, SseStream, TestHub};

@@ -1,4 +1,4 @@
-//! Calls that go on as tasks: made, asked after, answered, cancelled, and lost.
+//! Calls that continue as tasks: created, polled, answered, cancelled, and lost.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn agent(hub: &TestHub, name: &str) -> McpClient {
     hub.mcp(&hub.token(name, &["call:*"]).await.token)
 }
 
-/// A request of a client that knows tasks and can be asked.
+/// A request of a client that supports tasks and questions.
 async fn ask(client: &McpClient, method: &str, mut params: Value) -> Answer {
     params["_meta"] = json!({ CAPABILITIES: { "extensions": { EXTENSION: {} }, "elicitation": {} } });
     client.modern(method, params).await
@@ -43,7 +43,7 @@ async fn get(client: &McpClient, id: &str) -> Value {
     ask(client, "tasks/get", json!({ "taskId": id })).await.result()
 }
 
-/// The task as soon as it is no longer in a state.
+/// The task once it has left a state.
 async fn leaves(client: &McpClient, id: &str, state: &str) -> Value {
     let look = async {
         loop {
@@ -161,7 +161,7 @@ async fn task_asks_in_both_eras() {
         assert_eq!(done["status"], "completed", "{eras:?}: {done}");
         let text = done["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("yes"), "{eras:?}: {text}");
-        // What comes too late changes nothing.
+        // A late answer changes nothing.
         ask(&client, "tasks/update", answer(key)).await.result();
         assert_eq!(get(&client, &id).await, done, "{eras:?}");
     }
@@ -207,7 +207,7 @@ async fn task_interrupted_by_a_stop_has_an_unknown_outcome() {
     assert_eq!(expired.error(), (200, -32602), "{expired:?}");
 }
 
-/// Questions come first: a call becomes a task only when they are answered.
+/// Questions come first: a call becomes a task only after they are answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn immediate_question_precedes_the_task() {
     for eras in [Eras::Stateless, Eras::Sessions] {

@@ -1,4 +1,4 @@
-//! Servers over a pipe that ask before they answer: whom they reach, and whom they never do.
+//! Questions of servers over a pipe: which caller they reach, and which they never reach.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -26,13 +26,13 @@ pub(crate) const EVERYTHING: Capabilities = Capabilities {
     tasks: false,
 };
 
-/// Answers by what the test says, and remembers what it was asked.
+/// Answers as the test specifies, and records the questions.
 pub(crate) struct Person {
     asked: Mutex<Vec<(Inquiry, Value)>>,
     says: Value,
-    /// Answers only when it is told to.
+    /// Answers only when told to.
     when: Option<Arc<Notify>>,
-    /// Told when it was asked.
+    /// Notified when a question arrives.
     pub(crate) was_asked: Notify,
 }
 
@@ -74,7 +74,7 @@ impl Answerer for Person {
     }
 }
 
-/// A call by somebody who can be asked everything.
+/// A call by a caller with all capabilities.
 pub(crate) fn by(caller: &str, person: &Arc<Person>, tool: &str, arguments: Value) -> Outgoing {
     let answerer = Some(person.clone() as Arc<dyn Answerer>);
     let bridge =
@@ -119,7 +119,7 @@ async fn incapable_caller_is_not_asked_and_the_server_gets_an_error() {
     let result = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
     assert_eq!(result["isError"], true, "{result}");
     assert!(text(&result).contains("cannot be asked"), "{result}");
-    // One that announces nothing is asked nothing.
+    // A client that declares no capabilities is asked nothing.
     let quiet = Start::fixture(Eras::Sessions).connect().await;
     let result = quiet.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
     assert!(text(&result).contains("the client cannot be asked this"), "{result}");
@@ -150,15 +150,15 @@ async fn question_among_several_callers_is_refused() {
     let first = server.call_with(by("ann", &ann, "test_elicitation", json!({ "message": "Ann?" })));
     let second = async {
         ann.was_asked.notified().await;
-        // Its call is under way; whose question the next one is cannot be told.
+        // Its call is in flight, so the next question is ambiguous.
         let call = by("bob", &bob, "test_elicitation", json!({ "message": "Bob?" }));
         let refused = server.call_with(call).await.unwrap();
         assert_eq!(refused["isError"], true, "{refused}");
         assert!(text(&refused).contains("several callers"), "{refused}");
-        // Somebody who says nothing of who it is may be the one who is meant, too.
+        // An unidentified caller may be concerned, too.
         let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
         assert!(text(&refused).contains("several callers"), "{refused}");
-        // The same caller may be asked on behalf of either call, and is in the course of the older one.
+        // The same caller may be asked for either call; the question goes through the older one.
         let newer = Person::saying(json!({ "action": "decline" }));
         let again = server.call_with(by("ann", &newer, "test_elicitation", json!({ "message": "Again?" })));
         let answers = async {
@@ -186,7 +186,7 @@ async fn question_outside_of_a_call_is_refused() {
         cat >/dev/null"#,
     );
     let server = start.connect().await;
-    // A request of the hub's own is nobody's call.
+    // A request of the hub itself is not a caller's call.
     server.client.ping().await.unwrap();
     let called = server.call("x", json!({})).await.unwrap();
     assert_eq!(text(&called), "none -32600");
@@ -223,7 +223,7 @@ async fn log_lines_reach_only_the_caller_who_wants_them() {
         server.call_with(call).await.unwrap();
         assert_eq!(lines.lock().unwrap().len(), 3, "{eras:?}: {lines:?}");
         assert!(lines.lock().unwrap()[0].contains("Tool execution started"), "{lines:?}");
-        // Whoever wants none gets none, and another who does gets none of theirs.
+        // A caller without a log sink gets no lines, and others get none of its lines.
         let grave = LogSink { least: LogLevel::Error, ..bridge.log.unwrap() };
         let bridge = Bridge { caller: Some("ann".into()), log: Some(grave), ..Bridge::default() };
         let call = Outgoing { bridge, ..outgoing("test_logging_tool", json!({})) };
@@ -264,14 +264,14 @@ async fn changes_are_reported_while_a_resource_is_watched() {
         until("it is heard of", || server.updates() == [WATCHED]).await;
         server.client.watch(BTreeSet::new()).await.unwrap();
         touch(WATCHED).await;
-        // What comes later was said later.
+        // Later notifications arrive later.
         server.text("change_tools", json!({})).await;
         until("a change of tools", || server.has_changed()).await;
         assert_eq!(server.updates(), [WATCHED], "{eras:?}");
     }
 }
 
-/// A server of the stateless era that tells of changes as long as somebody listens, and refuses to listen for one resource.
+/// A stateless server that reports changes, but refuses to subscribe to one resource.
 const REFUSES_ONE: &str = r#"
 about='"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":0,"cacheScope":"private"'
 tell() { printf '{"jsonrpc":"2.0","method":"notifications/%s","params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}\n' "$1" "$2" "$listens"; }
@@ -305,7 +305,7 @@ async fn refused_resource_does_not_affect_other_watches() {
     until("a change of the other", || server.updates() == ["a://good"]).await;
 }
 
-/// Asks, waits for the answer, and dies.
+/// Asks, waits for the answer, and exits.
 const ASKS_AND_DIES: &str = r#"echo run >> "$dir/runs"
 printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}\n'
 IFS= read -r answer; exit 1"#;
@@ -326,7 +326,7 @@ async fn call_lost_after_an_answer_is_not_rerun() {
         assert_eq!(runs(), so_far, "{speaks:?}");
         assert_eq!(client.methods(), ["elicitation/create"], "{speaks:?}: nobody is asked twice");
     }
-    // Where nobody was asked it may be run again, as its server says.
+    // Without a question it may be run again, as its annotations allow.
     let client = AskedClient::connect(&hub, &token, Speaks::Session("2025-06-18"), json!({})).await;
     hub.upstream_in("s", UpstreamState::Ready).await;
     let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
@@ -355,7 +355,7 @@ async fn refused_shared_question_is_reported_as_a_warning() {
     assert!(asks.methods().is_empty() && waits.methods().is_empty());
     let told = hub.upstream_when("fix", "warned", |upstream| !upstream.warnings.is_empty()).await;
     assert!(told.warnings[0].contains("per_session"), "{:?}", told.warnings);
-    // With connections of their own both are asked.
+    // With separate connections both are asked.
     let mut document = plexus_testkit::stdio_fixture(Eras::Sessions);
     document["per_session"] = json!(true);
     hub.add_upstream("own", &document).await;

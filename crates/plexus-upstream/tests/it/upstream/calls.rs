@@ -1,4 +1,4 @@
-//! Calls of tools of other servers: what goes there, what comes back, and what is said when nothing does.
+//! Calls of tools of upstream servers: arguments, results, and errors.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::script::{Script, folder};
 use super::{agent, keyed, quick, text, tools_of, until};
 
-/// Ends without an answer the first time, and works from then on.
+/// Exits without an answer the first time, and works from then on.
 const FIRST_TIME: &str = "[ -e \"$dir/ran\" ] || { : > \"$dir/ran\"; exit 1; }; say 'the second time'";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +138,7 @@ async fn max_concurrency_limits_running_calls() {
         assert!(text(result).starts_with("waited"), "{result}");
     }
     assert!(began.elapsed() >= Duration::from_millis(3 * EACH), "{:?}", began.elapsed());
-    // More of them without a restart, and a call that waits is cancelled by its deadline alone.
+    // The limit is raised without a restart, and a waiting call is cancelled by its deadline.
     let pid = hub.upstreams().get("fix").unwrap().pid;
     document["max_concurrency"] = json!(3);
     hub.write_upstream("fix", &document);
@@ -162,7 +162,7 @@ async fn progress_and_cancellation_reach_the_other_side() {
     let progress = stream.message().await.unwrap();
     assert_eq!(progress["params"]["progressToken"], "mine", "{progress}");
     drop(stream);
-    // The second one ends by its own time.
+    // The second call times out.
     let late = client.tool("mcp__fix__slow", json!({})).await;
     assert_eq!(late["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{late}");
     let cancelled = async || {
@@ -209,13 +209,13 @@ async fn key_of_an_unsent_cancelled_call_is_reusable() {
     let others = async {
         until("the first runs", || ran() == 1).await;
         let waiting = || hub.upstreams().get("s").unwrap().in_flight;
-        // One client goes away while its call waits for its turn.
+        // A client disconnects while its call waits for its turn.
         tokio::select! {
             result = keyed(&client, "mcp__s__work", "gone") => panic!("{result}"),
             () = until("it waits", || waiting() == 2) => {}
         }
         until("it is given up", || waiting() == 1).await;
-        // The time of another is up before its turn has come.
+        // Another call times out before its turn.
         document["timeout"] = json!("1s");
         hub.write_upstream("s", &document);
         assert_eq!(hub.upstreams().reload().await.changed, ["s"]);

@@ -1,4 +1,4 @@
-//! What becomes of a server: shared, lost, given up, withdrawn, and there again.
+//! The lifecycle of servers: shared, lost, given up, withdrawn, and restored.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn crash_restarts_the_server_without_a_list_change() {
     assert_eq!(crashed["_meta"]["plexus/error"]["code"], "unavailable", "{crashed}");
     assert_eq!(crashed["_meta"]["plexus/error"]["retryable"], true);
     assert!(text(&crashed).contains("It is unknown whether"), "{crashed}");
-    // At once: the call waits for the server that is being started.
+    // Immediately: the call waits for the starting server.
     let echoed = client.tool("mcp__fix__echo", json!({ "text": "there again" })).await;
     assert_eq!(text(&echoed), "there again");
     let after = hub.upstream_in("fix", UpstreamState::Ready).await;
@@ -78,7 +78,7 @@ async fn crash_loop_is_given_up_until_the_file_changes() {
     let failure = given_up.last_error.unwrap();
     assert!(failure.message.contains("exit status: 3"), "{failure:?}");
     assert_eq!(failure.stderr.last().map(String::as_str), Some("no licence found"));
-    // An attempt may be two processes, one for each era; those before it explain nothing.
+    // An attempt may start two processes, one per era; earlier ones explain nothing.
     assert!(failure.stderr.len() <= 2, "{failure:?}");
     assert!(hub.upstreams().logs("loop").unwrap().len() > 2);
     let failed: Vec<_> = report.failed.iter().map(|failed| failed.name.as_str()).collect();
@@ -180,7 +180,7 @@ async fn tool_list_changes_are_followed_and_rate_limited() {
     let document = script.install(&hub, "flood");
     hub.add_upstream("flood", &document).await;
     assert_eq!(text(&client.tool("mcp__flood__work", json!({})).await), "done");
-    // What it heard of us: a line of the shell's own account for each.
+    // The messages that the script received, one line each.
     let lists = || {
         let log = std::fs::read_to_string(folder(&hub, "flood").join("log")).unwrap();
         log.lines().filter(|line| line.starts_with("+ reply") && line.contains("\"tools\":[")).count()
@@ -244,7 +244,7 @@ async fn lazy_server_runs_while_a_resource_is_watched() {
     tokio::time::sleep(idle * 3).await;
     assert_eq!(hub.upstream_in("fix", UpstreamState::Ready).await.pid, there.pid, "it did not go to rest");
     while !stream.until_quiet().await.is_empty() {}
-    // What changed while it was away is not known: those who watch it look again.
+    // Changes during its absence are unknown, so subscribers are notified.
     signal(there.pid.unwrap(), "KILL");
     let told = stream.message().await.unwrap();
     assert_eq!(
@@ -284,7 +284,7 @@ async fn long_call_of_a_lazy_server_does_not_busy_loop() {
     assert!(worked < Duration::from_millis(300), "{worked:?} of a second");
 }
 
-/// On one thread, where all of them have asked for it before it is woken.
+/// On one thread, so that all calls are waiting before the server is woken.
 #[tokio::test]
 async fn concurrent_calls_start_a_lazy_server_once() {
     let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
@@ -317,7 +317,7 @@ async fn per_session_server_has_one_process_per_session() {
     assert_eq!(processes[0], processes[2]);
     assert_ne!(processes[0], processes[1]);
     assert!(!processes.contains(&u64::from(shared.pid.unwrap())));
-    // One that is lost is the session's own affair.
+    // The loss of one connection affects only its session.
     one.tool("mcp__fix__crash", json!({})).await;
     assert_eq!(process_of(&two, "fix").await, processes[1]);
     let new = process_of(&one, "fix").await;
@@ -357,7 +357,7 @@ async fn session_process_follows_the_file() {
         let result = client.tool("mcp__s__work", json!({})).await;
         text(&result).parse().unwrap_or_else(|_| panic!("{result}"))
     };
-    // One that ends while nobody calls it is replaced by the next call.
+    // A connection that ends while idle is replaced by the next call.
     let tasks = hub.tasks();
     let first = process().await;
     signal(first, "KILL");
@@ -369,7 +369,7 @@ async fn session_process_follows_the_file() {
     tokio::time::timeout(Duration::from_secs(10), ended).await.expect("its tasks end");
     let second = process().await;
     assert_ne!(second, first);
-    // It does not need the one that all share, but for being made.
+    // It needs the shared connection only for its creation.
     touch(&folder(&hub, "s").join("away"));
     signal(shared.pid.unwrap(), "KILL");
     hub.upstream_in("s", UpstreamState::Down).await;
@@ -387,7 +387,7 @@ async fn stopping_hub_drains_calls_and_kills_processes() {
     let mut pids = Vec::new();
     for (name, document) in [
         ("fix", stdio_fixture(Eras::Both)),
-        // It takes no notice of the end of its input, nor of being asked to end.
+        // It ignores the end of its input and SIGTERM.
         (
             "stubborn",
             Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn"),
@@ -447,7 +447,7 @@ async fn queued_call_runs_when_the_hub_stops() {
         let there = || dir.join("in").exists() && upstreams.get("s").unwrap().in_flight == running;
         until("it runs, or waits for its turn", there).await;
     }
-    // Nothing is stopped by force.
+    // Nothing is aborted.
     let (_dir, ()) = tokio::join!(hub.stop(), async { touch(&dir.join("go")) });
     for result in calls.join_all().await {
         assert_eq!(text(&result), "done");

@@ -1,4 +1,5 @@
-//! Processes that are no good servers, each in its own way: the hub says what is wrong, and keeps nothing of them.
+//! Processes that are not proper servers, each in its own way: the hub reports the problem, and leaks
+//! nothing.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use super::server::{PATIENCE, Start, dead, is_alive, outgoing, until};
 /// Answers every call with a text.
 const WELL_BEHAVED: &str = "next && initialize; while next; do text fine; done";
 
-/// Neither the end of its input nor being asked to go moves it.
+/// Ignores the end of its input and SIGTERM.
 const STUBBORN: &str = "trap '' TERM HUP; next && initialize; while :; do sleep 1000 & wait; done";
 
 /// The numbers in the lines that a script wrote to its standard error.
@@ -184,7 +185,7 @@ async fn server_that_does_not_read_blocks_only_its_callers() {
 
 #[tokio::test]
 async fn children_of_a_server_die_with_it() {
-    // A child that holds the standard streams open, and one that wants to hear nothing.
+    // A child that holds the standard streams open, and one that ignores signals.
     let script = "next && initialize
         sleep 1000 & echo $! >&2
         (trap '' TERM HUP INT; exec sleep 1000 </dev/null >/dev/null 2>&1) & echo $! >&2

@@ -1,4 +1,4 @@
-//! Files that come, change and go while the hub runs.
+//! Files that are added, changed and removed while the hub runs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn reload_restarts_only_changed_servers() {
     assert_eq!(pid("two"), before.1, "what is only listed in another way goes on");
     assert_eq!(tools_of(&client, "two").await, ["mcp__two__repeat"]);
 
-    // Written again as it was.
+    // Rewritten with the same content.
     hub.write_upstream("one", &one);
     let now = (pid("one"), pid("two"));
     let report = hub.upstreams().reload().await;
@@ -81,7 +81,7 @@ async fn file_changes_are_noticed_automatically() {
     let mut changes = hub.upstreams().changes();
     let gone = async {
         while hub.upstreams().get("fix").is_some() || is_alive(again.pid.unwrap()) {
-            // The process ends a moment after the last change that is told.
+            // The process ends a moment after the last reported change.
             let _ = tokio::time::timeout(Duration::from_millis(50), changes.changed()).await;
         }
     };
@@ -130,7 +130,7 @@ async fn restart_rereads_references_of_one_server_only() {
     assert_eq!(restarted.state, UpstreamState::Ready, "{restarted:?}");
     assert_eq!((says("one").await, says("two").await), ("new".to_owned(), "old".to_owned()));
     assert_eq!(hub.upstreams().get("two").unwrap().pid, other.pid);
-    // What is gone by then is told, and not passed over with what it was before.
+    // A missing value is reported, and the previous one is not used.
     std::fs::remove_file(&secret).unwrap();
     let invalid = hub.upstreams().restart("one").await.unwrap();
     assert_eq!(invalid.state, UpstreamState::Invalid, "{invalid:?}");
@@ -147,14 +147,14 @@ async fn change_of_one_file_does_not_reread_references_of_others() {
     document["env"] = json!({ "WORD": format!("${{file:{}}}", secret.display()) });
     let before = hub.add_upstream("one", &document).await;
     std::fs::write(&secret, "new").unwrap();
-    // Nobody asks for a reload: the hub sees the file by itself, and reads the folder.
+    // Nobody requests a reload: the hub notices the file and reads the folder.
     hub.write_upstream("two", &document);
     hub.upstream_in("two", UpstreamState::Ready).await;
     let says =
         async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
     assert_eq!((says("one").await, says("two").await), ("old".to_owned(), "new".to_owned()));
     assert_eq!(hub.upstreams().get("one").unwrap().pid, before.pid);
-    // It is when its own is written again, though it says the same.
+    // It is reread when its own file is rewritten, even with the same content.
     hub.write_upstream("one", &document);
     hub.upstream_when("one", "restarted", |one| one.pid.is_some() && one.pid != before.pid).await;
     assert_eq!(says("one").await, "new");

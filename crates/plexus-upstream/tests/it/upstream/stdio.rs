@@ -120,14 +120,14 @@ async fn tool_list_change_is_reported_over_a_pipe() {
     for (eras, ..) in ERAS {
         let server = Start::fixture(eras).connect().await;
         assert!(!server.tools().await.contains(&"added_tool".to_owned()));
-        // In the stateless era the first change may come before the subscription, which nobody waits for.
+        // In the stateless era the first change may precede the subscription, which nobody waits for.
         let told = async {
             while !server.has_changed() {
                 server.call("change_tools", json!({})).await.unwrap();
             }
         };
         tokio::time::timeout(PATIENCE, told).await.expect("word of a change in time");
-        // Every call of it adds the tool or removes it.
+        // Every call adds or removes the tool.
         if !server.tools().await.contains(&"added_tool".to_owned()) {
             server.call("change_tools", json!({})).await.unwrap();
             assert!(server.tools().await.contains(&"added_tool".to_owned()));
@@ -139,7 +139,7 @@ async fn tool_list_change_is_reported_over_a_pipe() {
 async fn unsupported_questions_are_refused_with_a_reason() {
     let server = Start::fixture(Eras::Stateless).connect().await;
     let asked = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
-    // It was told that the hub has nobody to ask.
+    // The hub declared no capabilities.
     assert!(matches!(asked, ClientError::Rpc { code: -32021, .. }), "{asked:?}");
     let server = Start::fixture(Eras::Sessions).connect().await;
     let asked = server.call("test_sampling", json!({ "prompt": "x" })).await;
@@ -199,7 +199,7 @@ async fn hub_shutdown_ends_the_process_cleanly() {
     assert_eq!(server.closed().await, "the hub is shutting down");
 }
 
-/// Files that this process has open, and processes that it has started.
+/// Open files and child processes of this process.
 #[cfg(target_os = "linux")]
 fn held() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -212,13 +212,13 @@ fn held() -> (usize, usize) {
 #[tokio::test]
 async fn two_hundred_connections_leak_nothing() {
     let once = async || {
-        // One of the session era: rmcp may take seconds to end what has a subscription.
+        // A server of the session era: rmcp may take seconds to end a server with a subscription.
         let server = Start::fixture(Eras::Sessions).connect().await;
         assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
         server.close().await;
         server.start.alone().await;
     };
-    // What the runtime opens once and keeps.
+    // Resources that the runtime opens once and keeps.
     once().await;
     let before = held();
     for _ in 0..200 {

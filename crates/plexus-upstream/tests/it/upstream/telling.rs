@@ -1,4 +1,4 @@
-//! What models and people are told about the servers, and who is told it.
+//! Information about the servers for models and people, and who sees it.
 
 use plexus_proto::api::{Upstream, UpstreamState};
 use plexus_testkit::fixture::Eras;
@@ -70,7 +70,7 @@ async fn standard_error_is_shown_only_to_admins() {
     assert!(status.to_string().contains("exit status: 3") && !status.to_string().contains(WORDS), "{status}");
     let status = admin.tool("mcp_status", json!({})).await.to_string();
     assert!(status.contains(WORDS), "{status}");
-    // What it was given in confidence is told to nobody.
+    // Nobody sees the secrets that it was given.
     let told = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
     assert!(told.contains("ann with [redacted]") && !told.contains("plainlywords"), "{told}");
 }

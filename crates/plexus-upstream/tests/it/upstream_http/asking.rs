@@ -1,4 +1,4 @@
-//! Servers over HTTP that ask before they answer, in both eras, and those that go on as tasks.
+//! Questions and tasks of servers over HTTP, in both eras.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ async fn http_question_reaches_the_caller_of_its_stream() {
     assert_eq!(bob.asked()[0].1["message"], "Bob?");
 }
 
-/// A server that asks on the stream of its session and answers calls when the test says so.
+/// A server that asks on the stream of its session, and answers calls when told to.
 async fn asks_aside(question: &Arc<Notify>, done: &Arc<Notify>) -> Scripted {
     let (question, done) = (question.clone(), done.clone());
     let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
@@ -263,7 +263,7 @@ async fn call_with_missing_headers_is_resent_after_relisting() {
     // The tools were never listed.
     call(&client, "echo", json!({ "region": "north" })).await.unwrap();
     assert_eq!(server.count("tools/call"), 2);
-    // It is sent again once, not for ever.
+    // It is resent once, not repeatedly.
     let refused = call(&client, "echo", json!({})).await.unwrap_err();
     assert!(matches!(refused, ClientError::Rpc { code: -32020, .. }), "{refused:?}");
     assert_eq!(server.count("tools/call"), 4);

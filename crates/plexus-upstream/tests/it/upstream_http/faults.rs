@@ -1,4 +1,4 @@
-//! Servers that misbehave: every call ends, says why, and is sent once.
+//! Misbehaving servers: every call ends, gives a reason, and is sent once.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::{Way, beside, call, echo, outgoing, soon, text};
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// A server of the session era that does something else with calls.
+/// A server of the session era with a custom answer to calls.
 async fn with_calls(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> Scripted {
     Scripted::start(move |asked| if asked.what() == "tools/call" { calls(asked) } else { session_era(asked) })
         .await
 }
 
-/// The error of a call that such a server answers, which must have been sent once.
+/// The error of a call to such a server, which must have been sent once.
 async fn failure(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> ClientError {
     let server = with_calls(calls).await;
     let client = Way::to(&server.url()).at_most(1 << 20).connect().await;
     let error = echo(&client, "x").await.expect_err("no result");
     assert_eq!(server.count("tools/call"), 1, "{error:?}");
-    // What one call met is of no matter to the connection.
+    // The failure of one call does not affect the connection.
     soon(client.ping()).await.unwrap();
     error
 }
@@ -95,7 +95,7 @@ async fn endless_body_is_cut_off() {
             "{head}: {error:?}"
         );
     }
-    // Nor is a refusal read for ever.
+    // The body of a refusal is bounded too.
     let steps = vec![sent("HTTP/1.1 500 X\r\n\r\n"), Step::Endlessly(piece.clone())];
     assert!(matches!(failure(move |_| steps.clone()).await, ClientError::Protocol(_)));
 }
@@ -136,7 +136,7 @@ async fn silent_server_is_bounded_by_callers_timeouts() {
         let call = server.sees(|asked| asked.what() == "tools/call").await;
         assert_eq!(told.body["params"]["requestId"], call.body["id"]);
 
-        // What is not a call has a time of its own.
+        // Other requests have their own time limit.
         let server = Scripted::start(move |asked| match asked.what() {
             "tools/list" => steps.clone(),
             _ => session_era(asked),
@@ -234,7 +234,7 @@ async fn pending_cancellations_are_bounded() {
     assert!((200..=256).contains(&count), "{count}");
 }
 
-/// So many calls more that the server has heard of, and that are then cancelled.
+/// Sends this many further calls, and cancels them when the server has received them.
 async fn cancelled(client: &Client, server: &Scripted, calls: usize) {
     let before = server.count("tools/call");
     let calls: Vec<_> = (0..calls).map(|_| outgoing("echo", json!({}))).collect();
@@ -266,7 +266,7 @@ async fn missing_credentials_are_named_in_the_error() {
         let why = way.refused().await;
         assert!(words.iter().all(|word| why.contains(word)), "{why}");
         assert!(header.is_none_or(|value| !why.contains(value)), "{why}");
-        // Asking in another way would not help.
+        // The handshake of the other era would not help.
         assert_eq!(server.asked().len(), 1, "{:?}", server.asked());
     }
 }
@@ -275,7 +275,7 @@ async fn missing_credentials_are_named_in_the_error() {
 async fn only_the_servers_own_refusal_means_not_run() {
     let error = failure(|_| answer(429, "retry-after: 1\r\n", "later")).await;
     assert!(matches!(error, ClientError::Busy(_)), "{error:?}");
-    // What stands before a server says these of a call that has reached it, too.
+    // A proxy may return these for a call that has reached the server.
     for status in [502, 503, 504] {
         let error = failure(move |_| answer(status, "", "upstream")).await;
         assert!(matches!(error, ClientError::Lost(_)), "{error:?}");

@@ -1,4 +1,4 @@
-//! What a server sends that is odd but JSON, on its way through the hub to clients that are strict.
+//! Odd but valid JSON of a server, on its way through the hub to strict clients.
 
 use plexus_testkit::{McpClient, Pinned, TestHub, sdk_script};
 use plexus_tools::QueuedWrite;
@@ -9,7 +9,7 @@ use super::soon;
 
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Tools with everything that strict clients refuse a whole list for.
+/// Tools with everything that makes strict clients reject a whole list.
 fn sloppy_tools() -> Value {
     json!({ "tools": [
         {
@@ -32,7 +32,7 @@ fn sloppy_tools() -> Value {
     ] })
 }
 
-/// What its tools give back: data that is no object, numbers that a reader would round, and a `_meta`.
+/// The tools' results: data that is not an object, numbers that a reader would round, and a `_meta`.
 const RESULT: &str = r#"{
   "content": [ { "type": "text",
     "text": "done" } ],
@@ -42,7 +42,7 @@ const RESULT: &str = r#"{
     "plexus/call-id": "forged", "io.modelcontextprotocol/serverInfo": "forged" }
 }"#;
 
-/// Prints its JSON in lines, as some do.
+/// Prints its JSON over several lines, as some servers do.
 fn pretty(asked: &Asked) -> Steps {
     let result = match asked.what() {
         "tools/list" => serde_json::to_string_pretty(&sloppy_tools()).unwrap(),
@@ -67,7 +67,7 @@ async fn hub_with_odd_server() -> (TestHub, Scripted, String) {
 
 const TOOL: &str = "mcp__odd__sloppy";
 
-/// What every client must see, however strict it is.
+/// Expectations for every client, however strict.
 fn check(report: &Value, revision: &str) {
     let tools: Vec<_> = report["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     let odd: Vec<_> = tools.iter().copied().filter(|name| name.starts_with("mcp__odd__")).collect();
@@ -140,7 +140,7 @@ async fn reserved_meta_of_a_tool_is_removed() {
     }
 }
 
-/// Answers as the local proxy does for a tool of the hub that it keeps a write of.
+/// Answers like the local proxy for a native tool whose write it queues.
 fn queueing(asked: &Asked) -> Steps {
     let queued = QueuedWrite::new("todo", "key-1", "kept until the hub is back");
     let tools = plexus_tools::native::tools();
@@ -156,7 +156,7 @@ fn queueing(asked: &Asked) -> Steps {
     answer(200, "content-type: application/json\r\n", &body.to_string())
 }
 
-/// They compare a result with the schema of its tool and refuse one that does not fit.
+/// They validate a result against its tool's schema, and reject a mismatch.
 #[tokio::test]
 async fn validating_clients_accept_a_queued_write() {
     for (set, script, mode) in

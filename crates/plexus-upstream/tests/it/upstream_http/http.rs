@@ -53,7 +53,7 @@ async fn newest_era_is_detected_and_a_known_one_tried_first() {
     assert_eq!(way.connect().await.peer().era, UpstreamEra::Stateless);
     let way = way.known(UpstreamEra::Session);
     assert_eq!(way.connect().await.peer().era, UpstreamEra::Session);
-    // What was known is no longer so.
+    // The known era is outdated.
     for (eras, era) in [(Eras::Stateless, UpstreamEra::Stateless), (Eras::Sessions, UpstreamEra::Session)] {
         let server = Fixture::new().only(eras).start().await;
         for known in [UpstreamEra::Session, UpstreamEra::Stateless] {
@@ -101,7 +101,7 @@ async fn progress_arrives_in_order_at_its_caller_only() {
     }
 }
 
-/// Waits until the server has seen so many calls cancelled.
+/// Waits until the server has seen this many cancelled calls.
 async fn cancelled(client: &Client, calls: u64) {
     let seen = async {
         loop {
@@ -122,7 +122,7 @@ async fn cancelled_http_call_ends_on_the_server() {
         cancel.cancel();
         assert_eq!(task.done().await, Err(ClientError::Cancelled));
         cancelled(&client, 1).await;
-        // Whoever drops the call cancels it.
+        // Dropping the call cancels it.
         let (task, _cancel) = begun(&client, json!({})).await;
         drop(task);
         cancelled(&client, 2).await;
@@ -197,7 +197,7 @@ fn connect_future_is_small() {
     assert!(size <= 4096, "{size} bytes");
 }
 
-/// A figure to look at, not a limit: the machine may be busy.
+/// A benchmark figure, not a limit: the machine may be busy.
 #[tokio::test]
 async fn two_thousand_calls_one_after_another() {
     for (_server, _way, client, era) in each_era().await {

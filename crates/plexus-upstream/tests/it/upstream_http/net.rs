@@ -1,4 +1,4 @@
-//! Where the hub connects to on behalf of a file, and where it does not.
+//! The addresses that the hub connects to, and those it refuses.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Access that comes when something else has happened.
+//! Tokens that arrive after a change of the file or a logout.
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
@@ -23,7 +23,7 @@ async fn late_token_is_kept_for_a_file_that_changes_back() {
     hub.write_upstream("docs", &json!({ "url": other.url() }));
     hub.upstreams().reload().await;
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
-    // What the hub had is worth nothing any more, and what it is given now is not for where the file leads.
+    // The old token is rejected, and the new one is not for the current URL.
     authority.answer_renewals();
     hub.write_upstream("docs", &json!({ "url": server.url() }));
     hub.upstreams().reload().await;

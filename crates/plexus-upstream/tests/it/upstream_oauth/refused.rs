@@ -1,4 +1,4 @@
-//! Logins that must not come about.
+//! Logins that must be refused.
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::TestHub;
@@ -57,7 +57,8 @@ async fn code_is_sent_only_to_its_own_authorization_server() {
     let hub = TestHub::start_timed(quick()).await;
     locked(&hub, "good", &json!({ "url": good.url() })).await;
     locked(&hub, "bad", &json!({ "url": bad.url() })).await;
-    // A person who means to log in to the bad one is sent to the honest one, and comes back with its code.
+    // A person who wants to log in to the malicious server is sent to the honest one, and returns with its
+    // code.
     let (_, begun) = begin(&hub, "bad").await;
     let meant = Url::parse(begun["url"].as_str().unwrap()).unwrap();
     let mut turned = Url::parse(&format!("{}/authorize", honest.issuer())).unwrap();
@@ -66,10 +67,10 @@ async fn code_is_sent_only_to_its_own_authorization_server() {
     let (status, refused) = finish(&hub, "bad", &begun, &back).await;
     assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
     assert_eq!(evil.asked("authorization_code").len(), 0);
-    // That login is over: its answer was a forged one.
+    // That login has ended: its answer was forged.
     let (status, _) = finish(&hub, "bad", &begun, &back).await;
     assert_eq!(status, 404);
-    // And a login of one server ends none of another.
+    // And a login of one server ends no other.
     let (_, begun) = begin(&hub, "good").await;
     let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
     assert_eq!(finish(&hub, "bad", &begun, &back).await.0, 404);
@@ -106,7 +107,7 @@ async fn login_is_for_admins_and_http_servers() {
     hub.upstreams().reload().await;
     let (status, refused) = begin(&hub, "plain").await;
     assert!(status == 409 && refused["message"].as_str().unwrap().contains("Authorization"), "{refused}");
-    // A second login takes the place of the first.
+    // A second login replaces the first.
     log_in(&hub, "docs").await;
     let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "again" })).await;
     assert_eq!(text(&result), "again", "{result}");
