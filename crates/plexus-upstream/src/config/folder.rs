@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::check::{self, MissingReference};
 use super::problem::{Findings, FolderError, Problem};
-use super::read_cache::{ReadCache, Version, Written};
+use super::read_cache::{ModifiedAt, ReadCache, Version};
 use super::{ServerConfig, exposure, literals};
 
 /// Longest file of a server.
@@ -247,7 +247,7 @@ impl Folder {
         format: Format,
         reading: &Reading,
     ) -> Result<ServerConfig, Vec<Problem>> {
-        let written = Written::of(file);
+        let written = ModifiedAt::of(file);
         let text = read_text(file)?;
         let version = Version::new(written, &text);
         let is_due = match reading {
