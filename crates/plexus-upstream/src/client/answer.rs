@@ -1,4 +1,4 @@
-//! What a server's results say. Each function takes the text of a `result`, as a slice of the message it came in.
+//! Parses the results of a server. Each function takes the text of a `result`, as a slice of its message.
 
 mod input_required;
 mod listing;
@@ -20,22 +20,23 @@ pub(crate) use task::{TaskState, task_state};
 use super::stderr::cut;
 use super::{Called, ClientError, Offers, Peer, Replied, Returned};
 
-/// Errors that only a server of the stateless era gives.
+/// Errors that only a server of the stateless era returns.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
 const UNSUPPORTED_REVISION: i64 = -32022;
 
-/// Of what a server says of itself, bytes that are kept. All of it is shown to people, and the instructions to models.
+/// Limits in bytes of a server's description of itself. It is shown to people, and the instructions to
+/// models.
 const MAX_NAME: usize = 200;
 const MAX_VERSION: usize = 100;
 const MAX_INSTRUCTIONS: usize = 16 << 10;
-/// Of what it says where it should not have, bytes that an error repeats.
+/// Bytes of an invalid text that an error repeats.
 const MAX_REPEATED: usize = 300;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// The result of a call. Its parts stay the text that came: nothing is copied or written anew.
+/// The result of a call. Its parts remain slices of the received text; nothing is copied or serialized again.
 pub(crate) fn called(result: &Bytes) -> Called {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -44,11 +45,12 @@ pub(crate) fn called(result: &Bytes) -> Called {
         result_type: Option<Cow<'a, str>>,
         #[serde(borrow)]
         content: Option<&'a RawValue>,
-        // In the stateless era null is a value too. Servers of the other write it for nothing, and nobody misses it.
+        // In the stateless era null is a value too. Servers of the session era write it for a missing value,
+        // which does no harm.
         #[serde(borrow)]
         structured_content: Option<&'a RawValue>,
         is_error: Option<bool>,
-        // Of a call that became one in a session.
+        // Present if the call became a task within a session.
         #[serde(borrow)]
         task: Option<&'a RawValue>,
         #[serde(borrow, rename = "_meta")]
@@ -66,7 +68,7 @@ pub(crate) fn called(result: &Bytes) -> Called {
     let content = match parts.content {
         Some(content) if content.get().starts_with('[') => RawJson::within(result, content),
         Some(_) => return Err(malformed("tools/call", &"`content` is not an array")),
-        // Required, but data alone says what there is to say.
+        // Required by the specification, but structured data alone is sufficient.
         None if parts.structured_content.is_some() => RawJson::empty_array(),
         None if parts.task.is_some() => return task::begun_in_session(result),
         None => return Err(malformed("tools/call", &"it has no `content`")),
@@ -95,13 +97,13 @@ pub(super) fn replied(result: Bytes, method: &str) -> Result<Replied, ClientErro
             let (questions, state) = input_required::questions(&result, method)?;
             Ok(Replied::Ask { questions, state })
         }
-        Kind::Task => Err(malformed(method, &"only a call of a tool may become a task")),
+        Kind::Task => Err(malformed(method, &"only a tool call may become a task")),
     }
 }
 
-/// What a result is.
+/// The type of a result.
 enum Kind {
-    /// The whole answer.
+    /// The complete answer.
     Complete,
     InputRequired,
     Task,
@@ -114,12 +116,12 @@ fn kind(result_type: Option<&str>) -> Result<Kind, ClientError> {
         Some("task") => Ok(Kind::Task),
         Some(other) => {
             let other = cut(other, MAX_REPEATED);
-            Err(ClientError::Protocol(format!("the result is of a kind unknown here: `{other}`")))
+            Err(ClientError::Protocol(format!("the result has the unknown type `{other}`")))
         }
     }
 }
 
-/// Who answered `initialize`, and the revision it chose.
+/// Parses the answer to `initialize`: the server's description and the revision it chose.
 pub(super) fn initialized(result: &Bytes) -> Result<Peer, ClientError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -139,7 +141,8 @@ pub(super) fn initialized(result: &Bytes) -> Result<Peer, ClientError> {
     Ok(peer(UpstreamEra::Session, protocol_version, server_info, instructions, &capabilities))
 }
 
-/// Who answered `server/discover`. An error where it does not speak the stateless revision of the hub.
+/// Parses the answer to `server/discover`. An error if the server does not support the hub's stateless
+/// revision.
 pub(super) fn discovered(result: &Bytes) -> Result<Peer, ClientError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -168,7 +171,7 @@ struct Implementation {
     version: String,
 }
 
-/// Those that the hub has a use for. What a server says of others is not kept.
+/// The capabilities that the hub uses; others are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Capabilities {
@@ -182,18 +185,18 @@ struct Capabilities {
 
 impl Capabilities {
     fn offers(&self) -> Offers {
-        let says = |of: &Option<Value>, what: &str| {
+        let announces = |of: &Option<Value>, what: &str| {
             of.as_ref().and_then(|of| of.get(what)) == Some(&Value::Bool(true))
         };
         let tasks = self.extensions.as_ref().and_then(|extensions| extensions.get(TASKS));
         Offers {
             tools: self.tools.is_some(),
-            tools_change: says(&self.tools, "listChanged"),
+            tools_change: announces(&self.tools, "listChanged"),
             prompts: self.prompts.is_some(),
-            prompts_change: says(&self.prompts, "listChanged"),
+            prompts_change: announces(&self.prompts, "listChanged"),
             resources: self.resources.is_some(),
-            resources_change: says(&self.resources, "listChanged"),
-            subscribe: says(&self.resources, "subscribe"),
+            resources_change: announces(&self.resources, "listChanged"),
+            subscribe: announces(&self.resources, "subscribe"),
             completions: self.completions.is_some(),
             logging: self.logging.is_some(),
             tasks: tasks.is_some_and(Value::is_object),
@@ -218,17 +221,17 @@ fn peer(
     }
 }
 
-/// What the failure of `server/discover` says about a server.
+/// The conclusion from a failed `server/discover`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Undiscovered {
-    /// It is of the session era, or speaks a revision of it: `initialize` is worth trying.
+    /// The server may be of the session era: `initialize` is worth trying.
     TryInitialize,
-    /// It knows the stateless era, and there is nothing to agree on.
+    /// The server is of the stateless era, but there is no common revision.
     Refused(ClientError),
 }
 
-/// The specification keys the way back to `initialize` to no error of its own: everything but what only a server of
-/// the stateless era says leads there.
+/// The specification defines no error code for falling back to `initialize`, so every error does that lead to
+/// it except those that only a server of the stateless era returns.
 pub(super) fn undiscovered(error: ClientError) -> Undiscovered {
     let ClientError::Rpc { code, data, .. } = &error else { return Undiscovered::TryInitialize };
     match *code {
@@ -246,9 +249,9 @@ pub(super) fn undiscovered(error: ClientError) -> Undiscovered {
     }
 }
 
-fn no_common_revision(theirs: &[String]) -> ClientError {
-    let (theirs, ours) = (cut(&theirs.join(", "), MAX_REPEATED), SUPPORTED.join(", "));
-    ClientError::Protocol(format!("the server speaks MCP {theirs}, and the hub speaks {ours}"))
+fn no_common_revision(offered: &[String]) -> ClientError {
+    let (offered, supported) = (cut(&offered.join(", "), MAX_REPEATED), SUPPORTED.join(", "));
+    ClientError::Protocol(format!("the server supports MCP {offered}, but the hub supports {supported}"))
 }
 
 fn parsed<'a, T: Deserialize<'a>>(result: &'a Bytes, method: &str) -> Result<T, ClientError> {
@@ -257,7 +260,7 @@ fn parsed<'a, T: Deserialize<'a>>(result: &'a Bytes, method: &str) -> Result<T, 
 
 fn malformed(method: &str, why: &dyn std::fmt::Display) -> ClientError {
     let why = cut(&why.to_string(), MAX_REPEATED);
-    ClientError::Protocol(format!("the server's result of {method} cannot be used: {why}"))
+    ClientError::Protocol(format!("the server's result of {method} is invalid: {why}"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What passes between a server and the client on whose behalf it is asked: questions, log lines, and everything that is
-//! no tool.
+//! The exchange between a server and the client on whose behalf it is called: questions, log lines, and
+//! requests other than tool calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use plexus_tools::{Answer, Capabilities, ForeignOutput, Inquiry, LogSink, Questi
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-/// Whoever a request is for, as far as its server may speak to it.
+/// The caller of a request, as far as its server may interact with it.
 #[derive(Clone, Default)]
 pub struct Bridge {
-    /// Subject and session: requests of one caller may stand for each other. None where nothing may be told to it.
+    /// Subject and session; questions may be attributed to any request of the same caller. None if the server
+    /// may not interact with it.
     pub caller: Option<Arc<str>>,
     pub answerer: Option<Arc<dyn Answerer>>,
-    /// What the listener knows the request by.
+    /// The number under which the listener knows the request.
     pub number: u64,
     pub capabilities: Capabilities,
     pub log: Option<LogSink>,
@@ -31,35 +32,36 @@ impl fmt::Debug for Bridge {
 }
 
 impl Bridge {
-    /// Somebody was asked in the course of the request: it cannot be made again as if nobody had been.
+    /// Whether a question was asked during the request, so that it cannot be repeated as if nothing had
+    /// happened.
     pub(super) fn has_asked(&self) -> bool {
         self.answerer.as_ref().is_some_and(|answerer| answerer.has_asked())
     }
 }
 
-/// Answers what a server asks in the middle of a request.
+/// Answers questions that a server asks during a request.
 pub trait Answerer: Send + Sync + 'static {
-    /// A server asks; the question has the form that it has in the server's era.
+    /// Asks a question, which is in the form of the server's era.
     fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer>;
 
-    /// The question of another request may have been about this one.
+    /// Records that a question was asked that may have belonged to this request.
     fn note_asked(&self) {}
 
-    /// Somebody was asked, or may have been.
+    /// Whether a question was asked, or may have been.
     fn has_asked(&self) -> bool {
         false
     }
 
-    /// The request is over: nobody is asked for it any more.
+    /// Whether the request has ended, so that no more questions are asked for it.
     fn has_ended(&self) -> bool {
         false
     }
 }
 
-/// What a request of the stateless era brings along when it is made again.
+/// The answers and state that a repeated request of the stateless era carries.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
-    /// An object, by the keys of the questions.
+    /// An object, keyed by question.
     pub responses: Option<RawJson>,
     pub state: Option<String>,
 }
@@ -71,23 +73,23 @@ impl Inputs {
     }
 }
 
-/// What a call came back with.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Returned {
     Output(ForeignOutput),
-    /// It is to be called again with the answers.
+    /// The call must be repeated with the answers.
     Ask {
         questions: Vec<Question>,
         state: Option<String>,
     },
-    /// It goes on, and is to be asked after.
+    /// The call continues as a task that must be polled.
     Task {
         id: String,
         poll: Duration,
     },
 }
 
-/// Methods besides those of tools.
+/// Methods other than those for tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     ListResources,
@@ -125,7 +127,7 @@ impl Method {
         }
     }
 
-    /// The parameter that names what it acts on.
+    /// The parameter that names the subject of the request.
     #[must_use]
     pub fn named(self) -> Option<&'static str> {
         match self {
@@ -137,12 +139,12 @@ impl Method {
     }
 }
 
-/// A request that is no call of a tool.
+/// A request other than a tool call.
 #[derive(Debug)]
 pub struct Request {
     pub method: Method,
     pub params: Map<String, Value>,
-    /// None: it has only as much time as a connection may take to come about.
+    /// None: the request is bounded by the connect timeout.
     pub cancel: Option<CancellationToken>,
     pub bridge: Bridge,
     pub inputs: Inputs,
@@ -157,7 +159,7 @@ impl Request {
     }
 }
 
-/// What a request came back with.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Replied {
     /// The text of the result.
@@ -168,7 +170,7 @@ pub enum Replied {
     },
 }
 
-/// A list that a server has.
+/// A kind of list that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listed {
     Tools,
@@ -187,7 +189,7 @@ impl Listed {
         }
     }
 
-    /// The member of a page that has the entries, and the member of an entry that tells it from the others.
+    /// The member of a page that holds the entries, and the member that identifies an entry.
     pub(super) fn members(self) -> (&'static str, &'static str) {
         match self {
             Self::Tools => ("tools", "name"),
@@ -197,7 +199,7 @@ impl Listed {
         }
     }
 
-    /// Whether a server says that it has any.
+    /// Whether a server announces this list.
     pub(super) fn is_offered(self, offers: &Offers) -> bool {
         match self {
             Self::Tools => offers.tools,
@@ -207,17 +209,17 @@ impl Listed {
     }
 }
 
-/// What a server says without being asked.
+/// A notification of a change at the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     Tools,
     Resources,
     Prompts,
-    /// The resource of this URI.
+    /// The resource with this URI.
     Updated(String),
 }
 
-/// What a server said that it can do.
+/// The capabilities that a server announced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offers {
     pub tools: bool,
@@ -233,7 +235,7 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Whether it says when anything that it lists changes.
+    /// Whether the server reports changes of any list.
     pub(super) fn changes(&self) -> bool {
         self.tools_change || self.prompts_change || self.resources_change
     }

@@ -1,5 +1,5 @@
-//! What a server sends that is no message: a banner, a log, a question to a person. While it does not answer, the last of
-//! it tells why better than anything else.
+//! Output of a server that is not an MCP message: a banner, a log, a prompt. While the server does not
+//! answer, the last such line is the best hint at the cause.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,37 +7,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::detail;
 use super::stderr::{self, Withheld};
 
-/// The last of what one connection sent that is no message.
+/// The last output of one connection that was not an MCP message.
 #[derive(Default)]
 pub struct Chatter(Mutex<LastOutput>);
 
 #[derive(Default)]
 struct LastOutput {
-    /// As it came, as far as any of it can be shown.
+    /// The raw bytes, as many as can be shown.
     last: Option<Vec<u8>>,
     withheld: Withheld,
 }
 
 impl Chatter {
-    /// From here on it is about another connection, whose server was told this in confidence.
+    /// Starts over for a new connection; `withheld` holds the secrets that its server was given.
     pub(super) fn begin(&self, withheld: Withheld) {
-        *self.said() = LastOutput { last: None, withheld };
+        *self.lock() = LastOutput { last: None, withheld };
     }
 
-    pub(super) fn hear(&self, line: &[u8]) {
-        let mut said = self.said();
-        let most = stderr::readable(&said.withheld).min(line.len());
-        said.last = Some(line[..most].to_vec());
+    pub(super) fn record(&self, line: &[u8]) {
+        let mut output = self.lock();
+        let most = stderr::readable(&output.withheld).min(line.len());
+        output.last = Some(line[..most].to_vec());
     }
 
-    /// One short line without credentials.
+    /// One short line with credentials removed.
     #[must_use]
     pub fn last(&self) -> Option<String> {
-        let said = self.said();
-        said.last.as_ref().map(|line| stderr::shown_without(line, &said.withheld))
+        let output = self.lock();
+        output.last.as_ref().map(|line| stderr::shown_without(line, &output.withheld))
     }
 
-    /// What happened, and what came instead of a message.
+    /// Appends the last output to a description of what happened.
     pub(super) fn explain(&self, what: String) -> String {
         match self.last() {
             Some(line) => detail::with_last_sent(&what, &line),
@@ -45,7 +45,7 @@ impl Chatter {
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, LastOutput> {
+    fn lock(&self) -> MutexGuard<'_, LastOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

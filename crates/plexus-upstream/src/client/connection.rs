@@ -1,4 +1,4 @@
-//! MCP over a pipe: the handshake of either era, and the methods.
+//! MCP over a pipe: the handshakes of both eras, and the methods.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -16,38 +16,38 @@ use tokio::time::Instant;
 use super::answer::{self, Undiscovered};
 use super::following::LogVerbosity;
 use super::message::{self, RequestMeta};
-use super::pipe::{BorrowedPipe, Manner, Pipe, Present};
+use super::pipe::{BorrowedPipe, Pipe, Present, RequestOptions};
 use super::process::Process;
 use super::selection::Selection;
-use super::subscriptions::{Subscriptions, TAKING_NOTE};
+use super::subscriptions::{ACK_TIMEOUT, Subscriptions};
 use super::{
     Bridge, Called, ClientError, Connect, Definitions, Listed, News, Offers, Outgoing, Peer, Replied,
     Request, SharedListener,
 };
 
-/// How long a server may think about `server/discover`. One of the session era may never answer it, and everyone who
-/// waits for that server waits with it; one that only starts slowly is not misjudged, see [`discover`].
+/// Time limit for `server/discover`. A server of the session era may never answer it, and every caller waits
+/// meanwhile. A server that merely starts slowly is not misjudged, see [`discover`].
 const PROBE: Duration = Duration::from_secs(3);
-/// A subscription that ends sooner is not asked for again.
+/// A subscription that ends sooner than this is not renewed.
 const SHORT_SUBSCRIPTION: Duration = Duration::from_secs(60);
 
-/// How a server is first spoken to.
+/// How the handshake with a server begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// Asked for its era, and taken for one of the session era if it does not know that question.
+    /// With `server/discover`, falling back to the session era.
     Discover,
-    /// As one of the session era.
+    /// With `initialize`.
     Initialize,
 }
 
-/// A server that has said who it is.
+/// A server that has completed the handshake.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pipe: Pipe,
     peer: Arc<Peer>,
     process: Option<Process>,
     patience: Duration,
-    /// Bytes of one message.
+    /// Size limit of one message in bytes.
     limit: usize,
     /// Whether the server may answer with a task.
     follows: bool,
@@ -56,7 +56,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The handshake. Has no time limit of its own; when it fails the pipe ends.
+    /// Performs the handshake. It has no time limit of its own; if it fails, the pipe ends.
     pub(super) async fn open(
         pipe: Pipe,
         opening: Opening,
@@ -91,32 +91,32 @@ impl Connection {
     pub(super) async fn list(&self, what: Listed) -> Result<Definitions, ClientError> {
         let page = async |cursor: Option<String>| {
             let build = |id| message::list(id, self.peer.era, what.method(), cursor.as_deref());
-            self.pipe.request(build, Manner::default()).await
+            self.pipe.request(build, RequestOptions::default()).await
         };
         self.timely(what.method(), answer::listed(&self.peer, what, self.limit, page)).await
     }
 
     pub(super) async fn call(&self, call: Outgoing) -> Called {
-        let manner = Manner {
+        let manner = RequestOptions {
             progress: call.progress.clone(),
             cancel: Some(&call.cancel),
             bridge: Some(call.bridge.clone()),
-            ..Manner::default()
+            ..RequestOptions::default()
         };
-        let said = RequestMeta { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
-        let result = self.pipe.request(|id| message::call(id, &call, said), manner).await?;
+        let meta = RequestMeta { trace: call.trace.as_ref(), ..self.request_meta(&call.bridge) };
+        let result = self.pipe.request(|id| message::call(id, &call, meta), manner).await?;
         answer::called(&result)
     }
 
     pub(super) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
         let name = request.method.name();
-        let said = RequestMeta { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
-        let manner = Manner {
+        let meta = RequestMeta { trace: request.trace.as_ref(), ..self.request_meta(&request.bridge) };
+        let manner = RequestOptions {
             cancel: request.cancel.as_ref(),
             bridge: request.cancel.is_some().then(|| request.bridge.clone()),
-            ..Manner::default()
+            ..RequestOptions::default()
         };
-        let asked = self.pipe.request(|id| message::request(id, &request, said), manner);
+        let asked = self.pipe.request(|id| message::request(id, &request, meta), manner);
         let result = match request.cancel {
             Some(_) => asked.await?,
             None => self.timely(name, asked).await?,
@@ -124,7 +124,7 @@ impl Connection {
         answer::replied(result, name)
     }
 
-    fn said(&self, bridge: &Bridge) -> RequestMeta<'static> {
+    fn request_meta(&self, bridge: &Bridge) -> RequestMeta<'static> {
         RequestMeta::of(self.peer.era, bridge, self.follows)
     }
 
@@ -144,7 +144,7 @@ impl Connection {
         if self.peer.era == UpstreamEra::Stateless {
             return Ok(());
         }
-        let pong = async { self.pipe.request(message::ping, Manner::default()).await.map(drop) };
+        let pong = async { self.pipe.request(message::ping, RequestOptions::default()).await.map(drop) };
         self.timely("ping", pong).await
     }
 
@@ -179,15 +179,15 @@ impl Connection {
     }
 }
 
-/// A server that is silent may be of the session era, or not have started to read. So `initialize` follows the
-/// question without taking it back, and what the server says to the later one counts: it is in a session if it
-/// agreed to one, and only otherwise what it had to say to the first.
+/// Determines the era of a server. A silent server may be of the session era, or may not read its input yet.
+/// Therefore `initialize` follows the probe without cancelling it, and the answer to `initialize` takes
+/// precedence; the answer to the probe counts only if `initialize` failed.
 async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
-    let mut asked = pin!(pipe.request(message::discover, quietly()));
+    let mut asked = pin!(pipe.request(message::discover, without_cancel()));
     match tokio::time::timeout(PROBE, &mut asked).await {
         Ok(Ok(result)) => match answer::discovered(&result) {
             Ok(peer) => Ok(peer),
-            // What it says of itself is of no use; it may still be older than that.
+            // The answer is unusable, but the server may also support the session era.
             Err(why) => initialize(pipe, can).await.map_err(|_| why),
         },
         Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_) | ClientError::Busy(_)))) => {
@@ -211,18 +211,18 @@ async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
 }
 
 async fn initialize(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
-    let result = pipe.request(|id| message::initialize(id, can), quietly()).await?;
+    let result = pipe.request(|id| message::initialize(id, can), without_cancel()).await?;
     let peer = answer::initialized(&result)?;
     pipe.notify(message::initialized()).await?;
     Ok(peer)
 }
 
-/// Nothing of a handshake is ever cancelled: a server may take what it does not expect there for its end.
-fn quietly() -> Manner<'static> {
-    Manner { quiet: true, ..Manner::default() }
+/// Options that never cancel: a server may treat an unexpected notification during the handshake as an error.
+fn without_cancel() -> RequestOptions<'static> {
+    RequestOptions { quiet: true, ..RequestOptions::default() }
 }
 
-/// In the stateless era a server says what has changed only to those who asked.
+/// In the stateless era a server only reports changes to clients that subscribed.
 struct Listening {
     server: String,
     pipe: BorrowedPipe,
@@ -234,11 +234,11 @@ struct Listening {
 impl Listening {
     async fn run(self) {
         self.listen().await;
-        // Nobody need wait for one who no longer listens.
-        self.of.heed(u64::MAX);
+        // Without a listener, waiting for acknowledgements is pointless.
+        self.of.acknowledge(u64::MAX);
     }
 
-    /// For as long as the server has something to say.
+    /// Keeps a subscription open for as long as the server supports it.
     async fn listen(&self) {
         let mut wanted = self.of.wanted();
         let mut now = wanted.borrow_and_update().clone();
@@ -252,19 +252,19 @@ impl Listening {
                 listening = None;
             } else if !is_asked {
                 match self.begin(&asked).await {
-                    // Only now: what was listened to so far is not missed in between.
+                    // The old subscription ends only now, so that no change is missed in between.
                     Ok(begun) => {
-                        selection.taken(&asked);
+                        selection.accepted(&asked);
                         listening = Some(begun);
                     }
-                    // What was listened to so far goes on.
+                    // The old subscription continues.
                     Err(_) if self.pipe.has_ended() => return,
                     Err(_) if selection.refused(&asked) => {}
                     Err(why) => return self.give_up(why),
                 }
                 continue;
             }
-            self.of.heed(now.turn);
+            self.of.acknowledge(now.turn);
             let ended = tokio::select! {
                 changed = wanted.changed() => match changed {
                     Ok(()) => None,
@@ -283,22 +283,23 @@ impl Listening {
             if began.elapsed() < SHORT_SUBSCRIPTION && !selection.refused(&asked) {
                 return self.give_up(why);
             }
-            // Nobody has said what changed since.
+            // Changes may have been missed in the meantime.
             let changed = [News::Tools, News::Resources, News::Prompts].into_iter();
             changed.chain(asked.into_iter().map(News::Updated)).for_each(|news| self.listener.heard(news));
         }
     }
 
-    /// Asks for these; the request goes on when the server has begun, or has said nothing for a while.
+    /// Opens a subscription; returns when the server has acknowledged it, or after a timeout without an
+    /// error.
     async fn begin(&self, uris: &BTreeSet<String>) -> Result<Listened<'_>, Option<ClientError>> {
         let (began, begun) = (Instant::now(), Arc::new(Notify::new()));
-        let manner = Manner { begun: Some(begun.clone()), ..Manner::default() };
+        let manner = RequestOptions { begun: Some(begun.clone()), ..RequestOptions::default() };
         let (offers, wanted) = (self.offers, uris.clone());
         let mut request: Subscription<'_> =
             Box::pin(self.pipe.request(move |id| message::listen(id, &offers, &wanted), manner));
         tokio::select! {
             () = begun.notified() => {}
-            () = tokio::time::sleep(TAKING_NOTE) => {}
+            () = tokio::time::sleep(ACK_TIMEOUT) => {}
             ended = &mut request => return Err(ended.err()),
         }
         Ok(Listened { uris: uris.clone(), began, request })
@@ -306,20 +307,20 @@ impl Listening {
 
     fn give_up(&self, why: Option<ClientError>) {
         let (server, why) = (&self.server, why.map(|error| error.to_string()));
-        tracing::warn!(%server, ?why, "the server does not say when what it offers changes");
+        tracing::warn!(%server, ?why, "the server does not report changes of its lists");
     }
 }
 
 type Subscription<'p> = BoxFuture<'p, Result<Bytes, ClientError>>;
 
-/// A request to listen that the server has taken.
+/// A subscription that the server has accepted.
 struct Listened<'p> {
     uris: BTreeSet<String>,
     began: Instant,
     request: Subscription<'p>,
 }
 
-/// When the server says no more: since when it did, and why. Never, where it was not asked to.
+/// Waits until the subscription ends; returns when it began and why it ended. Never returns if there is none.
 async fn ended(listening: &mut Option<Listened<'_>>) -> (Instant, Option<ClientError>) {
     let Some(listened) = listening else { return std::future::pending().await };
     let (began, why) = (listened.began, (&mut listened.request).await.err());

@@ -1,4 +1,4 @@
-//! What a caller or the hub wants to hear of a server beside its answers, brought to it in the way of its era.
+//! Log levels and resource subscriptions of a server, managed in the way of its era.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -25,23 +25,23 @@ impl Client {
         }
     }
 
-    /// Has the server of a session write as much to its log as a caller wants to read. In the stateless era each request
-    /// says that for itself.
-    pub(super) async fn turn_up(&self, bridge: &Bridge) {
+    /// Raises the log level of a session to what a caller wants to read. In the stateless era each request
+    /// states its own level.
+    pub(super) async fn raise_log_level(&self, bridge: &Bridge) {
         let Some(log) = bridge.log.as_ref().filter(|_| self.peer().offers.logging) else { return };
         if self.peer().era == UpstreamEra::Session && self.verbosity().wants(log.least) {
             let level = Map::from_iter([("level".to_owned(), Value::from(log.least.as_str()))]);
             match Box::pin(self.request(Request::new(Method::SetLevel, level))).await {
-                // Whatever it says to this, the call is not about it.
+                // A refusal does not affect the call.
                 Ok(_) | Err(ClientError::Rpc { .. }) => {}
-                // It may not have heard it, and is told again.
+                // The server may not have received it, so it is sent again next time.
                 Err(_) => self.verbosity().forget(),
             }
         }
     }
 
-    /// From now on tells of these resources when they change, and of no others. Returns when the server has taken note:
-    /// those that may have changed while it had forgotten them. For one caller at a time.
+    /// Subscribes to exactly these resources. Returns when the server has acknowledged it, with those that
+    /// may have changed while a lost session left them unwatched. Only one caller at a time.
     pub async fn watch(&self, uris: BTreeSet<String>) -> Result<BTreeSet<String>, ClientError> {
         let subscriptions = self.subscriptions();
         if !self.peer().offers.subscribe {
@@ -56,7 +56,7 @@ impl Client {
         for (method, uri) in fewer.into_iter().map(|uri| (Method::Unsubscribe, uri)).chain(more) {
             let params = Map::from_iter([("uri".to_owned(), Value::from(&*uri))]);
             match self.request(Request::new(method, params)).await {
-                // One that it does not know is not asked for again.
+                // A resource that the server does not know is not requested again.
                 Ok(_) | Err(ClientError::Rpc { .. }) => {
                     subscriptions.subscribed(uri, method == Method::Subscribe);
                 }
@@ -67,8 +67,8 @@ impl Client {
     }
 }
 
-/// The least level that a call on this connection has wanted. One level is for all of them: what one caller does not want
-/// to read is left out when it comes.
+/// The lowest level that any call on this connection has requested. The level applies to all of them; lines
+/// below a caller's level are filtered on arrival.
 #[derive(Debug)]
 pub(super) struct LogVerbosity(AtomicU8);
 
@@ -77,12 +77,12 @@ impl LogVerbosity {
         Self(AtomicU8::new(u8::MAX))
     }
 
-    /// Whether the server has to be told that this much is wanted.
+    /// Whether the server must be sent this level.
     pub(super) fn wants(&self, level: LogLevel) -> bool {
         self.0.fetch_min(level as u8, Ordering::Relaxed) > level as u8
     }
 
-    /// The session is another one, which was told nothing.
+    /// Resets the level for a new session.
     pub(super) fn forget(&self) {
         self.0.store(u8::MAX, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! The messages of MCP as a client sends and receives them: bytes out, borrowed parts in.
+//! MCP messages as a client sends and receives them.
 //!
-//! Every transport builds and reads its messages here. What is sent is one JSON text without a line break in it;
-//! what comes in is taken apart only as far as it is needed to know whom it is for, and [`answer`](super::answer)
-//! reads the results.
+//! All transports build and parse their messages here. An outgoing message is one JSON text without line
+//! breaks; an incoming one is parsed only as far as routing requires, and [`answer`](super::answer) parses
+//! the results.
 
 mod incoming;
 mod outgoing;
@@ -14,10 +14,10 @@ pub(super) use outgoing::{
     RequestMeta, answer, call, cancelled, discover, initialize, initialized, list, listen, ping, request,
 };
 
-/// Whoever is asked does not do that.
+/// JSON-RPC error code: method not found.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
-/// Of a request of ours: unique on its connection, and its progress token too.
+/// The id of the hub's own request: unique on its connection, and also its progress token.
 pub(super) type RequestId = u64;
 
 #[cfg(test)]

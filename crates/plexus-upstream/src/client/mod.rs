@@ -1,19 +1,25 @@
-//! A connection to one MCP server, whatever its transport and era.
+//! A connection to one MCP server, for every transport and era.
 //!
-//! | module | what is in it |
-//! |---|---|
-//! | `message` | messages as bytes: built, and taken apart |
-//! | `answer` | what the results of a server say |
-//! | `bridge` | what passes between a server and the client that it is asked for |
-//! | `server_questions` | what a server asks, and whose question that is |
-//! | `following` | which resources are listened for (`subscriptions`, `selection`), and how much of a log is wanted |
+//! | module | content |
+//! | --- | --- |
+//! | `message` | building and parsing messages |
+//! | `answer` | parsing the results of a server |
+//! | `bridge` | the exchange between a server and the client that it is called for |
+//! | `server_questions` | questions of a server, and the caller that they concern |
+//! | `following` | subscribed resources (`subscriptions`, `selection`) and log levels |
 //! | `pipe` | requests and answers that share one channel in each direction |
+<<<<<<< HEAD
 //! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
 //! | `detail` | what a message says to those who run the hub, and to nobody else |
 //! | `install` | what a program that is missing comes with |
 //! | `chatter` | what a server sends that is no message |
+=======
+//! | `connection` | MCP over a pipe: the handshakes of both eras, and the methods |
+//! | `detail` | details in error messages that only administrators may see |
+//! | `chatter` | output of a server that is not an MCP message |
+>>>>>>> w-t3
 //! | `stdio` | a pipe to a process |
-//! | `process` | starts and ends it; `guardian` does when the hub cannot, `stderr` keeps what it complains about |
+//! | `process` | starts and stops it; a `Guardian` does so if the hub cannot, `stderr` keeps its error output |
 //! | `http` | Streamable HTTP |
 //! | `sse` | a pipe over the HTTP transport of 2024-11-05 |
 
@@ -60,14 +66,15 @@ pub(crate) use stderr::Mark;
 pub use stderr::StderrRing;
 use stderr::Withheld;
 
-/// What the hub allows every connection.
+/// Settings for all connections of the hub.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// For a server to start and say who it is, and for it to list its tools or answer a ping.
+    /// Time limit for a server to start and complete the handshake, and for it to list its tools or answer a
+    /// ping.
     pub connect_timeout: Duration,
-    /// Bytes of one message; a server that sends a longer one is cut off.
+    /// Size limit of one message in bytes; a server that sends a longer one is disconnected.
     pub max_message: usize,
-    /// Addresses of private networks are fine, whatever a server's file says.
+    /// Allows private network addresses for all servers.
     pub allow_private: bool,
 }
 
@@ -78,24 +85,24 @@ impl Default for ClientSettings {
     }
 }
 
-/// What it takes to connect to a server.
+/// The parameters of a connection.
 #[derive(Clone)]
 pub struct Connect {
     pub config: Arc<ServerConfig>,
-    /// A process gets a little of it.
+    /// Processes get a small part of it.
     pub environment: Environment,
-    /// What an earlier connection found out; tried first.
+    /// The era found by an earlier connection; tried first.
     pub known_era: Option<UpstreamEra>,
     pub listener: SharedListener,
     pub supervisor: Supervisor,
-    /// Where the standard error of a process goes.
+    /// Receives the standard error of a process.
     pub stderr: Arc<StderrRing>,
-    /// Where it is kept what the server sends that is no message.
+    /// Receives output that is not an MCP message.
     pub chatter: Arc<Chatter>,
     pub settings: ClientSettings,
-    /// What can be asked in a session.
+    /// The capabilities to declare in a session.
     pub capabilities: Capabilities,
-    /// Who the hub is logged in as there.
+    /// The hub's login at the server.
     pub account: Option<Arc<Account>>,
 }
 
@@ -105,19 +112,20 @@ impl fmt::Debug for Connect {
     }
 }
 
-/// A server that has said who it is. Cheap to clone; the connection ends when the last clone is dropped.
+/// A server that has completed the handshake. Cheap to clone; the connection ends when the last clone is
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct Client(Wire);
 
 #[derive(Debug, Clone)]
 enum Wire {
-    /// Standard input and output of a process, or an event stream and an address to post to.
+    /// Standard input and output of a process, or an event stream and an endpoint for messages.
     Pipe(Connection),
     Http(HttpClient),
 }
 
 impl Client {
-    /// Starts or dials the server, finds out its era and agrees on a revision.
+    /// Starts or connects to the server, determines its era and performs the handshake.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
         let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
         connect.chatter.begin(match &connect.config.transport {
@@ -127,15 +135,16 @@ impl Client {
         match tokio::time::timeout(patience, Box::pin(Self::dial(&connect))).await {
             Ok(connected) => connected,
             Err(_) => {
-                let waited = format!("the server did not say who it is within {} s", patience.as_secs());
-                let told = connect.chatter.explain(waited);
-                Err(ClientError::Unreachable(connect.stderr.explain(told, begun)))
+                let waited =
+                    format!("the server did not complete the handshake within {} s", patience.as_secs());
+                let message = connect.chatter.explain(waited);
+                Err(ClientError::Unreachable(connect.stderr.explain(message, begun)))
             }
         }
     }
 
     async fn dial(connect: &Connect) -> Result<Self, ClientError> {
-        // Each way is long, and would lie on the stack of everyone who connects.
+        // Each transport's future is large and is boxed to keep callers' stacks small.
         match &connect.config.transport {
             Transport::Stdio(command) => {
                 Box::pin(stdio::connect(connect, command)).await.map(|c| Self(Wire::Pipe(c)))
@@ -153,7 +162,7 @@ impl Client {
             Err(failed) => failed,
         };
         if config.guessed && failed.may_be_older {
-            // What the older transport has to say of a server that has neither helps nobody.
+            // The error of the older transport is not helpful for a server that supports neither.
             return Self::dial_sse(connect, config).await.map_err(|_| failed.error);
         }
         Err(failed.error)
@@ -172,31 +181,31 @@ impl Client {
         }
     }
 
-    /// All tools, however many pages they come in; a server with far too many is refused.
+    /// Lists all tools over all pages; a server with too many is rejected.
     pub async fn list_tools(&self) -> Result<Definitions, ClientError> {
         self.list_all(Listed::Tools).await
     }
 
-    /// Has no time limit of its own: whoever calls cancels. Dropping the future cancels too.
+    /// Calls a tool. It has no time limit of its own: the caller cancels. Dropping the future cancels too.
     pub async fn call(&self, call: Outgoing) -> Called {
-        self.turn_up(&call.bridge).await;
+        self.raise_log_level(&call.bridge).await;
         match &self.0 {
             Wire::Pipe(connection) => connection.call(call).await,
             Wire::Http(client) => client.call(call).await,
         }
     }
 
-    /// Anything but a call of a tool. Without a `cancel` it is given as long as a connection is.
+    /// Sends any request other than a tool call. Without `cancel` it is bounded by the connect timeout.
     pub async fn request(&self, request: Request) -> Result<Replied, ClientError> {
-        self.turn_up(&request.bridge).await;
+        self.raise_log_level(&request.bridge).await;
         match &self.0 {
             Wire::Pipe(connection) => connection.request(request).await,
             Wire::Http(client) => client.request(request).await,
         }
     }
 
-    /// Somebody whom the server works for between requests, or in one that has no bridge: what it says in between may be
-    /// meant for them, until this is dropped.
+    /// Registers a caller for whom the server works between requests, so that messages of the server may
+    /// concern it until the returned value is dropped.
     pub(crate) fn present(&self, bridge: Bridge) -> Present {
         match &self.0 {
             Wire::Pipe(connection) => Present(Presence::Pipe(connection.present(bridge))),
@@ -204,7 +213,7 @@ impl Client {
         }
     }
 
-    /// All that a server has of a kind, however many pages it comes in.
+    /// Lists all entries of a kind over all pages.
     pub async fn list_all(&self, what: Listed) -> Result<Definitions, ClientError> {
         match &self.0 {
             Wire::Pipe(connection) => connection.list(what).await,
@@ -212,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Whether the server answers. In the stateless era there is nothing to ask, and the answer is yes.
+    /// Checks that the server answers. In the stateless era there is no ping, and this always succeeds.
     pub async fn ping(&self) -> Result<(), ClientError> {
         match &self.0 {
             Wire::Pipe(connection) => connection.ping().await,
@@ -220,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Why the connection is gone for good, once it is.
+    /// Resolves with the reason when the connection has permanently ended.
     pub async fn closed(&self) -> String {
         match &self.0 {
             Wire::Pipe(connection) => connection.closed().await,
@@ -228,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Whether the connection is gone for good: nothing can be sent any more.
+    /// Whether the connection has permanently ended, so that nothing can be sent.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match &self.0 {
@@ -243,7 +252,7 @@ impl Client {
         matches!(self.0, Wire::Pipe(_))
     }
 
-    /// Ends the connection in order; a process, and all that it started, is dead when this returns.
+    /// Closes the connection cleanly; when this returns, the process and all its children are dead.
     pub async fn close(&self) {
         match &self.0 {
             Wire::Pipe(connection) => connection.close().await,
@@ -251,7 +260,7 @@ impl Client {
         }
     }
 
-    /// The process of a stdio server.
+    /// The process id of a stdio server.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match &self.0 {
@@ -261,7 +270,7 @@ impl Client {
     }
 }
 
-/// Keeps somebody among those whom a server may mean.
+/// Keeps a caller registered as one that messages of a server may concern.
 #[must_use]
 pub(crate) struct Present(Presence);
 
@@ -271,7 +280,8 @@ enum Presence {
 }
 
 impl Present {
-    /// Nobody waits any more, and the server may go on: what it says later may still be about it.
+    /// Records that the caller no longer waits while the server may continue, so that later messages may
+    /// still concern it.
     pub(crate) fn depart(mut self) {
         match &mut self.0 {
             Presence::Pipe(present) => present.goes_on = true,
@@ -280,11 +290,11 @@ impl Present {
     }
 }
 
-/// What a server said of itself when it was first talked to, cut where it said too much.
+/// A server's description of itself at the handshake, truncated if too long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peer {
     pub era: UpstreamEra,
-    /// Revision that was agreed on.
+    /// The negotiated revision.
     pub revision: String,
     pub name: String,
     pub version: String,
@@ -292,22 +302,22 @@ pub struct Peer {
     pub offers: Offers,
 }
 
-/// A call on its way to a server.
+/// A tool call to a server.
 pub struct Outgoing {
     /// The server's own name of the tool.
     pub tool: String,
-    /// An object, which its caller may have to send twice.
+    /// An object; shared because the caller may have to send it twice.
     pub arguments: Arc<Value>,
-    /// Where progress goes, if the caller wants any.
+    /// Receives progress, if the caller wants any.
     pub progress: Option<ProgressSink>,
-    /// The caller no longer wants the result, or its time is up.
+    /// Cancelled when the caller no longer wants the result, or on timeout.
     pub cancel: CancellationToken,
     pub trace: Option<TraceContext>,
-    /// Whoever it is for.
+    /// The caller.
     pub bridge: Bridge,
-    /// What it brings along that the server asked for.
+    /// Answers and state that the server requested.
     pub inputs: Inputs,
-    /// In a session: it can be called as a task only, as the experiment of 2025-11-25 has it.
+    /// The tool can only be called as a task of a session, in the experimental form of 2025-11-25.
     pub as_task: bool,
 }
 
@@ -317,51 +327,52 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// Why a server gave no result.
+/// Why a server returned no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ClientError {
-    /// It could not be reached: the request did not get there, and can be sent again.
+    /// The server could not be reached: the request did not arrive and may be sent again.
     #[error("{0}")]
     Unreachable(String),
-    /// It is there and takes no more now: nothing was run, and the request can be sent again later.
+    /// The server is overloaded: nothing was run, and the request may be sent again later.
     #[error("{0}")]
     Busy(String),
-    /// It wants to know who the hub is, and that takes a person: nothing was run.
+    /// The server requires a login by a person: nothing was run.
     #[error("{0}")]
     NeedsLogin(String),
-    /// It was lost after the request was sent: nobody knows whether it was carried out.
+    /// The connection was lost after the request was sent: it is unknown whether the request was carried out.
     #[error("{0}")]
     Lost(String),
-    /// It answered with an error of the protocol.
+    /// The server returned a JSON-RPC error.
     #[error("{message} ({code})")]
     Rpc { code: i64, message: String, data: Option<Value> },
-    /// What it sent cannot be understood, is too long, or asks for what the hub does not do.
+    /// The server's message is malformed, too long, or requires something that the hub does not support.
     #[error("{0}")]
     Protocol(String),
     #[error("the call was cancelled")]
     Cancelled,
 }
 
-/// What a server lists: each an object with at least a `name`, or a `uri`, or what else tells it from the others.
+/// The entries of a server's list, each with at least the member that identifies it, such as `name` or `uri`.
 pub type Definitions = Vec<Map<String, Value>>;
 
-/// Result of one call.
+/// The result of one call.
 pub type Called = Result<Returned, ClientError>;
 
-/// Told about what a server does without being asked.
+/// Receives notifications about a server.
 pub trait Listener: Send + Sync + 'static {
-    /// Something is no longer what it was. Called at any rate a server likes: must be cheap.
+    /// A list or resource has changed. Servers may call this at any rate, so it must be cheap.
     fn heard(&self, news: News);
 
-    /// The server has begun to send what is no message; told once for a connection.
+    /// The server has begun to send output that is not an MCP message; reported once per connection.
     fn chatter_began(&self) {}
 
-    /// The server asked something that the client of a request cannot be asked; it has the number of its bridge.
+    /// The server asked something that the client of a request does not support; `request` is the number of
+    /// its bridge.
     fn could_not_ask(&self, _request: u64, _lacking: Capabilities) {}
 
-    /// The server asked something while several callers had calls there, and was refused; told once for a connection.
+    /// A question was refused because several callers had calls there; reported once per connection.
     fn questions_refused(&self) {}
 }
 
-/// Shared by all that is done with one connection.
+/// Shared by all parts of one connection.
 pub type SharedListener = Arc<dyn Listener>;

@@ -1,19 +1,19 @@
-//! Requests and answers that share one channel in each direction: a process's standard streams, or an event stream
-//! and the address to post to.
+//! Requests and answers that share one channel in each direction: the standard streams of a process, or an
+//! event stream and the endpoint for messages.
 //!
-//! One task reads and one writes; both end with the [`Pipe`]. What is bounded, and what happens at the bound:
+//! One task reads and one writes; both end with the [`Pipe`]. Bounds:
 //!
-//! | what | bound | beyond it |
-//! |---|---|---|
-//! | requests without an answer | [`MAX_WAITING`] | refused at once, may be sent again |
-//! | messages to be written | [`QUEUE`] | the caller waits, and can be cancelled; nobody else is held up |
-//! | answers to what the server asks | the same queue | those given at once are dropped: a server that does not read gets none; those of people wait |
-//! | cancellations to be written | one per request that was sent | – |
-//! | what is no message, in a row | [`MAX_GARBAGE`] | the connection is closed, with the last of it as the reason |
+//! | resource | bound | beyond it |
+//! | --- | --- | --- |
+//! | unanswered requests | [`MAX_WAITING`] | refused immediately, may be sent again |
+//! | messages to be written | [`QUEUE`] | the caller waits, and can be cancelled |
+//! | answers to requests of the server | the same queue | immediate answers are dropped if the server does not read; answers of people wait |
+//! | cancellations to be written | one per sent request | – |
+//! | consecutive lines that are not messages | [`MAX_GARBAGE`] | the connection is closed, with the last line in the reason |
 //!
-//! A request is *sent* from when its first byte may have been written. Only then can the server have acted on it: a
-//! request that was not is dropped without a trace when it is cancelled, and can be sent again when the connection is
-//! lost.
+//! A request counts as *sent* from when its first byte may have been written. Only then can the server have
+//! acted on it: an unsent request is dropped silently when it is cancelled, and may be sent again when the
+//! connection is lost.
 
 mod traffic;
 
@@ -34,25 +34,25 @@ use super::{Bridge, Chatter, ClientError, SharedListener};
 
 const MAX_WAITING: usize = 1024;
 const QUEUE: usize = 64;
-/// A banner on standard output is common, and forgiven.
+/// A banner on standard output is common and tolerated.
 const MAX_GARBAGE: usize = 100;
 
-/// Where messages come from.
+/// The source of incoming messages.
 pub(super) trait Receive: Send + 'static {
-    /// The next message, not longer than is allowed; or why there will be no more.
+    /// The next message within the size limit, or why there will be no more.
     fn receive(&mut self) -> impl Future<Output = Result<Bytes, String>> + Send;
 }
 
-/// Where messages go.
+/// The sink of outgoing messages.
 pub(super) trait Transmit: Send + 'static {
-    /// Takes as long as the other side takes to make room. A request has an id.
+    /// Sends a message, waiting until the other side has room. A request has an id.
     fn transmit(
         &mut self,
         id: Option<RequestId>,
         message: Vec<u8>,
     ) -> impl Future<Output = Result<(), TransmitError>> + Send;
 
-    /// What failed after it was taken for transmitted, where that can be. Nothing is lost when this is dropped half-way.
+    /// Waits for a failure of a message that was already accepted for transmission. Cancel-safe.
     fn late(&mut self) -> impl Future<Output = Late> + Send {
         std::future::pending()
     }
@@ -60,28 +60,29 @@ pub(super) trait Transmit: Send + 'static {
 
 #[derive(Debug)]
 pub(super) enum TransmitError {
-    /// This message did not get there; its caller is told so.
+    /// This message was not delivered; its caller gets the error.
     Message(ClientError),
-    /// None will any more.
+    /// No further message can be delivered.
     Connection(String),
 }
 
-/// A message, with its id if it is a request, that failed on its own.
+/// A message that failed after `transmit` returned, with its id if it is a request.
 pub(super) type Late = (Option<RequestId>, TransmitError);
 
-/// The text of a `result`, a slice of the message it came in.
+/// The text of a `result`, as a slice of its message.
 pub(super) type Answer = Result<Bytes, ClientError>;
 
-/// How a request is treated beside being sent.
+/// Options of a request.
 #[derive(Default)]
-pub(super) struct Manner<'a> {
+pub(super) struct RequestOptions<'a> {
     pub(super) progress: Option<ProgressSink>,
     pub(super) cancel: Option<&'a CancellationToken>,
-    /// Of a request that is made for somebody, whom the server may speak to.
+    /// The caller of the request, if the server may address it.
     pub(super) bridge: Option<Bridge>,
-    /// Told when the server says that it has begun to do what was asked for, and goes on doing it.
+    /// Notified when the server has acknowledged a long-running request.
     pub(super) begun: Option<Arc<Notify>>,
-    /// Say nothing to the server when the answer is no longer wanted: it may not expect that yet.
+    /// Do not send a cancellation when the answer is no longer wanted, because the server may not expect it
+    /// yet.
     pub(super) quiet: bool,
 }
 
@@ -93,7 +94,7 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// `server` is the name that the tasks and log lines carry.
+    /// `server` is the name used in tasks and log lines.
     pub(super) fn open(
         server: &str,
         receive: impl Receive,
@@ -114,7 +115,7 @@ impl Pipe {
             supervisor: supervisor.clone(),
             ended: CancellationToken::new(),
         });
-        // In the last stage: calls in flight need the connection until they have ended.
+        // Stopped in the last stage, because calls in flight need the connection until they have ended.
         let stop = supervisor.stopping(Stage::Storage);
         let (reading, writing) = (Lifeline(shared.clone()), Lifeline(shared.clone()));
         supervisor.spawn(Stage::Storage, format!("upstream {server}: reader"), async move {
@@ -136,16 +137,16 @@ impl Pipe {
         Self { shared, _last: last }
     }
 
-    /// Sends what `build` makes for the id it is given, and waits for the answer. Dropping the future cancels.
+    /// Sends the message that `build` makes for an id, and waits for the answer. Dropping the future cancels.
     pub(super) async fn request(
         &self,
         build: impl FnOnce(RequestId) -> Vec<u8>,
-        manner: Manner<'_>,
+        manner: RequestOptions<'_>,
     ) -> Answer {
         self.shared.request(build, manner).await
     }
 
-    /// Waits until there is room for it.
+    /// Queues a notification, waiting for room.
     pub(super) async fn notify(&self, message: Vec<u8>) -> Result<(), ClientError> {
         let queued = Queued { id: None, message };
         tokio::select! {
@@ -156,7 +157,7 @@ impl Pipe {
         }
     }
 
-    /// Somebody may be meant by what the server says for as long as this is kept.
+    /// Registers a caller that messages of the server may concern, until the returned value is dropped.
     pub(super) fn present(&self, bridge: Bridge) -> Present {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         self.shared.state().present.insert(id, bridge);
@@ -168,7 +169,7 @@ impl Pipe {
         BorrowedPipe(self.shared.clone())
     }
 
-    /// Why it has ended, once it has.
+    /// Resolves with the reason when the pipe has ended.
     pub(super) async fn closed(&self) -> String {
         self.shared.ended.cancelled().await;
         self.shared.why_ended()
@@ -178,7 +179,7 @@ impl Pipe {
         self.shared.ended.is_cancelled()
     }
 
-    /// All that wait are told why. Does nothing when it has ended before.
+    /// Fails all waiting requests with this reason. Does nothing if the pipe has already ended.
     pub(super) fn close(&self, why: &str) {
         self.shared.end(why);
     }
@@ -190,14 +191,14 @@ impl fmt::Debug for Pipe {
     }
 }
 
-/// A pipe that others keep open.
+/// A pipe that does not stay open for its holder.
 pub(super) struct BorrowedPipe(Arc<Shared>);
 
 impl BorrowedPipe {
     pub(super) async fn request(
         &self,
         build: impl FnOnce(RequestId) -> Vec<u8>,
-        manner: Manner<'_>,
+        manner: RequestOptions<'_>,
     ) -> Answer {
         self.0.request(build, manner).await
     }
@@ -207,11 +208,11 @@ impl BorrowedPipe {
     }
 }
 
-/// Somebody whom the server works for, whether or not a request is under way.
+/// A caller for whom the server works, whether or not a request is in flight.
 pub(super) struct Present {
     shared: Arc<Shared>,
     id: RequestId,
-    /// The server may go on with it when this is dropped.
+    /// The server may continue after this is dropped.
     pub(super) goes_on: bool,
 }
 
@@ -226,7 +227,7 @@ impl Drop for Present {
     }
 }
 
-/// Ends the pipe when one of its tasks does, however that came: nobody waits for a task that is gone.
+/// Ends the pipe when one of its tasks ends for any reason, so that no request waits for a dead task.
 struct Lifeline(Arc<Shared>);
 
 impl Drop for Lifeline {
@@ -239,12 +240,12 @@ struct Shared {
     server: String,
     state: Mutex<State>,
     next: AtomicU64,
-    /// Messages that nobody waited for.
+    /// Number of messages that matched no request.
     strays: AtomicU64,
     queue: mpsc::Sender<Queued>,
-    /// There is something in `State::cancelled`.
+    /// Notified when `State::cancelled` is not empty.
     cancels: Notify,
-    /// Questions of the server.
+    /// Open questions of the server.
     asked: Arc<ServerQuestions>,
     supervisor: Supervisor,
     ended: CancellationToken,
@@ -253,10 +254,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: HashMap<RequestId, Waiting>,
-    /// Whom the server works for beside those who wait.
+    /// Callers for whom the server works besides those of waiting requests.
     present: HashMap<RequestId, Bridge>,
     departed: DepartedCallers,
-    /// Requests that the server is to be told about.
+    /// Requests whose cancellation must be sent.
     cancelled: Vec<RequestId>,
     why_ended: Option<String>,
 }
@@ -270,7 +271,7 @@ struct Waiting {
 }
 
 struct Queued {
-    /// Of a request.
+    /// Set for a request.
     id: Option<RequestId>,
     message: Vec<u8>,
 }
@@ -292,7 +293,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Shared {
-    /// Held for moments, and never while waiting.
+    /// Locked briefly, never across an await.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -301,10 +302,10 @@ impl Shared {
         self.state().why_ended.clone().unwrap_or_else(|| "the connection was closed".to_owned())
     }
 
-    async fn request(&self, build: impl FnOnce(RequestId) -> Vec<u8>, manner: Manner<'_>) -> Answer {
+    async fn request(&self, build: impl FnOnce(RequestId) -> Vec<u8>, manner: RequestOptions<'_>) -> Answer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, mut answered) = oneshot::channel();
-        let Manner { progress, bridge, begun, .. } = manner;
+        let RequestOptions { progress, bridge, begun, .. } = manner;
         self.expect(id, Waiting { answer, progress, bridge, begun, sent: false })?;
         let mut in_flight = InFlight { shared: self, id, quiet: manner.quiet, answered: false };
         let message = build(id);
@@ -318,7 +319,7 @@ impl Shared {
             tokio::select! {
                 biased;
                 answer = &mut answered => return answer,
-                // It fails only when the connection has ended, and then there is an answer.
+                // This fails only when the connection has ended, and then an answer follows.
                 room = self.queue.reserve() => if let Ok(room) = room {
                     room.send(Queued { id: Some(id), message });
                 },
@@ -349,7 +350,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The caller is gone: what comes back is a stray, and the server hears of it if it has heard of the request.
+    /// The caller no longer waits: a later answer is a stray, and the request is cancelled at the server if
+    /// it was sent.
     fn forget(&self, id: RequestId, quiet: bool) {
         let mut state = self.state();
         let Some(Waiting { sent: true, bridge, .. }) = state.waiting.remove(&id) else { return };
@@ -363,8 +365,8 @@ impl Shared {
         }
     }
 
-    /// Whether the request is still wanted; from now on it counts as sent.
-    fn sending(&self, id: RequestId) -> bool {
+    /// Marks a request as sent; returns whether it is still wanted.
+    fn mark_sent(&self, id: RequestId) -> bool {
         let mut state = self.state();
         let waiting = state.waiting.get_mut(&id);
         waiting.map(|waiting| waiting.sent = true).is_some()
@@ -377,13 +379,13 @@ impl Shared {
             state.waiting.remove(&id)
         };
         match waiting {
-            // A caller that is gone by now does not want it any more.
+            // A caller that is gone no longer needs the answer.
             Some(waiting) => drop(waiting.answer.send(answer)),
-            None => self.stray(|| "an answer to no request, or to one that was cancelled".to_owned()),
+            None => self.stray(|| "an answer to an unknown or cancelled request".to_owned()),
         }
     }
 
-    /// Whom the server means that names no request.
+    /// The caller of a message that names no request.
     fn owner(&self, can_use: impl Fn(&Bridge) -> bool) -> Owner {
         let state = self.state();
         let bridged = state.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.bridge.as_ref()?)));
@@ -391,7 +393,7 @@ impl Shared {
         Owner::among(bridged.chain(present), &state.departed, can_use)
     }
 
-    /// Some servers send nothing but what nobody asked for, so words are made only for those who read them.
+    /// Some servers send mostly unsolicited messages, so the description is only built if it is logged.
     fn stray(&self, what: impl FnOnce() -> String) {
         let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -406,7 +408,8 @@ impl Shared {
                 return;
             }
             state.why_ended = Some(why.to_owned());
-            // SharedQuestion with it: whoever is told why finds that it has ended.
+            // Cancelled while the lock is held, so that everyone who sees the reason also sees that it has
+            // ended.
             self.ended.cancel();
             state.cancelled.clear();
             std::mem::take(&mut state.waiting)

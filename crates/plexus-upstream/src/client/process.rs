@@ -1,11 +1,12 @@
-//! The process of a stdio server: started with little, watched, and ended with all that it has started.
+//! The process of a stdio server: started with a minimal environment, supervised, and stopped together with
+//! its children.
 //!
-//! It leads a process group of its own. A task keeps it: when the process ends by itself the rest of its group is
-//! killed; when the hub is done with it, its standard input is closed, which asks it to end, and what has not by
-//! [`GRACE`] gets SIGTERM, and SIGKILL after as long again, group and all. Should the task be aborted, the group is
-//! killed as the task goes.
+//! The process leads its own process group and is owned by a task. When the process exits, the rest of its
+//! group is killed. When the hub stops it, its standard input is closed, which asks it to exit; after
+//! [`GRACE`] it receives SIGTERM, and after the same time again SIGKILL, together with its group. If the task
+//! is aborted, the group is killed when the task is dropped.
 //!
-//! A hub that is itself killed cannot do any of this: its [`Guardian`]s do.
+//! A hub that is itself killed cannot do any of this; its [`Guardian`]s do.
 
 use std::fmt::Display;
 use std::io;
@@ -23,35 +24,35 @@ use super::stderr::{Mark, StderrRing, Withheld};
 use super::{ClientError, Connect, install};
 use crate::config::StdioConfig;
 
-/// To end by itself, and then to end when asked to.
+/// Time to exit after standard input was closed, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// After SIGKILL only the kernel can hold a process up.
-const KILLED: Duration = Duration::from_secs(5);
-/// For what a process has left in its pipes, after it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// After SIGKILL only the kernel can delay the exit.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time to read the remaining output of a process that has exited.
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
-/// A process that was started, and the two ends to talk to it.
+/// A started process and its standard streams.
 pub(super) struct Spawned {
     pub(super) process: Process,
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
 }
 
-/// Cheap to clone. Dropping it ends nothing: see [`stop_when_dropped`](Self::stop_when_dropped).
+/// Cheap to clone. Dropping it does not stop the process: see [`stop_when_dropped`](Self::stop_when_dropped).
 #[derive(Debug, Clone)]
 pub(super) struct Process {
     pid: u32,
     stop: CancellationToken,
-    /// How it ended, once it has and its group is gone.
+    /// How the process ended; set once its group is gone too.
     exit: watch::Receiver<Option<String>>,
-    /// Nothing more will be read of it that counts.
+    /// Cancelled when no more relevant output will be read.
     silent: CancellationToken,
-    /// Its standard streams have been read to the end, or nobody wants to any more.
+    /// Cancelled when the standard streams have been read to the end, or are no longer needed.
     stdout_read: CancellationToken,
     stderr_read: CancellationToken,
     stderr: Arc<StderrRing>,
-    /// Where what it writes there begins.
-    begun: Mark,
+    /// Start of its output in the standard error buffer.
+    stderr_start: Mark,
 }
 
 pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, ClientError> {
@@ -70,12 +71,16 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(ClientError::Unreachable(format!(
-                "`cwd` is no folder: {folder}; make it or name another"
+                "`cwd` is not a folder: {folder}; create it or name another"
             )));
         }
         command.current_dir(folder);
     }
+<<<<<<< HEAD
     let mut child = command.spawn().map_err(|error| not_started(config, &error))?;
+=======
+    let mut child = command.spawn().map_err(|error| start_error(config, connect, &error))?;
+>>>>>>> w-t3
     let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
         (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -90,18 +95,23 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         stdout_read: CancellationToken::new(),
         stderr_read: CancellationToken::new(),
         stderr: connect.stderr.clone(),
-        begun: connect.stderr.mark(),
+        stderr_start: connect.stderr.mark(),
     };
     let name = &connect.config.name;
-    let keeper =
-        Keeper { group: Group::of(pid), child, guardian: Guardian::of(pid), ended, process: process.clone() };
-    connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: process {pid}"), keeper.keep());
+    let task = ProcessTask {
+        group: Group::of(pid),
+        child,
+        guardian: Guardian::of(pid),
+        ended,
+        process: process.clone(),
+    };
+    connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: process {pid}"), task.run());
     let listening = process.clone();
     let withheld = Withheld::of(&config.env);
     connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: standard error"), async move {
         tokio::select! {
             () = listening.stderr.fill(stderr, &withheld) => {}
-            // Someone else holds the other end.
+            // Another process holds the other end.
             () = listening.silent.cancelled() => {}
         }
         listening.stderr_read.cancel();
@@ -109,21 +119,35 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
     Ok(Spawned { process, stdin, stdout })
 }
 
+<<<<<<< HEAD
 fn not_started(config: &StdioConfig, error: &io::Error) -> ClientError {
+=======
+fn start_error(config: &StdioConfig, connect: &Connect, error: &io::Error) -> ClientError {
+>>>>>>> w-t3
     let command = &config.command;
     ClientError::Unreachable(match error.kind() {
         io::ErrorKind::NotFound if command.contains('/') => {
             format!("there is no program `{command}`; correct `command`")
         }
         io::ErrorKind::NotFound => {
+<<<<<<< HEAD
             let where_from = install::advice(command);
             format!(
                 "the program `{command}` was not found; {where_from}. If it is installed, write its full path as \
                  `command`: the hub looks in the PATH that it was started with"
             )
+=======
+            let given = config.env.get(env::PATH.name).map(|path| path.expose_secret());
+            let path = given.or_else(|| connect.environment.get(env::PATH)).unwrap_or("which is empty");
+            let missing = format!(
+                "there is no program `{command}` in PATH; install it, give its full path as `command`, or set PATH \
+                 in `env`"
+            );
+            detail::with_path(&missing, path)
+>>>>>>> w-t3
         }
         io::ErrorKind::PermissionDenied => {
-            format!("`{command}` may not be run by the user of the hub; check its permissions")
+            format!("the hub's user may not run `{command}`; check its permissions")
         }
         _ => format!("`{command}` cannot be started: {error}"),
     })
@@ -134,52 +158,52 @@ impl Process {
         self.pid
     }
 
-    /// The process is ended when this is dropped.
+    /// Stops the process when dropped.
     pub(super) fn stop_when_dropped(&self) -> DropGuard {
         self.stop.clone().drop_guard()
     }
 
-    /// When this is dropped nothing more is read of its standard output.
+    /// Stops reading standard output when dropped.
     pub(super) fn read_when_dropped(&self) -> DropGuard {
         self.stdout_read.clone().drop_guard()
     }
 
-    /// When it is gone, and its group with it.
+    /// Resolves when the process and its group are gone.
     pub(super) async fn ended(&self) {
-        // An error is a keeper that is gone, and its process with it.
+        // An error means that the task is gone, and its process with it.
         let _ = self.exit.clone().wait_for(Option::is_some).await;
     }
 
-    /// When it is gone for so long that all it had to say was read.
+    /// Resolves some time after the process has ended, when its output has been read.
     pub(super) async fn silent(&self) {
         self.silent.cancelled().await;
     }
 
-    /// How it ended, if it does about now; else `what`. With the last of what it wrote to its standard error.
+    /// How the process ended if it ends soon, otherwise `what`; with its last line of standard error.
     pub(super) async fn explain(&self, what: &str) -> String {
         let gone = async {
             self.ended().await;
             self.stderr_read.cancelled().await;
         };
-        // It may close its streams and live on.
-        let _ = tokio::time::timeout(LAST_WORDS, gone).await;
+        // The process may close its streams and continue to run.
+        let _ = tokio::time::timeout(OUTPUT_GRACE, gone).await;
         let exit = self.exit.borrow().clone();
-        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()), self.begun)
+        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()), self.stderr_start)
     }
 }
 
-struct Keeper {
-    /// In front of `child`: the group is killed while its leader still holds the number.
+struct ProcessTask {
+    /// Declared before `child`, so that the group is killed while its leader still occupies the process id.
     group: Group,
     child: Child,
-    /// After `group`, so that it is called off when there is nothing left to do.
+    /// Declared after `group`, so that it is called off when there is nothing left to kill.
     guardian: Option<Guardian>,
     ended: watch::Sender<Option<String>>,
     process: Process,
 }
 
-impl Keeper {
-    async fn keep(mut self) {
+impl ProcessTask {
+    async fn run(mut self) {
         let stop = self.process.stop.clone();
         let ended = tokio::select! {
             status = self.child.wait() => status,
@@ -190,16 +214,16 @@ impl Keeper {
         if let Some(guardian) = guardian {
             guardian.call_off().await;
         }
-        exit.send_replace(Some(described(ended)));
+        exit.send_replace(Some(description(ended)));
         let read = async {
             process.stdout_read.cancelled().await;
             process.stderr_read.cancelled().await;
         };
-        let _ = tokio::time::timeout(LAST_WORDS, read).await;
+        let _ = tokio::time::timeout(OUTPUT_GRACE, read).await;
         process.silent.cancel();
     }
 
-    /// Its standard input is closed by now.
+    /// Stops the process; its standard input is already closed.
     async fn stop(&mut self) -> io::Result<ExitStatus> {
         if let Ok(status) = tokio::time::timeout(GRACE, self.child.wait()).await {
             return status;
@@ -209,17 +233,17 @@ impl Keeper {
             return status;
         }
         self.group.signal(Signal::KILL);
-        match tokio::time::timeout(KILLED, self.child.wait()).await {
+        match tokio::time::timeout(KILL_TIMEOUT, self.child.wait()).await {
             Ok(status) => status,
             Err(_) => {
-                tracing::error!(pid = self.process.pid, "a killed process does not go away");
+                tracing::error!(pid = self.process.pid, "a killed process does not exit");
                 Err(io::ErrorKind::TimedOut.into())
             }
         }
     }
 }
 
-fn described(ended: io::Result<ExitStatus>) -> String {
+fn description(ended: io::Result<ExitStatus>) -> String {
     let how: &dyn Display = match &ended {
         Ok(status) => status,
         Err(error) => error,

@@ -1,12 +1,13 @@
-//! What a server asks while it works on a request, and whose question that is.
+//! Questions that a server asks during a request, and the caller that each one concerns.
 //!
-//! On the stream of one request a message is part of that request. On a channel that requests share nothing says which of
-//! them it belongs to: it goes to the caller of all of them if there is only one, and is refused otherwise. It is never
-//! guessed whom a server means, since the answer is what a person typed. Whoever has stopped waiting may still be meant.
+//! On the stream of one request a message belongs to that request. On a shared channel a message does not
+//! name its request: it goes to the caller of all of them if there is only one, and is refused otherwise. The
+//! caller is never guessed, because the answer is what a person typed. A caller that no longer waits may
+//! still be concerned.
 //!
-//! | what | bound | beyond it |
+//! | resource | bound | beyond it |
 //! |---|---|---|
-//! | questions of a connection that are open | [`MAX_ASKED`] | refused |
+//! | open questions of a connection | [`MAX_ASKED`] | refused |
 //! | bytes of a question | [`MAX_QUESTION`] | refused |
 //! | bytes of its id | [`MAX_ID`] | it gets no answer |
 
@@ -36,19 +37,19 @@ const INVALID_REQUEST: i64 = -32600;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
-/// Whom a message of a server is for.
+/// The caller that a message of a server concerns.
 #[derive(Debug)]
 pub(super) enum Owner {
     /// Nobody has a request there.
     Nobody,
     One(Bridge),
-    /// Nothing says whom of them.
+    /// Several callers are possible.
     Several,
 }
 
 impl Owner {
-    /// Of a message on a channel that these requests share. Of those of one caller the oldest is taken that can do
-    /// something with it, and the others are told of a question.
+    /// The caller of a message on a channel that these requests share. Among requests of one caller, the
+    /// oldest that can use the message is chosen; the others are notified of a question.
     pub(super) fn among<'a>(
         in_flight: impl Iterator<Item = (RequestId, &'a Bridge)>,
         departed: &DepartedCallers,
@@ -67,7 +68,7 @@ impl Owner {
         }
         match owner {
             None => Self::Nobody,
-            Some((.., bridge)) if departed.may_mean_another_than(bridge.caller.as_ref()) => Self::Several,
+            Some((.., bridge)) if departed.may_concern_other_than(bridge.caller.as_ref()) => Self::Several,
             Some((.., bridge)) if answerers.len() > 1 => {
                 let answerer: Arc<dyn Answerer> = Arc::new(SharedQuestion::of(answerers));
                 Self::One(Bridge { answerer: bridge.answerer.as_ref().map(|_| answerer), ..bridge.clone() })
@@ -77,36 +78,36 @@ impl Owner {
     }
 }
 
-/// What is to be done about a request of a server.
+/// How a request of a server is handled.
 pub(super) enum QuestionHandling {
-    /// It can be answered at once.
+    /// It is answered immediately.
     Now(Vec<u8>),
-    /// Somebody is asked; none when the server takes its question back.
+    /// A person or model is asked; none if the server cancels its question.
     Later(BoxFuture<'static, Option<Reply>>),
-    /// There is no way to answer it, or it is being answered.
+    /// It cannot be answered, or is being answered.
     Dropped,
 }
 
-/// An answer to be sent; its question is open until this is dropped.
+/// An answer to be sent; its question stays open until this is dropped.
 pub(super) struct Reply {
     pub(super) message: Vec<u8>,
     _open: OpenGuard,
 }
 
-/// The questions of one connection that are open, by the text of their ids.
+/// The open questions of one connection, by the text of their ids.
 #[derive(Debug, Default)]
 pub(super) struct ServerQuestions {
     open: Mutex<HashMap<String, OpenQuestion>>,
-    /// Of the last question.
+    /// The number of the last question.
     number: AtomicU64,
-    /// It was told that questions are refused because callers share the connection.
-    told: AtomicBool,
+    /// The listener was notified that questions are refused because callers share the connection.
+    reported: AtomicBool,
 }
 
-/// A question that is open.
+/// An open question.
 #[derive(Debug)]
 struct OpenQuestion {
-    /// Ids come again when a server begins anew; this does not.
+    /// Unlike ids, numbers are not reused when a server restarts its ids.
     number: u64,
     cancel: CancellationToken,
 }
@@ -132,7 +133,7 @@ impl ServerQuestions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request of a server.
+    /// Handles a request of a server.
     pub(super) fn take(
         self: &Arc<Self>,
         (id, method, params): (&RawValue, &str, Option<&RawValue>),
@@ -149,25 +150,25 @@ impl ServerQuestions {
             return now(result("{}"));
         }
         let Some(inquiry) = Inquiry::from_method(method) else {
-            return now(refusal(METHOD_NOT_FOUND, "this client announced no capability for that"));
+            return now(refusal(METHOD_NOT_FOUND, "this client did not declare the capability for that"));
         };
         if params.is_some_and(|params| params.get().len() > MAX_QUESTION) {
-            let why = format!("a question of more than {MAX_QUESTION} bytes is not passed on");
+            let why = format!("a question of more than {MAX_QUESTION} bytes is refused");
             return now(refusal(INVALID_PARAMS, why));
         }
         let answerer = match owner() {
-            // The hub itself has none.
+            // The hub itself has no roots.
             Owner::Nobody if inquiry == Inquiry::Roots => return now(result(r#"{"roots":[]}"#)),
             Owner::Nobody => {
-                return now(refusal(INVALID_REQUEST, "no call is under way that could ask"));
+                return now(refusal(INVALID_REQUEST, "no call is in flight that could ask"));
             }
             Owner::Several => {
-                if !self.told.swap(true, Ordering::Relaxed) {
+                if !self.reported.swap(true, Ordering::Relaxed) {
                     listener.questions_refused();
                 }
                 return now(refusal(
                     INTERNAL,
-                    "calls of several callers are under way on this connection, and nothing says which of them asks",
+                    "calls of several callers are in flight on this connection, and the question cannot be attributed to one of them",
                 ));
             }
             Owner::One(Bridge { answerer: Some(answerer), .. }) => answerer,
@@ -188,7 +189,7 @@ impl ServerQuestions {
             }
             if open.len() >= MAX_ASKED {
                 drop(open);
-                let why = format!("{MAX_ASKED} questions of this server are open already");
+                let why = format!("{MAX_ASKED} questions of this server are already open");
                 return now(refusal(INTERNAL, why));
             }
             let number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -205,13 +206,13 @@ impl ServerQuestions {
         }))
     }
 
-    /// The server takes a question back. False: it has none of this id.
+    /// Cancels a question at the server's request. Returns false if no such question is open.
     pub(super) fn cancel(&self, id: &RawValue) -> bool {
         let cancel = self.lock().get(id.get()).map(|asking| asking.cancel.clone());
         cancel.map(|cancel| cancel.cancel()).is_some()
     }
 
-    /// Whoever asked is gone: an answer would be taken for one to somebody else's question.
+    /// Cancels all questions, because the session that asked them is gone and ids may be reused.
     pub(super) fn forget(&self) {
         let open = std::mem::take(&mut *self.lock());
         open.into_values().for_each(|asking| asking.cancel.cancel());

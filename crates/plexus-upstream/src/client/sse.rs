@@ -1,10 +1,11 @@
-//! The HTTP transport of 2024-11-05: a stream of events that the server answers on, and an address to post to, which
-//! the first event names.
+//! The HTTP+SSE transport of 2024-11-05: an event stream for the server's messages, and an endpoint for the
+//! client's messages, which the first event names.
 //!
-//! Requests are posted beside each other: a server may hold the answer to each until it is done with it. What is no request
-//! is taken by the server before anything else is posted, so that the end of the handshake comes before the first call; a
-//! server that takes its time over that is not waited for a second time. A refusal fails the request, however late it
-//! comes. When the stream ends the connection is gone: sessions of this transport cannot be taken up again.
+//! Requests are posted concurrently, because a server may delay the HTTP answer to each until it is done.
+//! Other messages must be accepted before anything else is posted, so that the end of the handshake precedes
+//! the first call; a server that is slow at this is not waited for a second time. A refusal fails the
+//! request, however late it comes. When the stream ends the connection is lost: sessions of this transport
+//! cannot be resumed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,12 +28,13 @@ use super::message::RequestId;
 use super::pipe::{Late, Pipe, Receive, Transmit, TransmitError};
 use super::{ClientError, Connect};
 
-/// For the server to take what is waited for. Most do so at once.
-const TAKING: Duration = Duration::from_secs(2);
-/// Messages that the server has not taken. One more waits that long for one of them, and then fails unsent.
-const MAX_UNTAKEN: usize = 256;
+/// Time limit for the server to accept a message. Most do so immediately.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limit of messages that the server has not accepted. Another one waits for a free place within the time
+/// limit, and then fails unsent.
+const MAX_UNACCEPTED: usize = 256;
 
-/// Opens the stream, waits for the address, and agrees on a revision.
+/// Opens the stream, waits for the endpoint, and performs the handshake.
 pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connection, ClientError> {
     let line = Arc::new(dial.line()?);
     let mut stream = Stream::open(line.clone()).await?;
@@ -40,11 +42,11 @@ pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connect
     let posting = Posting::new(line, address);
     let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
     let pipe = Pipe::open(dial.server, stream, posting, listener, chatter, dial.supervisor);
-    // This transport is older than any other era.
+    // This transport predates the other eras.
     Connection::open(pipe, Opening::Initialize, None, connect).await
 }
 
-/// The stream that the server answers on.
+/// The stream with the server's messages.
 struct Stream {
     place: Arc<Endpoint>,
     pieces: Reply,
@@ -85,12 +87,12 @@ impl Stream {
         }
     }
 
-    /// Where messages go: of the same origin, since they carry the file's headers.
+    /// The endpoint for messages: of the same origin, since messages carry the file's headers.
     async fn address(&mut self) -> Result<Endpoint, ClientError> {
         let event = self.next().await.map_err(ClientError::Unreachable)?;
         if event.name.as_deref() != Some(b"endpoint") {
             let place = shown(&self.place.url);
-            let message = format!("{place} does not begin its stream with the address that messages go to");
+            let message = format!("{place} does not begin its stream with the endpoint for messages");
             return Err(ClientError::Protocol(message));
         }
         let reference = String::from_utf8_lossy(&event.data);
@@ -109,32 +111,32 @@ impl Receive for Stream {
     }
 }
 
-/// The address that messages are posted to.
+/// The endpoint that messages are posted to.
 struct Posting {
     line: Arc<Line>,
     address: Arc<Endpoint>,
-    /// Messages that the server has not taken yet. They end with the connection.
-    untaken: FuturesUnordered<BoxFuture<'static, Posted>>,
-    /// What failed of them while another was waited for.
+    /// Messages that the server has not accepted yet. They end with the connection.
+    unaccepted: FuturesUnordered<BoxFuture<'static, Posted>>,
+    /// Failures that occurred while another message was waited for.
     failed: VecDeque<Late>,
-    /// Of the next message.
+    /// The number of the next message.
     number: u64,
-    /// Whether the server has taken at once what it was waited for so far.
+    /// Whether the server has promptly accepted the messages that were waited for so far.
     prompt: bool,
 }
 
-/// What became of a message: its number, its id if it is a request, and whether the server took it.
+/// The outcome of a message: its number, its id if it is a request, and whether the server accepted it.
 type Posted = (u64, Option<RequestId>, Result<(), TransmitError>);
 
 impl Posting {
     fn new(line: Arc<Line>, address: Endpoint) -> Self {
-        let (untaken, failed) = (FuturesUnordered::new(), VecDeque::new());
-        Self { line, address: Arc::new(address), untaken, failed, number: 0, prompt: true }
+        let (unaccepted, failed) = (FuturesUnordered::new(), VecDeque::new());
+        Self { line, address: Arc::new(address), unaccepted, failed, number: 0, prompt: true }
     }
 
-    /// Waits until the server has taken a message, or refused it; which one that was.
-    async fn taken(&mut self) -> u64 {
-        let Some((number, id, posted)) = self.untaken.next().await else {
+    /// Waits until the server has accepted or refused a message; returns its number.
+    async fn accepted(&mut self) -> u64 {
+        let Some((number, id, posted)) = self.unaccepted.next().await else {
             return std::future::pending().await;
         };
         if let Err(error) = posted {
@@ -146,19 +148,21 @@ impl Posting {
 
 impl Transmit for Posting {
     async fn transmit(&mut self, id: Option<RequestId>, message: Vec<u8>) -> Result<(), TransmitError> {
-        if self.untaken.len() >= MAX_UNTAKEN && tokio::time::timeout(TAKING, self.taken()).await.is_err() {
+        if self.unaccepted.len() >= MAX_UNACCEPTED
+            && tokio::time::timeout(ACCEPT_TIMEOUT, self.accepted()).await.is_err()
+        {
             let place = shown(&self.address.url);
-            let message = format!("{place} has not taken {MAX_UNTAKEN} messages yet; try again later");
+            let message = format!("{place} has not accepted {MAX_UNACCEPTED} messages yet; try again later");
             return Err(TransmitError::Message(ClientError::Unreachable(message)));
         }
         self.number += 1;
         let number = self.number;
         let posting = post(self.line.clone(), self.address.clone(), Bytes::from(message));
-        self.untaken.push(Box::pin(async move { (number, id, posting.await) }));
-        // Some servers take a request only when they are done with it, although the result comes on the stream.
+        self.unaccepted.push(Box::pin(async move { (number, id, posting.await) }));
+        // Some servers accept a request only when it is done, although the result arrives on the stream.
         if id.is_none() && self.prompt {
-            let taken = async { while self.taken().await != number {} };
-            self.prompt = tokio::time::timeout(TAKING, taken).await.is_ok();
+            let accepted = async { while self.accepted().await != number {} };
+            self.prompt = tokio::time::timeout(ACCEPT_TIMEOUT, accepted).await.is_ok();
         }
         Ok(())
     }
@@ -167,13 +171,13 @@ impl Transmit for Posting {
         loop {
             match self.failed.pop_front() {
                 Some(failed) => return failed,
-                None => self.taken().await,
+                None => self.accepted().await,
             };
         }
     }
 }
 
-/// What a message of ours asks for.
+/// The method of an outgoing message.
 fn method_of(message: &[u8]) -> Option<String> {
     let message: Value = serde_json::from_slice(message).ok()?;
     message["method"].as_str().map(str::to_owned)
@@ -185,7 +189,7 @@ async fn post(line: Arc<Line>, address: Arc<Endpoint>, message: Bytes) -> Result
     let sent = line.send(&address, &Method::POST, &headers, &message).await;
     let reply = sent.map_err(TransmitError::Message)?;
     if reply.status().is_success() {
-        // Its body says nothing, and the connection can be used again when it is read.
+        // The body has no meaning; reading it allows reusing the connection.
         return reply.whole().await.map(drop).map_err(|error| TransmitError::Message(error.into()));
     }
     let gone = reply.status() == StatusCode::NOT_FOUND;

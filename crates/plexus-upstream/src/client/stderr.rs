@@ -1,4 +1,4 @@
-//! The newest of what a server's process wrote to its standard error.
+//! The latest lines of a server process's standard error.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,19 +10,20 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::detail;
 
-/// Lines that are kept, the bytes of all of them, and of one; what is older goes, what is longer is cut.
+/// Limits: number of lines, bytes of all lines, bytes of one line. Older lines are dropped, longer ones
+/// truncated.
 const MAX_LINES: usize = 200;
 const MAX_BYTES: usize = 64 << 10;
 const MAX_LINE: usize = 2 << 10;
-/// Of foreign text inside of a message of ours.
+/// Limit of third-party text within an error message.
 const SHOWN: usize = 300;
 const BLOCK: usize = 8 << 10;
 
-/// Filled by a task that always reads, so that a server never waits because of what it complains about.
+/// Filled by a task that always reads, so that a server never blocks on its error output.
 ///
-/// What looks like a credential is taken out when lines are shown, and not when they are written: a flood of them costs
-/// little, and a key that goes over several lines is found. What the process was given is [`Withheld`] from the start,
-/// whatever it looks like.
+/// Text that looks like a credential is redacted when lines are shown, not when they are written: this makes
+/// floods cheap, and detects keys that span several lines. Secrets that the process was given are
+/// [`Withheld`] from the start, whatever they look like.
 #[derive(Default)]
 pub struct StderrRing(Mutex<Ring>);
 
@@ -30,11 +31,11 @@ pub struct StderrRing(Mutex<Ring>);
 struct Ring {
     lines: VecDeque<String>,
     bytes: usize,
-    /// Lines that there ever were.
+    /// Number of lines ever written.
     pushed: usize,
 }
 
-/// A place between two lines: what one process wrote begins there.
+/// A position between two lines, at which the output of one process begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark(usize);
 
@@ -44,13 +45,13 @@ impl StderrRing {
         Self::default()
     }
 
-    /// Oldest first, without what looks like a credential.
+    /// The lines, oldest first, with credentials redacted.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lines_since(Mark::default())
     }
 
-    /// The same of what was written since.
+    /// The lines written since a mark.
     pub(crate) fn lines_since(&self, Mark(mark): Mark) -> Vec<String> {
         let text = {
             let ring = self.ring();
@@ -61,12 +62,12 @@ impl StderrRing {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Where the next line will be.
+    /// The position of the next line.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.ring().pushed)
     }
 
-    /// What happened, and the last thing that the process had to say about it.
+    /// Appends the last line to a description of what happened.
     pub(super) fn explain(&self, what: String, since: Mark) -> String {
         match self.lines_since(since).iter().rev().find(|line| !line.trim().is_empty()) {
             Some(line) => detail::with_last_line(&what, &cut(line, SHOWN)),
@@ -91,9 +92,9 @@ impl StderrRing {
         }
     }
 
-    /// Reads until there is nothing more to come.
+    /// Reads until the end of the stream.
     pub(super) async fn fill(&self, mut from: impl AsyncRead + Unpin, withheld: &Withheld) {
-        // What begins within a line that is cut is seen whole.
+        // Reads beyond the limit, so that a secret that begins before it is recognized as a whole.
         let most = MAX_LINE + withheld.longest();
         let mut block = vec![0; BLOCK];
         let mut line: Vec<u8> = Vec::new();
@@ -120,18 +121,19 @@ impl fmt::Debug for StderrRing {
     }
 }
 
-/// Foreign text as it may stand in a message of ours: one short line without credentials.
+/// Third-party text for use in an error message: one short line with credentials redacted.
 pub(super) fn shown(text: &[u8]) -> String {
     shown_without(text, &Withheld::default())
 }
 
-/// The same, also without what its writer was told in confidence.
+/// Like [`shown`], and also without the secrets that its writer was given.
 pub(super) fn shown_without(text: &[u8], withheld: &Withheld) -> String {
     let text = withheld.out_of(clean(&text[..text.len().min(readable(withheld))]));
     cut(&plexus_tools::redacted(&text).unwrap_or(text), SHOWN)
 }
 
-/// Bytes of a text that are looked at to show its beginning: what begins within that is seen whole.
+/// Bytes of a text that are examined to show its beginning: a secret that begins there is recognized as a
+/// whole.
 pub(super) fn readable(withheld: &Withheld) -> usize {
     4 * SHOWN + withheld.longest()
 }

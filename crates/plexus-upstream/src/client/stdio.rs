@@ -1,4 +1,4 @@
-//! A server that is a process of the hub, over its standard input and output: one message per line.
+//! A server that runs as a process of the hub, over its standard input and output: one message per line.
 
 use bytes::{Bytes, BytesMut};
 use plexus_proto::api::UpstreamEra;
@@ -13,13 +13,13 @@ use super::process::{self, Process, Spawned};
 use super::{ClientError, Connect};
 use crate::config::StdioConfig;
 
-/// Read at once; small messages share a block of this size.
+/// Bytes read at once; small messages share a block of this size.
 const BLOCK: usize = 16 << 10;
-/// Less room than this is not worth a read.
+/// Minimum free space for a read.
 const MIN_ROOM: usize = 2 << 10;
 
-/// A server that is not of the era it is taken for may end instead of saying so, in either direction. So a process that
-/// did not get through the handshake is followed by one other, which is spoken to differently.
+/// Connects to a process. A process of the other era may exit instead of returning an error, so a process
+/// that fails the handshake is replaced once by another with the other handshake.
 pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<Connection, ClientError> {
     let known_session = connect.known_era == Some(UpstreamEra::Session);
     let (first, second) = if known_session {
@@ -33,7 +33,7 @@ pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<
     };
     let second_helps = match &failed {
         ClientError::Lost(_) => true,
-        // What was not tried is to be asked for the era.
+        // Only a server that was assumed to be of the session era should be probed for its era.
         ClientError::Rpc { .. } | ClientError::Protocol(_) => known_session,
         ClientError::Unreachable(_)
         | ClientError::Busy(_)
@@ -43,7 +43,7 @@ pub(super) async fn connect(connect: &Connect, command: &StdioConfig) -> Result<
     if !second_helps {
         return Err(failed);
     }
-    tracing::debug!(server = %connect.config.name, %failed, ?second, "another process is tried");
+    tracing::debug!(server = %connect.config.name, %failed, ?second, "trying another process");
     attempt(connect, command, second).await
 }
 
@@ -61,13 +61,13 @@ async fn attempt(
     let pipe = Pipe::open(name, output, input, listener, chatter, &connect.supervisor);
     let opened = Connection::open(pipe, opening, Some(process.clone()), connect).await;
     if opened.is_err() {
-        // The pipe is gone, and ends the process. Two of them at once could get in each other's way.
+        // The pipe is gone and stops the process. Wait for it, because two processes at once might interfere.
         process.ended().await;
     }
     opened
 }
 
-/// The standard output of a server, which is what the hub reads.
+/// The standard output of a server, which the hub reads.
 struct Output {
     lines: Lines<ChildStdout>,
     process: Process,
@@ -79,7 +79,7 @@ impl Receive for Output {
         let line = tokio::select! {
             biased;
             line = self.lines.next() => line,
-            // Someone else holds the other end: what is still in there belongs to nobody.
+            // Another process holds the other end; its output is irrelevant.
             () = self.process.silent() => Ok(None),
         };
         match line {
@@ -90,11 +90,11 @@ impl Receive for Output {
     }
 }
 
-/// The standard input of a server, which is what the hub writes. Closing it asks the server to end.
+/// The standard input of a server, which the hub writes. Closing it asks the server to exit.
 struct Input {
     stdin: ChildStdin,
     process: Process,
-    /// Behind `stdin`, so that it goes after it.
+    /// Declared after `stdin`, so that it is dropped after it.
     _stop: DropGuard,
 }
 
@@ -108,11 +108,11 @@ impl Transmit for Input {
     }
 }
 
-/// Lines of a bounded length. A line is a part of the block it was read into, not a copy of it.
+/// Reads lines of bounded length. A line is a slice of the block it was read into, not a copy.
 struct Lines<R> {
     from: R,
     block: BytesMut,
-    /// Bytes of the block that hold no line break.
+    /// Bytes of the block without a line break.
     scanned: usize,
     limit: usize,
 }
@@ -122,7 +122,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { from, block: BytesMut::new(), scanned: 0, limit }
     }
 
-    /// None at the end. Nothing is lost when this is dropped half-way.
+    /// The next line; none at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Bytes>, String> {
         loop {
             let found = self.block[self.scanned..].iter().position(|byte| *byte == b'\n');
@@ -130,7 +130,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if length > self.limit {
                 let limit = self.limit;
                 return Err(format!(
-                    "the server sent a message of more than {limit} bytes, which is not read"
+                    "the server sent a message of more than {limit} bytes, which exceeds the limit"
                 ));
             }
             if found.is_some() {
@@ -145,13 +145,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             match self.from.read_buf(&mut self.block).await {
                 Ok(0) if self.block.is_empty() => return Ok(None),
-                // A last line without its end.
+                // The last line has no line break.
                 Ok(0) => {
                     self.scanned = 0;
                     return Ok(Some(self.block.split().freeze()));
                 }
                 Ok(_) => {}
-                Err(error) => return Err(format!("the server's standard output cannot be read: {error}")),
+                Err(error) => return Err(format!("cannot read the server's standard output: {error}")),
             }
         }
     }

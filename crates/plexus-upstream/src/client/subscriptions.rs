@@ -1,7 +1,7 @@
-//! The resources that somebody wants to hear of, and whether the server has taken note.
+//! The watched resources, and whether the server has acknowledged them.
 //!
-//! In the stateless era a request to listen names all of them, and is made anew when they change; in a session each is
-//! subscribed to on its own.
+//! In the stateless era one subscription request names all of them and is replaced when they change; in a
+//! session each resource has its own subscription.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// For a server to begin with what it was asked for anew; what it did before goes on until then.
-pub(super) const TAKING_NOTE: Duration = Duration::from_secs(5);
+/// Time limit for a server to acknowledge a new subscription; the old one continues until then.
+pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct WantedResources {
-    /// Grows with every change.
+    /// Increases with every change.
     pub(super) turn: u64,
     pub(super) uris: BTreeSet<String>,
 }
@@ -22,19 +22,19 @@ pub(super) struct WantedResources {
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     wanted: watch::Sender<WantedResources>,
-    heeded: watch::Sender<u64>,
-    session: Mutex<OfSession>,
+    acknowledged: watch::Sender<u64>,
+    session: Mutex<SessionSubscriptions>,
 }
 
 #[derive(Debug, Default)]
-struct OfSession {
-    /// What it has subscribed to.
+struct SessionSubscriptions {
+    /// Resources that the session is subscribed to.
     subscribed: BTreeSet<String>,
-    /// What the one before had, and nobody has listened for since.
+    /// Resources of the previous session that were unwatched since it was lost.
     lost: BTreeSet<String>,
 }
 
-/// What a session has to say about it.
+/// Subscriptions that a session must add and remove.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) more: Vec<String>,
@@ -43,23 +43,27 @@ pub(super) struct Difference {
 
 impl Subscriptions {
     pub(super) fn new() -> Self {
-        Self { wanted: watch::Sender::default(), heeded: watch::Sender::default(), session: Mutex::default() }
+        Self {
+            wanted: watch::Sender::default(),
+            acknowledged: watch::Sender::default(),
+            session: Mutex::default(),
+        }
     }
 
     pub(super) fn wanted(&self) -> watch::Receiver<WantedResources> {
         self.wanted.subscribe()
     }
 
-    /// Whoever listens has told the server what was wanted at this turn, or never will.
-    pub(super) fn heed(&self, turn: u64) {
-        self.heeded.send_if_modified(|heeded| {
-            let is_news = turn > *heeded;
-            *heeded = turn.max(*heeded);
-            is_news
+    /// Records that the server has acknowledged the resources of this turn, or never will.
+    pub(super) fn acknowledge(&self, turn: u64) {
+        self.acknowledged.send_if_modified(|acknowledged| {
+            let is_newer = turn > *acknowledged;
+            *acknowledged = turn.max(*acknowledged);
+            is_newer
         });
     }
 
-    /// From now on these; returns when the server has taken note, or has taken too long.
+    /// Sets the watched resources; returns when the server has acknowledged them, or after a timeout.
     pub(super) async fn want(&self, uris: BTreeSet<String>) {
         let turn = {
             let mut turn = 0;
@@ -73,16 +77,18 @@ impl Subscriptions {
             });
             turn
         };
-        let mut heeded = self.heeded.subscribe();
-        // The sender is our own: it cannot be gone.
-        let _ = tokio::time::timeout(TAKING_NOTE, heeded.wait_for(|heeded| *heeded >= turn)).await;
+        let mut acknowledged = self.acknowledged.subscribe();
+        // The sender belongs to `self`, so it cannot be dropped.
+        let _ =
+            tokio::time::timeout(ACK_TIMEOUT, acknowledged.wait_for(|acknowledged| *acknowledged >= turn))
+                .await;
     }
 
-    fn session(&self) -> MutexGuard<'_, OfSession> {
+    fn session(&self) -> MutexGuard<'_, SessionSubscriptions> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Between what a session is subscribed to and what is wanted.
+    /// The difference between a session's subscriptions and the wanted ones.
     pub(super) fn difference(&self, wanted: &BTreeSet<String>) -> Difference {
         let subscribed = &self.session().subscribed;
         Difference {
@@ -91,7 +97,7 @@ impl Subscriptions {
         }
     }
 
-    /// A session has subscribed to it, or no longer is.
+    /// Records that a session has subscribed to a resource or unsubscribed from it.
     pub(super) fn subscribed(&self, uri: String, is: bool) {
         let mut session = self.session();
         if is {
@@ -101,21 +107,21 @@ impl Subscriptions {
         }
     }
 
-    /// Those that nobody listened for since the session is another one, once.
+    /// Takes the resources that were unwatched since the session was replaced.
     pub(super) fn take_lost(&self) -> BTreeSet<String> {
         std::mem::take(&mut self.session().lost)
     }
 
-    /// All that somebody wants to hear of.
+    /// All watched resources.
     pub(super) fn watched(&self) -> BTreeSet<String> {
         let mut watched = self.wanted.borrow().uris.clone();
         watched.extend(self.session().subscribed.iter().cloned());
         watched
     }
 
-    /// The session is another one, which knows of nothing.
+    /// Handles a new session, which has no subscriptions.
     pub(super) fn forget(&self) {
-        let OfSession { subscribed, lost } = &mut *self.session();
+        let SessionSubscriptions { subscribed, lost } = &mut *self.session();
         lost.append(subscribed);
     }
 }
@@ -125,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_lost_session_had_subscribed_to_is_subscribed_to_again_and_told_once() {
+    fn lost_subscriptions_are_renewed_and_reported_once() {
         let subscriptions = Subscriptions::new();
         let wanted = BTreeSet::from(["a://1".to_owned()]);
         subscriptions.subscribed("a://1".to_owned(), true);

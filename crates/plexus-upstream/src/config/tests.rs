@@ -1,4 +1,4 @@
-//! What files come to: each kind of mistake with its exact text, and no text with a value in it.
+//! Parsing of server files: the exact message of each mistake, and no value in any message.
 
 mod exposure;
 mod folder;
@@ -34,7 +34,7 @@ fn folder(files: &[(&str, &str)]) -> (TempDir, Folder) {
     (dir, folder)
 }
 
-/// The server of a file that is in order, without the path of its folder in the warnings.
+/// The server of a valid file, without the folder's path in the warnings.
 fn server(file: &str, text: &str) -> ServerConfig {
     let (dir, folder) = folder(&[(file, text)]);
     let entries = folder.read();
@@ -50,7 +50,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A text without the path of the folder.
+/// The text without the folder's path.
 fn plain(dir: &Path, text: &str) -> String {
     text.replace(&format!("{}/", dir.display()), "")
 }

@@ -1,8 +1,9 @@
-//! What a model is told when its client connects.
+//! The instructions for a model when its client connects.
 //!
-//! Our own words first; then, for each server that has a tool the caller is listed, what its file says and what the
-//! server says of itself, as far as that is approved. The latter is foreign text, and marked as such. Where lists show a
-//! part of the tools only, our words say how the others are found, and name their servers.
+//! The hub's own text comes first; then, for each server with a tool that is listed to the caller, the text
+//! in its file and the server's own instructions if they are approved. The latter are third-party text and
+//! marked as such. If lists show only some of the tools, the hub's text explains how to find the others, and
+//! names their servers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,20 +12,20 @@ use plexus_tools::{Said, Tool, Visible};
 
 use super::unit::Unit;
 
-/// Ours.
-const HUB: &str = "Plexus is one hub for all agents of its user. What its tools keep for you belongs to this session \
-                   and outlives your context and a restart.";
-/// Where not all tools are listed.
+/// The hub's own text.
+const HUB: &str = "Plexus is one hub for all agents of its user. Data that its tools store for you belongs to this session \
+                   and survives the loss of your context and a restart.";
+/// Added if not all tools are listed.
 const THIN: &str = "\n\nOnly some of your tools are listed. Find the others by what they do with tool_search, and call \
                     them with tool_call.";
-/// Of one server, each of the two texts, in bytes; the rest is cut off.
+/// Limit in bytes of each of a server's two texts; the rest is cut off.
 const MAX_TEXT: usize = 4 << 10;
-/// All together; servers for which there is no room are named and no more.
+/// Limit of all texts; servers that exceed it are only named.
 const MAX_ALL: usize = 32 << 10;
-/// Servers that are named because they have tools that are not listed.
+/// Limit of servers that are named because they have unlisted tools.
 const NAMED: usize = 50;
 
-/// Part by part: the whole is all of them, one after the other.
+/// The parts of the instructions; the whole is their concatenation.
 pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<Said> {
     let listed = servers(visible.listed_tools());
     let mut parts = vec![Said { server: None, text: format!("{HUB}{}", unlisted(visible)) }];
@@ -40,7 +41,7 @@ pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<Said> {
         }
     }
     if !left_out.is_empty() {
-        let text = format!("\n\nThere was no room for what is to be said of: {}.", left_out.join(", "));
+        let text = format!("\n\nThere was no room for the instructions of: {}.", left_out.join(", "));
         parts.push(Said { server: None, text });
     }
     parts
@@ -50,7 +51,7 @@ fn servers<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>) -> BTreeSet<&'t str> 
     tools.filter_map(|tool| Some(tool.spec().upstream()?.server.as_str())).collect()
 }
 
-/// What to say of tools that are not listed; nothing where all are.
+/// A hint about unlisted tools; empty if all are listed.
 fn unlisted(visible: &Visible) -> String {
     if !visible.is_thin() {
         return String::new();
@@ -58,21 +59,21 @@ fn unlisted(visible: &Visible) -> String {
     let named: Vec<&str> = servers(visible.unlisted_tools()).into_iter().take(NAMED).collect();
     match named.is_empty() {
         true => THIN.to_owned(),
-        false => format!("{THIN} There are more of these servers: {}.", named.join(", ")),
+        false => format!("{THIN} These servers have more tools: {}.", named.join(", ")),
     }
 }
 
-/// Empty when there is nothing to say.
+/// The instructions for one server; may be empty.
 fn of_server(unit: &Unit) -> String {
     let config = unit.config();
-    let ours = config.as_ref().and_then(|config| config.instructions.as_deref());
+    let configured = config.as_ref().and_then(|config| config.instructions.as_deref());
     let judgement = unit.judgement.load();
-    let theirs = judgement.instructions.as_deref();
+    let reported = judgement.instructions.as_deref();
     let mut said = String::new();
-    if let Some(text) = ours.filter(|text| !text.trim().is_empty()) {
+    if let Some(text) = configured.filter(|text| !text.trim().is_empty()) {
         said.push_str(&format!("\n\nTools mcp__{}__*: {}", unit.slug, cut(text.trim())));
     }
-    if let Some(text) = theirs.filter(|text| !text.trim().is_empty()) {
+    if let Some(text) = reported.filter(|text| !text.trim().is_empty()) {
         said.push_str(&format!(
             "\n\nThe server {} says of its tools (mcp__{}__*): {}",
             unit.name,

@@ -1,4 +1,4 @@
-//! The servers in numbers. Labels are the names of files, so there are as many as there are servers.
+//! Metrics of the servers. Labels are file names, so their number is bounded by the number of servers.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ pub(super) struct UpstreamMetrics {
 
 impl UpstreamMetrics {
     pub(super) fn register(&self, metrics: &Metrics) {
-        let about = "State of a server behind the hub: 1 for the one it is in";
+        let about = "State of an upstream server: 1 for the current state";
         metrics.add("plexus_upstream_state", about, self.states.clone());
-        let about = "Restarts and reconnects of a server behind the hub";
+        let about = "Restarts and reconnects of an upstream server";
         metrics.add("plexus_upstream_restarts", about, self.restarts.clone());
-        let about = "Calls that run or wait at a server behind the hub";
+        let about = "Running and waiting calls of an upstream server";
         metrics.add("plexus_upstream_calls_in_flight", about, self.in_flight.clone());
     }
 
-    /// Calls in flight and restarts of a server.
+    /// The metrics of a server: calls in flight and restarts.
     pub(super) fn of(&self, server: &str) -> (Gauge, Counter) {
         let label = [("server", Arc::from(server))];
         (self.in_flight.get_or_create_owned(&label), self.restarts.get_or_create_owned(&label))
@@ -40,7 +40,7 @@ impl UpstreamMetrics {
         self.states.get_or_create(&label(now)).set(1);
     }
 
-    /// The server is gone, and nobody asks for its numbers any more.
+    /// Removes the metrics of a server that was removed.
     pub(super) fn forget(&self, server: &str, last: UpstreamState) {
         let label = [("server", Arc::from(server))];
         self.states.remove(&(label.clone(), [("state", last.as_str())]));

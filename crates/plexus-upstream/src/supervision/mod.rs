@@ -1,18 +1,18 @@
-//! Keeps every server running on its own, and its tools in the registry.
+//! Keeps every server running independently, and its tools in the registry.
 //!
-//! | module | what is in it |
-//! |---|---|
-//! | `unit` | one server, as everybody else knows it |
-//! | `lifecycle/` | the task that starts a server, monitors it and restarts it; reload of the files; trial runs |
-//! | `catalog/` | tools, resources and prompts of a server, as the hub lists them; the cache of lists over a restart |
+//! | module | content |
+//! | --- | --- |
+//! | `unit` | the state of one server, as the rest of the hub sees it |
+//! | `lifecycle/` | the task that starts, monitors and restarts a server; reload of the files; trial runs |
+//! | `catalog/` | tools, resources and prompts of a server, as the hub lists them; the cache of lists |
 //! | `trust/` | which tools are published, approval of changed ones, logins |
-//! | `call/` | one call of a tool, or another request of a caller, from the dispatcher to the server and back |
+//! | `call/` | one tool call or other request of a caller, from the dispatcher to the server and back |
 //! | `sessions/` | connections of single sessions, and resources that sessions watch |
 //! | `provider` | resources, prompts and completions for the MCP endpoint |
-//! | `tools`, `instructions`, `status`, `metrics` | what models, people and programs are told |
+//! | `tools`, `instructions`, `status`, `metrics` | information for models, people and programs |
 //!
-//! A unit shares nothing with another but the registry, whose changes are short and wait for nobody: whatever one
-//! server does, it does to its own callers only.
+//! Units share only the registry, whose changes are short and never wait. A misbehaving server affects only
+//! its own callers.
 
 mod call;
 mod catalog;
@@ -53,23 +53,23 @@ pub use lifecycle::trial::try_out;
 pub use timing::{Jitter, Timing};
 pub use trust::approval::ApproveError;
 
-/// What it may take at most to list what is known from earlier.
+/// Time limit for listing cached tools during startup.
 const RECALLING: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
     /// The folder with one file per server.
     pub dir: PathBuf,
-    /// What `${env:…}` is looked up in, and what a process gets a little of.
+    /// Resolves `${env:…}`; processes get a small part of it.
     pub environment: Environment,
-    /// What every connection is allowed; how long it may take to come about is in `timing`.
+    /// Limits of every connection; the connect timeout is in `timing`.
     pub client: ClientSettings,
     pub timing: Timing,
-    /// Where it is kept what servers listed last; none: nowhere.
+    /// Folder of the catalog cache; none disables it.
     pub memory: Option<PathBuf>,
-    /// Has what was approved of each server.
+    /// Stores which definitions are approved.
     pub store: Store,
-    /// Where access to servers is kept; none: in memory only.
+    /// Stores the logins; none keeps them in memory only.
     pub vault: Option<Vault>,
 }
 
@@ -81,7 +81,7 @@ impl UpstreamOptions {
     }
 }
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub struct Upstreams(Arc<Inner>);
 
@@ -89,15 +89,15 @@ pub struct Upstreams(Arc<Inner>);
 struct Inner {
     folder: Folder,
     shared: Arc<Shared>,
-    /// By name. Held for a look or a change, never while anything is waited for.
+    /// By name. Locked briefly, never across an await.
     units: Mutex<BTreeMap<String, Arc<Unit>>>,
-    /// Held while the files are read and what they say is told to the units.
+    /// Held while the files are read and applied to the units.
     reloading: tokio::sync::Mutex<()>,
 }
 
 impl Upstreams {
-    /// Reads the files and starts what they say. Nothing is waited for: a server that is slow to start, or never does,
-    /// keeps nobody waiting but its own callers.
+    /// Reads the files and starts the servers. Nothing is waited for: a server that starts slowly or never
+    /// delays only its own callers.
     #[must_use]
     pub fn start(
         options: UpstreamOptions,
@@ -128,7 +128,7 @@ impl Upstreams {
             units: Mutex::default(),
             reloading: tokio::sync::Mutex::new(()),
         }));
-        // Before the first read: what changes after it is seen.
+        // Taken before the first read, so that later changes are noticed.
         let seen = folder_watcher::Snapshot::of(upstreams.folder().dir());
         match upstreams.folder().scan() {
             Ok(entries) => {
@@ -147,13 +147,13 @@ impl Upstreams {
         upstreams
     }
 
-    /// Waits until what servers listed under an earlier hub is listed again, so that nobody who comes right after a
-    /// restart finds it missing. A database that is slow to say what is approved keeps nobody waiting for long.
+    /// Waits until the cached lists are published, so that a client that connects right after a restart finds
+    /// its tools. A slow database delays this only briefly.
     pub async fn recalled(&self) {
         let units = self.units();
         let begun = futures_util::future::join_all(units.iter().map(|unit| unit.begun()));
         if tokio::time::timeout(RECALLING, begun).await.is_err() {
-            tracing::warn!("tools that are known from earlier are listed later than the hub is ready");
+            tracing::warn!("cached tools are not listed yet although the hub is ready");
         }
     }
 
@@ -163,7 +163,7 @@ impl Upstreams {
         &self.0.folder
     }
 
-    /// Every server there is a file for, by name.
+    /// Every server that has a file, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Upstream> {
         let mut tools = self.0.shared.registry.listed_by_server();
@@ -178,20 +178,19 @@ impl Upstreams {
         self.unit(name).map(|unit| self.describe(&unit))
     }
 
-    /// Follows the servers; a new number means that something about one of them may have changed.
+    /// Subscribes to changes; a new number means that a server may have changed.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.shared.changes.subscribe()
     }
 
-    /// Starts a server anew by what its file and the references in it say now, also one that was given up, and tells
-    /// how it came up, if that does not take too long.
-    /// None: there is no such server.
+    /// Restarts a server with its current file and references, also one that was given up, and returns its
+    /// state once it has settled or after a timeout. None if the server does not exist.
     pub async fn restart(&self, name: &str) -> Option<Upstream> {
         self.restart_within(name, self.0.shared.timing.settle).await
     }
 
-    /// The same for a caller who does not wait longer than this.
+    /// Like [`Self::restart`], waiting at most `patience`.
     pub async fn restart_within(&self, name: &str, patience: Duration) -> Option<Upstream> {
         let unit = self.unit(name)?;
         unit.settled(self.start_anew(&unit).await, patience).await;
@@ -204,14 +203,14 @@ impl Upstreams {
         self.unit(name).map(|unit| unit.stderr.lines())
     }
 
-    /// What to say to a model that sees these tools: our own words, and those of the servers that they are of. The whole
-    /// is these parts one after the other.
+    /// The instructions for a model that sees these tools: the hub's own and those of the servers. The whole
+    /// text is the concatenation of the parts.
     #[must_use]
     pub fn instructions(&self, visible: &Visible) -> Vec<Said> {
         instructions::of(&self.units(), visible)
     }
 
-    /// Lets others read what is measured here.
+    /// Registers the metrics of the servers.
     pub fn register(&self, metrics: &Metrics) {
         self.0.shared.metrics.register(metrics);
     }

@@ -1,4 +1,4 @@
-//! The servers as the MCP endpoint sees them.
+//! Implements the offers of the servers for the MCP endpoint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl OfferProvider for Upstreams {
         let unit = self.units().into_iter().find(|unit| unit.slug == server)?;
         let watch = unit.watches.hold(uri, owner, mailbox, known_as)?;
         if unit.client.load().is_none() {
-            // A lazy server that sleeps would tell nobody anything.
+            // A stopped lazy server would report no changes.
             unit.called.notify_one();
         }
         Some(ResourceWatch::new(watch))
@@ -64,9 +64,9 @@ impl OfferProvider for Upstreams {
     fn watches_applied<'a>(&'a self, servers: &'a BTreeSet<String>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let units = self.units();
-            let there =
+            let connected =
                 units.iter().filter(|unit| servers.contains(&unit.slug) && unit.client.load().is_some());
-            futures_util::future::join_all(there.map(|unit| unit.watches.heeded())).await;
+            futures_util::future::join_all(connected.map(|unit| unit.watches.acknowledged())).await;
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one server now: said to people, and waited for by callers.
+//! The current status of one server, shown to people and awaited by callers.
 
 use plexus_proto::Timestamp;
 use plexus_proto::api::{UpstreamEra, UpstreamFailure, UpstreamState};
@@ -7,13 +7,13 @@ use crate::client::Peer;
 
 #[derive(Debug, Clone)]
 pub(super) struct Status {
-    /// Up to which wish this is the answer; see [`DesiredState`](super::lifecycle::reload::DesiredState).
+    /// The turn that this status answers; see [`DesiredState`](super::lifecycle::reload::DesiredState).
     pub(super) turn: u64,
     pub(super) state: UpstreamState,
     pub(super) since: Timestamp,
-    /// What it said of itself when it was last there.
+    /// The server's description of itself at its last connection.
     pub(super) peer: Option<Peer>,
-    /// Its era when it was last there, under this hub or one before.
+    /// Its era at the last connection, possibly from the cache.
     pub(super) era: Option<UpstreamEra>,
     pub(super) pid: Option<u32>,
     /// Starts and connects since the hub started.
@@ -37,13 +37,13 @@ impl Status {
         }
     }
 
-    /// Whether it has become clear how a wish has ended.
+    /// Whether the outcome of a desired state is known.
     pub(super) fn has_settled(&self, turn: u64) -> bool {
         self.turn >= turn && self.state != UpstreamState::Starting
     }
 }
 
-/// Why a server in this state gives no results; none when there is nothing wrong.
+/// Why a server in this state is not usable; none if nothing is wrong.
 pub(super) fn trouble(status: &Status) -> Option<String> {
     match status.state {
         UpstreamState::Invalid | UpstreamState::Down | UpstreamState::Failed | UpstreamState::NeedsLogin => {
@@ -51,12 +51,12 @@ pub(super) fn trouble(status: &Status) -> Option<String> {
                 status
                     .failure
                     .as_ref()
-                    .map_or_else(|| "no reason is known".to_owned(), |f| f.message.clone()),
+                    .map_or_else(|| "the reason is unknown".to_owned(), |f| f.message.clone()),
             )
         }
         UpstreamState::Starting => {
             let last = status.failure.as_ref().map(|f| format!("; before that: {}", f.message));
-            Some(format!("it has not answered yet, and is still waited for{}", last.unwrap_or_default()))
+            Some(format!("it has not answered yet, and the hub is still waiting{}", last.unwrap_or_default()))
         }
         UpstreamState::Disabled | UpstreamState::Idle | UpstreamState::Ready => None,
     }

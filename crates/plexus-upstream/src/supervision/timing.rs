@@ -1,50 +1,52 @@
-//! How long is waited for what, in one place, so that a test need not wait as long.
+//! All time limits in one place, so that tests can shorten them.
 
 use std::time::Duration;
 
 pub use plexus_kit::backoff::Jitter;
 
-/// What the units go by; [`Default`] is what a hub runs with.
+/// The timing of units; [`Default`] is used by a hub in production.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// Tools of a server that is away stay listed for so long.
+    /// How long the tools of an unavailable server stay listed.
     pub grace: Duration,
-    /// For a server to start and say who it is, and for it to list its tools.
+    /// Time limit for a server to start and initialize, and for it to list its tools.
     pub connect: Duration,
-    /// A call waits so long for a server that is being started.
+    /// How long a call waits for a server that is starting.
     pub start: Duration,
-    /// Before the second attempt; the first follows at once, and each after it doubles the pause.
+    /// Pause before the second attempt; the first follows immediately, and each further attempt doubles the
+    /// pause.
     pub first_pause: Duration,
     pub longest_pause: Duration,
-    /// A server that was there for so long is a good one: its next failure counts as the first.
+    /// Uptime after which the next failure counts as the first.
     pub sustained: Duration,
-    /// So many failures within `crash_window` are a crash loop.
+    /// Number of failures within `crash_window` that make a crash loop.
     pub crashes: usize,
     pub crash_window: Duration,
-    /// A server that was given up is tried again after this, in case its reason has gone away.
+    /// Pause before a server that was given up is retried, in case the cause is gone.
     pub given_up: Duration,
-    /// Access that was refused as soon as it was renewed is renewed once more after this: the reason may have gone away.
+    /// Pause before a token that was rejected right after its renewal is renewed again, in case the cause is
+    /// gone.
     pub renew_again: Duration,
-    /// Between two lists of a server that says that they change.
+    /// Minimum interval between list requests to a server that reports changes.
     pub relist: Duration,
-    /// A server that was not heard for so long is asked whether it is there.
+    /// Silence after which a server is pinged.
     pub ping: Duration,
-    /// So long it may think about the answer.
+    /// Time limit for the answer to a ping.
     pub ping_answer: Duration,
-    /// A lazy server without calls is stopped after this, and so is a connection of a session.
+    /// Idle time after which a lazy server is stopped or a session's connection is closed.
     pub idle: Duration,
-    /// Between two looks at the folder.
+    /// Interval between polls of the folder.
     pub watch: Duration,
-    /// Before the look that must see the same once one has seen a change.
+    /// Pause before the poll that confirms a change.
     pub confirm: Duration,
-    /// Calls in flight may take so long when the hub stops or the file changes. With `close` it is shorter than a
-    /// stage of the shutdown.
+    /// Time limit for calls in flight when the hub stops or the file changes. Together with `close` it is
+    /// shorter than a stage of the shutdown.
     pub drain: Duration,
-    /// A connection may take so long to close.
+    /// Time limit for closing a connection.
     pub close: Duration,
-    /// A reload, a restart or a test tells how a server has come up, if it takes no longer than this.
+    /// How long a reload, a restart or a test waits for the outcome.
     pub settle: Duration,
-    /// Spreads attempts, so that servers that went away together do not come back together.
+    /// Spreads attempts, so that servers that were lost together do not all return at once.
     pub jitter: Jitter,
 }
 

@@ -1,4 +1,4 @@
-//! `mcp_status` and `reload_tools`: the servers, as models and people at a prompt ask about them.
+//! `mcp_status` and `reload_tools`: status and reload of the servers as tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::{Inner, Upstreams};
 use crate::client::for_callers;
 
-/// Tools that are named in the text because they are held back.
+/// Held back tools that are named in the text.
 const HELD: usize = 20;
-/// Characters of what a server calls itself that a model is shown.
+/// Characters of a server's name for itself that a model sees.
 const NAME_SHOWN: usize = 48;
 
 pub(super) fn tools(upstreams: &Upstreams) -> [Tool; 2] {
-    // The registry has the tools, and the upstreams have the registry.
+    // A weak reference, because the upstreams own the registry that owns the tools.
     let upstreams = std::sync::Arc::downgrade(&upstreams.0);
     [Tool::typed(McpStatus(upstreams.clone())), Tool::typed(ReloadTools(upstreams))]
 }
@@ -37,7 +37,7 @@ struct McpStatus(Weak<Inner>);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StatusArgs {
-    /// Only this server.
+    /// Restrict the report to this server.
     server: Option<String>,
 }
 
@@ -49,23 +49,24 @@ struct StatusOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ServerStatus {
     name: String,
-    /// disabled, invalid, idle (rests; the next call starts it), starting, ready, down (tried again), or failed (given up).
+    /// disabled, invalid, idle (the next call starts it), starting, ready, down (will be retried), or failed
+    /// (given up).
     state: String,
     transport: Option<String>,
-    /// Revision of MCP that was agreed on.
+    /// The negotiated MCP revision.
     revision: Option<String>,
     /// session or stateless.
     era: Option<String>,
-    /// Name and version that the server gave itself.
+    /// Name and version that the server reports.
     server: Option<String>,
-    /// Its tools that you may use.
+    /// The server's tools that you may use.
     tools: Vec<String>,
     restarts: u64,
-    /// When the next attempt follows.
+    /// Time of the next attempt.
     retry_at: Option<String>,
-    /// What went wrong last, also when it is fine again.
+    /// The most recent error, even if the server works again.
     last_error: Option<String>,
-    /// The end of what the process wrote to its standard error before that; for admins.
+    /// The last lines of the process's standard error before that error; for admins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stderr: Vec<String>,
     warnings: Vec<String>,
@@ -74,13 +75,13 @@ struct ServerStatus {
     quarantined: Vec<Quarantined>,
 }
 
-/// Nothing that the server wrote: its name is ours, and what else it says is not for models.
+/// A tool that is held back. It contains no text of the server except the tool's name.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Quarantined {
     tool: String,
     /// new, changed or flagged.
     reason: String,
-    /// What is strange about it.
+    /// Kinds of findings about it.
     flags: Vec<String>,
 }
 
@@ -98,15 +99,14 @@ impl Quarantined {
     }
 }
 
-/// What a server calls itself, cut down to what a name needs: nobody has approved it, and a model reads it.
+/// A server's name for itself, reduced to harmless characters, because a model reads it without approval.
 fn plain_name(said: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-/@ ".contains(*c);
     said.chars().filter(is_plain).take(NAME_SHOWN).collect()
 }
 
 impl ServerStatus {
-    /// Of a server as one caller may know it; standard error and what is said of the file are for those who can do
-    /// something about them.
+    /// The status as one caller may see it; standard error and warnings about the file are for admins.
     fn of(upstream: Upstream, tools: Vec<String>, admin: bool) -> Self {
         let failure = upstream.last_error;
         let held = if admin { upstream.quarantined } else { Vec::new() };
@@ -146,7 +146,7 @@ impl ServerStatus {
             line.push_str(&format!(", MCP {revision}"));
         }
         if let Some(at) = &self.retry_at {
-            line.push_str(&format!(", tried again at {at}"));
+            line.push_str(&format!(", next attempt at {at}"));
         }
         if let (Some(error), true) = (&self.last_error, self.state != UpstreamState::Ready.as_str()) {
             line.push_str(&format!("\n  {}", error.replace('\n', "\n  ")));
@@ -155,25 +155,25 @@ impl ServerStatus {
         line
     }
 
-    /// What is held back, and what a person can do about it; nothing that the server wrote.
+    /// The tools that are held back and how to approve them; contains no text of the server.
     fn held(&self) -> String {
         if self.quarantined.is_empty() {
             return String::new();
         }
-        let mut told: Vec<String> = self
+        let mut names: Vec<String> = self
             .quarantined
             .iter()
             .take(HELD)
             .map(|held| format!("{} ({})", held.tool, held.reason))
             .collect();
         if self.quarantined.len() > HELD {
-            told.push(format!("and {} more", self.quarantined.len() - HELD));
+            names.push(format!("and {} more", self.quarantined.len() - HELD));
         }
         format!(
             "\n  {} quarantined until approved with `plexus upstream approve {}`: {}",
             self.quarantined.len(),
             shell::word(&self.name),
-            told.join(", ")
+            names.join(", ")
         )
     }
 }
@@ -186,8 +186,8 @@ impl TypedTool for McpStatus {
         ToolSpec::hub(
             "mcp_status",
             "MCP servers",
-            "Tells how the MCP servers behind this hub are doing: whether each is connected, by which revision of the \
-             protocol, the tools of it that you may use, and what went wrong last.",
+            "Reports the state of the MCP servers behind this hub: whether each is connected, its protocol revision, \
+             its tools that you may use, and its last error.",
             Access::READ,
         )
     }
@@ -228,14 +228,14 @@ struct ReloadArgs {}
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct ReloadOutput {
-    /// Servers whose files are new.
+    /// Servers with a new file.
     added: Vec<String>,
-    /// Servers whose files are gone.
+    /// Servers whose file was removed.
     removed: Vec<String>,
     changed: Vec<String>,
-    /// Servers that are not there, and why; the others are.
+    /// Servers that failed, with the reason.
     failed: Vec<Failed>,
-    /// Tools that came with this.
+    /// Tools that this reload added.
     tools_added: Vec<String>,
     tools_removed: Vec<String>,
 }
@@ -284,8 +284,8 @@ impl TypedTool for ReloadTools {
         ToolSpec::hub(
             "reload_tools",
             "Reload MCP servers",
-            "Reads the files of the MCP servers behind this hub and of the profiles again, and starts what has changed. \
-             Servers that fail are named, and do not keep the others.",
+            "Rereads the files of MCP servers and profiles, and restarts changed servers. \
+             Reports servers that fail; they do not affect the others.",
             Access { bufferable: false, ..Access::SET },
         )
         .for_admins()

@@ -1,7 +1,7 @@
-//! One server, as the rest of the hub knows it.
+//! One server, as the rest of the hub sees it.
 //!
-//! The unit is there as long as its file is; its [lifecycle](super::lifecycle) goes on in a task of its own, and everybody
-//! else only reads: a call finds the connection without a lock, and waits on nothing but the state.
+//! A unit exists as long as its file. Its [lifecycle](super::lifecycle) runs in its own task, and everything
+//! else only reads: a call finds the connection without a lock, and waits only for state changes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,15 +34,15 @@ use crate::supervision::trust::approval::ReviewCache;
 use crate::supervision::trust::publish::Listing;
 use crate::trust::{HeldBack, Judgement, Pins};
 
-/// Lines of standard error that go with a failure.
+/// Lines of standard error that are included in a failure.
 const STDERR_SHOWN: usize = 20;
-/// Said of a server that asks where callers share its connection.
-const SHARED_QUESTIONS: &str = "it asked something while calls of several callers were under way, and was refused, because nothing \
-     says which of them asks; with `per_session` in its file each session has a connection of its own";
-/// What a wish takes to be acted on at all; before that a server still stands as it did.
-const HEEDING: Duration = Duration::from_millis(250);
+/// The warning for a server that asks questions over a connection that callers share.
+const SHARED_QUESTIONS: &str = "it asked a question while calls of several callers were in flight; the question was refused, because \
+    it cannot be attributed to one of them. Set `per_session` in its file to give each session its own connection";
+/// Minimum time to wait for a desired state, because applying it is not instantaneous.
+const MIN_SETTLE: Duration = Duration::from_millis(250);
 
-/// What all units have in common.
+/// Data shared by all units.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) registry: Arc<Registry>,
@@ -57,9 +57,9 @@ pub(super) struct Shared {
     pub(super) vault: Option<Vault>,
     pub(super) logins: Logins,
     pub(super) metrics: UpstreamMetrics,
-    /// Grows with every change of a unit.
+    /// Increases with every change of a unit.
     pub(super) changes: watch::Sender<u64>,
-    /// Grows with every change of what is offered beside tools.
+    /// Increases with every change of an offer besides tools.
     pub(super) offers: watch::Sender<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Shared {
         self.changed();
     }
 
-    /// The account of a server. One that is only tried out has nothing that could be kept.
+    /// The account of a server. A server that is only tested has no vault.
     pub(super) fn account(&self, server: &str, vault: Option<Vault>) -> Arc<Account> {
         let (clock, supervisor) = (self.clock.clone(), self.supervisor.clone());
         let (settings, timing) = (self.client.clone(), self.timing.clone());
@@ -83,37 +83,37 @@ impl Shared {
 
 pub(super) struct Unit {
     pub(super) name: String,
-    /// Empty when the name of the file has nothing in it that a name of a tool may have.
+    /// Empty if the file name contains no character that is valid in a tool name.
     pub(super) slug: String,
     pub(super) shared: Arc<Shared>,
     pub(super) wanted: watch::Sender<DesiredState>,
     pub(super) status: watch::Sender<Status>,
-    /// The connection that all share, while there is one.
+    /// The shared connection, while there is one.
     pub(super) client: ArcSwapOption<Client>,
-    /// Connections of sessions, where each has its own.
+    /// Connections of single sessions.
     pub(super) sessions: SessionClients,
-    /// The tools as they were last listed; what is published is a part of the registry.
+    /// The tools as last listed; the registry holds the published part.
     pub(super) catalog: ArcSwap<Catalog>,
     pub(super) gate: ArcSwap<Gate>,
     pub(super) activity: Activity,
-    /// The access that the hub has to it.
+    /// The hub's access to the server.
     pub(super) account: Arc<Account>,
-    /// The server says that its list has changed, or a call could not reach it; any number of times is once.
+    /// Notified when the server reports a changed list, or a call could not reach it.
     pub(super) list_changed: Notify,
-    /// A call wants a server that is not there.
+    /// Notified when a call needs a server that is stopped.
     pub(super) called: Notify,
     pub(super) stderr: Arc<StderrRing>,
     chatter: Arc<Chatter>,
     restarts: Counter,
-    /// What was made of what the server says of its tools.
+    /// The judgement of the server's definitions.
     pub(super) judgement: ArcSwap<Judgement>,
     pub(super) listing: Listing,
-    /// It asked something while several callers had calls there.
+    /// The server asked a question while several callers had calls there.
     questions_refused: AtomicBool,
-    /// What its calls lack that it wanted to ask in.
+    /// Capabilities that callers lacked for questions of the server.
     pub(super) missing_capabilities: MissingCapabilities,
     pub(super) offering: Offering,
-    /// The server says that what it offers beside tools has changed; any number of times is once.
+    /// Notified when the server reports a change besides tools.
     pub(super) offers_changed: Notify,
     pub(super) watches: Arc<Watches>,
 }
@@ -153,7 +153,7 @@ impl Unit {
         })
     }
 
-    /// Asks for something else; the number to wait for. Nothing happens when it is as wanted.
+    /// Sets the desired target; returns the turn to wait for, or none if nothing changes.
     pub(super) fn want(&self, target: Target) -> Option<u64> {
         let mut turn = None;
         self.wanted.send_if_modified(|wanted| {
@@ -168,13 +168,13 @@ impl Unit {
         turn
     }
 
-    /// The number of a wish that is not acted on yet.
+    /// The turn of a desired state that is not applied yet.
     pub(super) fn pending(&self) -> Option<u64> {
         let turn = self.wanted.borrow().turn;
         (self.status.borrow().turn < turn).then_some(turn)
     }
 
-    /// Asks for a new start, by what the file says now where that is known; the number to wait for.
+    /// Requests a restart, with this target if given; returns the turn to wait for.
     pub(super) fn want_restart(&self, target: Option<Target>) -> u64 {
         let mut turn = 0;
         self.wanted.send_modify(|wanted| {
@@ -188,23 +188,23 @@ impl Unit {
         turn
     }
 
-    /// Waits until the first wish is acted on: what is known from earlier is listed then.
+    /// Waits until the first desired state is applied; cached lists are published by then.
     pub(super) async fn begun(&self) {
-        // The sender is our own: it cannot be gone.
+        // The sender belongs to `self`, so it cannot be dropped.
         let _ = self.status.subscribe().wait_for(|status| status.turn > 0).await;
     }
 
-    /// How it stands once a wish was acted on, or as it stands when that takes too long.
+    /// The status after a turn has settled, or after a timeout.
     pub(super) async fn settled(&self, turn: u64, patience: Duration) -> Status {
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| status.has_settled(turn));
-        let patience = patience.max(HEEDING).min(self.shared.timing.settle);
-        // The sender is our own: it cannot be gone.
+        let patience = patience.max(MIN_SETTLE).min(self.shared.timing.settle);
+        // The sender belongs to `self`, so it cannot be dropped.
         let _ = tokio::time::timeout(patience, settled).await;
         self.status.borrow().clone()
     }
 
-    /// The file of a server that is to run.
+    /// The configuration, if the server should run.
     pub(super) fn to_run(&self) -> Option<Arc<ServerConfig>> {
         match &self.wanted.borrow().target {
             Target::Run(config) => Some(config.clone()),
@@ -224,7 +224,7 @@ impl Unit {
         }
     }
 
-    /// Changes the status; what follows from a new state follows.
+    /// Changes the state, and updates metrics, logs and subscribers.
     pub(super) fn become_state(&self, state: UpstreamState, change: impl FnOnce(&mut Status)) {
         let mut before = state;
         self.status.send_modify(|status| {
@@ -248,7 +248,7 @@ impl Unit {
         self.shared.metrics.state(&self.name, before, state);
         self.shared.changed();
         if state == UpstreamState::Idle && !self.watches.is_empty() {
-            // Somebody came while it was going.
+            // A resource was watched while the server was stopping.
             self.called.notify_one();
         }
         if before == state {
@@ -268,15 +268,15 @@ impl Unit {
         }
     }
 
-    /// What went wrong, with what the process last said since it was started.
+    /// A failure with the latest output of the process since its start.
     pub(super) fn failure(&self, message: String, begun: Mark) -> UpstreamFailure {
         let mut stderr = self.stderr.lines_since(begun);
         stderr.drain(..stderr.len().saturating_sub(STDERR_SHOWN));
         UpstreamFailure { at: self.shared.clock.now(), message, stderr }
     }
 
-    /// Its file is gone: from here on nothing of it is listed or counted, so that another of the same name may be,
-    /// however long this one takes to end.
+    /// Retires the unit of a removed file: nothing of it stays listed or counted, so that another server of
+    /// the same name can start even if this one takes long to end.
     pub(super) fn retire(&self) {
         self.want(Target::Gone);
         self.withdraw();
@@ -284,7 +284,7 @@ impl Unit {
         self.shared.metrics.forget(&self.name, self.status.borrow().state);
     }
 
-    /// How a connection to this server is made.
+    /// The parameters of a connection to this server.
     pub(super) fn connect(
         self: &Arc<Self>,
         config: Arc<ServerConfig>,
@@ -307,16 +307,16 @@ impl Unit {
         }
     }
 
-    /// What a server does instead of saying who it is.
+    /// A remark about a server that sends something other than MCP messages.
     pub(super) fn remark(&self, state: UpstreamState) -> Option<String> {
         let last = (state == UpstreamState::Starting).then(|| self.chatter.last()).flatten()?;
-        Some(format!("what it sends is no message of MCP, the last of it: {last}"))
+        Some(format!("its output is not an MCP message; the last line: {last}"))
     }
 
-    /// What people and programs are told; `tools` are the names by which its tools are listed.
+    /// The status for people and programs; `tools` are the names under which its tools are listed.
     pub(super) fn describe(&self, tools: Vec<String>) -> Upstream {
         let mut status = self.status.borrow().clone();
-        // What a file says holds before the task of the unit has begun.
+        // The file's state applies before the unit's task has started.
         match &self.wanted.borrow().target {
             Target::Off(_) if status.turn == 0 => status.state = UpstreamState::Disabled,
             Target::Wrong { message, .. } if status.turn == 0 => {
@@ -367,12 +367,12 @@ impl std::fmt::Debug for Unit {
     }
 }
 
-/// Name and version that a server gave itself.
+/// Name and version that the server reports.
 pub(super) fn name_of(peer: &Peer) -> String {
     format!("{} {}", peer.name, peer.version).trim().to_owned()
 }
 
-/// Hears what a server says without being asked, at whatever rate.
+/// Handles notifications of a server, at whatever rate.
 struct UnitListener(std::sync::Weak<Unit>);
 
 impl Listener for UnitListener {
@@ -382,7 +382,7 @@ impl Listener for UnitListener {
         match news {
             News::Tools => unit.list_changed.notify_one(),
             News::Resources | News::Prompts => unit.offers_changed.notify_one(),
-            News::Updated(uri) => unit.watches.tell(&uri),
+            News::Updated(uri) => unit.watches.notify(&uri),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Questions of servers behind the hub, from either era to either era.
+//! Questions of servers behind the hub, in all combinations of eras.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const ERAS: [Eras; 2] = [Eras::Revision("2025-06-18"), Eras::Stateless];
 
 #[tokio::test]
-async fn questions_of_servers_of_either_era_reach_clients_of_either_era() {
+async fn questions_cross_all_combinations_of_eras() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     let old = Fixture::new().only(Eras::Revision("2025-06-18")).start().await;
@@ -38,7 +38,7 @@ async fn questions_of_servers_of_either_era_reach_clients_of_either_era() {
 }
 
 #[tokio::test]
-async fn a_server_on_a_pipe_asks_its_caller_too() {
+async fn question_over_a_pipe_reaches_its_caller() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     for (name, eras) in [("old", Eras::Sessions), ("new", Eras::Stateless)] {
@@ -52,7 +52,7 @@ async fn a_server_on_a_pipe_asks_its_caller_too() {
 }
 
 #[tokio::test]
-async fn a_person_may_take_longer_than_the_server_has_time() {
+async fn answer_may_take_longer_than_the_server_timeout() {
     for eras in ERAS {
         let hub = TestHub::start().await;
         let token = hub.token("ann", &["call:*"]).await.token;
@@ -69,14 +69,14 @@ async fn a_person_may_take_longer_than_the_server_has_time() {
     }
 }
 
-/// How often a step of a call is in the ledger of a server.
+/// The number of executions of a step in a server's ledger.
 fn noted(ledger: &Path, step: &str, id: &str) -> usize {
     let line = format!("{step} {id}");
     std::fs::read_to_string(ledger).unwrap_or_default().lines().filter(|noted| **noted == line).count()
 }
 
 #[tokio::test]
-async fn a_server_that_dies_while_a_call_waits_is_told_of_and_nothing_runs_again() {
+async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
     for eras in ERAS {
         let hub = TestHub::start().await;
         let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
@@ -96,11 +96,11 @@ async fn a_server_that_dies_while_a_call_waits_is_told_of_and_nothing_runs_again
         params["requestState"] = asked["requestState"].clone();
         let result = client.modern("tools/call", params).await.result();
         if eras == Eras::Stateless {
-            // It remembers nothing between two requests: to it, nothing was lost.
+            // It keeps no state between two requests, so nothing was lost for it.
             assert_eq!(result["isError"], false, "{result}");
         } else {
             assert_eq!(result["isError"], true, "{result}");
-            assert!(result.to_string().contains("Look first"), "{result}");
+            assert!(result.to_string().contains("Check first"), "{result}");
         }
         assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
         assert_eq!(noted(&ledger, "begun", "one"), 1, "{eras:?}");
@@ -110,7 +110,7 @@ async fn a_server_that_dies_while_a_call_waits_is_told_of_and_nothing_runs_again
     }
 }
 
-/// The same server at the same address, as soon as that is free.
+/// The same server at the same address, as soon as the port is free.
 async fn restarted(fixture: &Fixture, address: std::net::SocketAddr) -> plexus_testkit::fixture::HttpFixture {
     let start = async {
         loop {
@@ -124,7 +124,7 @@ async fn restarted(fixture: &Fixture, address: std::net::SocketAddr) -> plexus_t
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_gets_no_questions_of_servers() {
+async fn incapable_client_gets_no_questions() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     for (name, eras) in [("old", ERAS[0]), ("new", ERAS[1])] {
@@ -135,7 +135,7 @@ async fn who_cannot_be_asked_gets_no_questions_of_servers() {
         let result: Value = client.tool(&tool, json!({})).await.unwrap();
         assert_eq!(result["isError"], true, "{result}");
         assert!(client.heard().is_empty());
-        // The stateless revision has a code for it, whatever the server behind has.
+        // The stateless revision has a code for this, regardless of the server's era.
         for can in [json!({}), json!({ "elicitation": {} })] {
             let client = AskedClient::connect(&hub, &token, Speaks::Stateless, can).await;
             let error = client.tool(&tool, json!({})).await.unwrap_err();

@@ -1,7 +1,7 @@
-//! The official conformance suite against a server behind the hub: every scenario of every revision, whichever era
-//! the server is of. What the suite looks at, a client of the hub gets.
+//! The official conformance suite against a server behind the hub: every scenario of every revision, for
+//! servers of both eras.
 //!
-//! `tests/conformance/bridge.toml` has the only complaints that may be left, each with the reason.
+//! `tests/conformance/bridge.toml` lists the only accepted complaints, each with its reason.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// Complaints that may be left of a scenario.
+/// Accepted complaints of a scenario.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Excuse {
     scenario: String,
-    /// None: it looks at nothing.
+    /// Empty: the scenario checks nothing.
     checks: BTreeSet<String>,
     /// Revisions of the client; empty: all that have the scenario.
     #[serde(default)]
@@ -35,7 +35,7 @@ struct Excuses {
 }
 
 impl Excuses {
-    /// Those that hold for a client and a server.
+    /// The entries for a client and a server.
     fn of(client: &str, upstream: Eras) -> Vec<Excuse> {
         let era = if upstream == Eras::Sessions { "sessions" } else { "stateless" };
         let all: Self = toml::from_str(include_str!("../conformance/bridge.toml")).unwrap();
@@ -47,7 +47,7 @@ impl Excuses {
     }
 }
 
-/// What was not as expected, in words: complaints without an excuse, and excuses without a complaint.
+/// Differences from the expectation: complaints without an entry, and entries without a complaint.
 fn surprises(report: &Report, excuses: &[Excuse]) -> Vec<String> {
     let mut surprises = Vec::new();
     for (scenario, checks) in &report.scenarios {
@@ -69,10 +69,10 @@ fn surprises(report: &Report, excuses: &[Excuse]) -> Vec<String> {
     surprises
 }
 
-/// A server of an era behind a hub, and the way to it for a suite that knows no tokens.
+/// A server of an era behind a hub, with an endpoint for a suite that cannot send tokens.
 async fn bridge(hub: &TestHub, upstream: Eras) -> (plexus_testkit::fixture::HttpFixture, Link) {
     let fixture = Fixture::new().only(upstream).start().await;
-    // The suite has it change its tools, which are to be seen without anybody's approval.
+    // The suite changes the tools, which must be listed without approval.
     let document = json!({ "url": fixture.url(), "naming": "bare", "approve": "auto" });
     hub.add_upstream("fixture", &document).await;
     let token = hub.token("conformance", &["call:*"]).await.token;
@@ -80,7 +80,7 @@ async fn bridge(hub: &TestHub, upstream: Eras) -> (plexus_testkit::fixture::Http
     (fixture, link)
 }
 
-/// Runs all scenarios of a revision. Their number is that of the fixture's own test.
+/// Runs all scenarios of a revision. Their number must be that of the fixture's own test.
 async fn assert_passes(suite: Suite, revision: &str, scenarios: usize, upstream: Eras) {
     let hub = TestHub::start().await;
     let (_fixture, link) = bridge(&hub, upstream).await;
@@ -92,7 +92,7 @@ async fn assert_passes(suite: Suite, revision: &str, scenarios: usize, upstream:
     assert_eq!(report.scenarios.len(), scenarios, "{:?}", report.scenarios.keys());
 }
 
-/// The hub makes tasks of calls that take long, so the scenarios of the extension are run against plain tools that do.
+/// The hub turns long calls into tasks, so the scenarios of the extension run against plain slow tools.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conformance_2_of_the_tasks_extension() {
     let hub = TestHub::start_answering(|options| options.task_after = TASK_AFTER).await;
@@ -100,7 +100,7 @@ async fn conformance_2_of_the_tasks_extension() {
     let url = link.url("/mcp");
     let Some(all) = conformance::scenarios(Suite::Stateless).await else { return };
     let ours = all.into_iter().filter(|scenario| scenario.starts_with("tasks-"));
-    // They wait more than they work.
+    // They mostly wait.
     let runs: JoinSet<(String, Vec<Check>)> = ours
         .map(|scenario| {
             let url = url.clone();

@@ -1,4 +1,4 @@
-//! Servers behind the hub: connections to single ones, and what clients of a hub get of them.
+//! Servers behind the hub: single connections, and what clients of the hub get from them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

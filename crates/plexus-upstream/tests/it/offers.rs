@@ -41,7 +41,7 @@ async fn until(hub: &TestHub, holds: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_a_server_offers_is_no_tool() {
+async fn offers_are_not_listed_as_tools() {
     let (hub, _server) = hub_with(json!({})).await;
     let client = connect(&hub, &hub.token("ann", &["call:*"]).await.token).await;
     let tools = client.request("tools/list", json!({})).await.unwrap();
@@ -58,7 +58,7 @@ async fn what_a_server_offers_is_no_tool() {
 }
 
 #[tokio::test]
-async fn a_profile_decides_on_resources_and_prompts_too() {
+async fn profile_filters_resources_and_prompts() {
     let (hub, _server) = hub_with(json!({})).await;
     let nothing: [usize; 2] = [0, 0];
     for (id, config, seen) in [

@@ -1,4 +1,4 @@
-//! Hearing of changes in a session: what was missed, what is no longer wanted, and how much may be.
+//! Change notifications within a session: missed changes, unsubscribing, and limits.
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
 use plexus_testkit::{McpClient, SseEvent, SseStream, TestHub};
@@ -53,7 +53,7 @@ async fn next_of(stream: &mut SseStream, method: &str) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_resource_is_heard_of_from_subscribing_to_unsubscribing() {
+async fn resource_changes_are_reported_while_subscribed() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let scene = scene(eras).await;
         let mut stream = scene.client.get_stream().await;
@@ -81,7 +81,7 @@ async fn a_resource_is_heard_of_from_subscribing_to_unsubscribing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_subscribed_to_is_refused() {
+async fn unknown_resource_subscription_is_refused() {
     let scene = scene(Eras::Stateless).await;
     let subscribe = async |uri: &str| scene.client.call("resources/subscribe", json!({ "uri": uri })).await;
     let nowhere = subscribe("plexus+mcp://nowhere/a://1").await;
@@ -106,7 +106,7 @@ async fn what_cannot_be_subscribed_to_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_is_told_what_it_missed_and_nothing_else() {
+async fn reconnecting_client_gets_only_missed_changes() {
     let scene = scene(Eras::Sessions).await;
     let mut stream = scene.client.get_stream().await;
     let id = match stream.next().await {

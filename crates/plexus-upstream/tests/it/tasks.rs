@@ -1,4 +1,4 @@
-//! Calls that go on as tasks: made, asked after, answered, cancelled, and lost.
+//! Calls that continue as tasks: created, polled, answered, cancelled, and lost.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn agent(hub: &TestHub, name: &str) -> McpClient {
     hub.mcp(&hub.token(name, &["call:*"]).await.token)
 }
 
-/// A request of a client that knows tasks and can be asked.
+/// A request of a client that supports tasks and questions.
 async fn ask(client: &McpClient, method: &str, mut params: Value) -> Answer {
     params["_meta"] = json!({ CAPABILITIES: { "extensions": { EXTENSION: {} }, "elicitation": {} } });
     client.modern(method, params).await
@@ -43,7 +43,7 @@ async fn get(client: &McpClient, id: &str) -> Value {
     ask(client, "tasks/get", json!({ "taskId": id })).await.result()
 }
 
-/// The task as soon as it is no longer in a state.
+/// The task once it has left a state.
 async fn leaves(client: &McpClient, id: &str, state: &str) -> Value {
     let look = async {
         loop {
@@ -58,7 +58,7 @@ async fn leaves(client: &McpClient, id: &str, state: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_call_becomes_a_task_only_where_the_request_says_so() {
+async fn long_call_becomes_a_task_only_on_request() {
     let (hub, _fixture) = hub(Eras::Stateless).await;
     let client = agent(&hub, "modern").await;
     let long = json!({ "seconds": 1.2, "label": "job" });
@@ -94,7 +94,7 @@ async fn a_long_call_becomes_a_task_only_where_the_request_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_is_its_owners_and_only_for_clients_that_know_tasks() {
+async fn task_is_visible_only_to_its_owner() {
     let (hub, _fixture) = hub(Eras::Stateless).await;
     let (mine, others) = (agent(&hub, "mine").await, agent(&hub, "others").await);
     let id = task(&mine, "slow_compute", json!({ "seconds": 60 })).await;
@@ -120,7 +120,7 @@ async fn a_task_is_its_owners_and_only_for_clients_that_know_tasks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_is_cancelled_says_so_and_so_does_the_audit() {
+async fn cancelled_task_is_reported_and_audited() {
     let (hub, _fixture) = hub(Eras::Sessions).await;
     let client = agent(&hub, "modern").await;
     let id = task(&client, "slow_compute", json!({ "seconds": 60 })).await;
@@ -136,7 +136,7 @@ async fn a_task_that_is_cancelled_says_so_and_so_does_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_asks_whatever_the_era_of_its_server() {
+async fn task_asks_in_both_eras() {
     for eras in [Eras::Stateless, Eras::Sessions] {
         let (hub, _fixture) = hub(eras).await;
         let client = agent(&hub, "modern").await;
@@ -161,14 +161,14 @@ async fn a_task_asks_whatever_the_era_of_its_server() {
         assert_eq!(done["status"], "completed", "{eras:?}: {done}");
         let text = done["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("yes"), "{eras:?}: {text}");
-        // What comes too late changes nothing.
+        // A late answer changes nothing.
         ask(&client, "tasks/update", answer(key)).await.result();
         assert_eq!(get(&client, &id).await, done, "{eras:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_of_the_tool_is_a_result_and_one_of_the_protocol_is_not() {
+async fn tool_error_completes_and_protocol_error_fails_a_task() {
     let (hub, _fixture) = hub(Eras::Stateless).await;
     let client = agent(&hub, "modern").await;
     let ended = async |tool: &str| leaves(&client, &task(&client, tool, json!({})).await, "working").await;
@@ -180,7 +180,7 @@ async fn an_error_of_the_tool_is_a_result_and_one_of_the_protocol_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_a_stop_cut_off_says_that_nobody_knows() {
+async fn task_interrupted_by_a_stop_has_an_unknown_outcome() {
     let (hub, _fixture) = hub(Eras::Sessions).await;
     let client = agent(&hub, "modern").await;
     let ended = task(&client, "slow_compute", json!({ "seconds": 1, "label": "before" })).await;
@@ -207,9 +207,9 @@ async fn a_task_that_a_stop_cut_off_says_that_nobody_knows() {
     assert_eq!(expired.error(), (200, -32602), "{expired:?}");
 }
 
-/// Questions come first: a call becomes a task only when they are answered.
+/// Questions come first: a call becomes a task only after they are answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_asks_at_once_is_answered_first_and_becomes_a_task_then() {
+async fn immediate_question_precedes_the_task() {
     for eras in [Eras::Stateless, Eras::Sessions] {
         let (hub, _fixture) = hub(eras).await;
         let client = agent(&hub, "modern").await;

@@ -143,7 +143,7 @@ async fn a_server_that_babbles_instead_of_answering_is_seen_to() {
     let script = json!({ "command": "/bin/sh", "args": ["-c", "echo 'Enter your name:'; exec sleep 1000"] });
     std::fs::write(folder.join("talker.json"), script.to_string()).expect("a file");
     let _hub = plexus.up().await;
-    let remark = "what it sends is no message of MCP, the last of it: Enter your name:";
+    let remark = "its output is not an MCP message; the last line: Enter your name:";
     let seen = tokio::time::timeout(Duration::from_secs(20), async {
         while !plexus.run(&["upstream", "list"]).await.ok().contains(remark) {
             tokio::time::sleep(Duration::from_millis(50)).await;

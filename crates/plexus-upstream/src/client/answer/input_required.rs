@@ -1,4 +1,4 @@
-//! The questions that a server of the stateless era answers with.
+//! The questions in a result of a server of the stateless era.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use super::{malformed, parsed};
 
 const MAX_KEY: usize = 128;
 const MAX_QUESTION: usize = 64 << 10;
-/// Of what a server wants back with the answers.
+/// Limit of the state that is returned to the server with the answers.
 const MAX_STATE: usize = 64 << 10;
 
-/// What is asked, by its keys, and the state that is to come back with the answers.
+/// The questions by key, and the state to return with the answers.
 pub(super) fn questions(
     result: &Bytes,
     method: &str,
@@ -31,11 +31,11 @@ pub(super) fn questions(
     let Parts { input_requests, request_state } = parsed(result, method)?;
     let questions = match input_requests {
         Some(requests) => read(result, method, requests)?,
-        // Nothing but a state: it only wants to be called again.
+        // Without questions the server only requests a repetition of the call.
         None => vec![],
     };
     if questions.is_empty() && request_state.is_none() {
-        return Err(malformed(method, &"it asks nothing, and gives no state to come back with"));
+        return Err(malformed(method, &"it asks nothing and gives no state to return"));
     }
     if request_state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
         return Err(malformed(method, &format_args!("its state has more than {MAX_STATE} bytes")));
@@ -43,7 +43,7 @@ pub(super) fn questions(
     Ok((questions, request_state))
 }
 
-/// The questions in an object of them.
+/// Parses an object of questions.
 pub(super) fn read(message: &Bytes, method: &str, requests: &RawValue) -> Result<Vec<Question>, ClientError> {
     #[derive(Deserialize)]
     struct InputRequest<'a> {
@@ -55,14 +55,14 @@ pub(super) fn read(message: &Bytes, method: &str, requests: &RawValue) -> Result
     let requests: BTreeMap<String, InputRequest<'_>> =
         serde_json::from_str(requests.get()).map_err(|error| malformed(method, &error))?;
     if requests.len() > MAX_QUESTIONS {
-        return Err(malformed(method, &format_args!("it asks more than {MAX_QUESTIONS} things at once")));
+        return Err(malformed(method, &format_args!("it asks more than {MAX_QUESTIONS} questions at once")));
     }
     let question = |(key, asked): (String, InputRequest<'_>)| {
         let inquiry = Inquiry::from_method(&asked.method);
-        let inquiry = inquiry.ok_or_else(|| malformed(method, &"it asks for what no client can be asked"))?;
+        let inquiry = inquiry.ok_or_else(|| malformed(method, &"it asks a question of an unknown kind"))?;
         let params = asked.params.filter(|params| params.get() != "null");
         if key.len() > MAX_KEY || params.is_some_and(|params| params.get().len() > MAX_QUESTION) {
-            return Err(malformed(method, &"a question is longer than is passed on"));
+            return Err(malformed(method, &"a question is longer than the limit"));
         }
         if params.is_some_and(|params| !params.get().starts_with('{')) {
             return Err(malformed(method, &"the parameters of a question are not an object"));

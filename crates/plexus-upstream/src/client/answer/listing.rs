@@ -1,4 +1,4 @@
-//! Lists that come in pages.
+//! Paginated lists.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -8,15 +8,16 @@ use super::super::message::METHOD_NOT_FOUND;
 use super::super::{ClientError, Definitions, Listed, Peer};
 use super::{malformed, parsed};
 
-/// Pages of a list that are asked for, and entries that are taken from them. A server with more tools is refused whole: a
-/// part of them would look like all of them. Of anything else the first are listed.
+/// Limits of the pages and entries of a list. A server with more tools is rejected entirely, because a
+/// partial list would look complete. Other lists are truncated.
 const MAX_PAGES: usize = 200;
 const MAX_ENTRIES: usize = 5_000;
-/// Of an entry that is no tool, bytes; one that is longer is left out. What is said of tools is bounded by whoever judges it.
+/// Limit in bytes of an entry other than a tool; a longer one is left out. The size of tools is checked when
+/// they are judged.
 const MAX_ENTRY: usize = 64 << 10;
 
-/// All that a server lists of a kind, however many pages it comes in. `page` asks for the one that begins at a cursor, the first at
-/// none; `limit` is for the bytes of all of them, as many as one message may have.
+/// Fetches all pages of a list. `page` requests the page at a cursor, the first without one; `limit` bounds
+/// the total size in bytes to that of one message.
 pub(in crate::client) async fn listed<F>(
     peer: &Peer,
     what: Listed,
@@ -30,7 +31,7 @@ where
     while !listing.is_whole() {
         match page(listing.cursor.clone()).await {
             Ok(result) => listing.add(&result)?,
-            // It never said that it has any.
+            // The server did not announce this list.
             Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) if !what.is_offered(&peer.offers) => {
                 return Ok(Definitions::new());
             }
@@ -45,9 +46,9 @@ pub(super) struct Listing {
     what: Listed,
     entries: Definitions,
     pages: usize,
-    /// Where the next page begins; none for the first.
+    /// The cursor of the next page; none for the first.
     cursor: Option<String>,
-    /// Bytes that the pages to come may have.
+    /// Bytes that further pages may have.
     room: usize,
 }
 
@@ -60,7 +61,7 @@ impl Listing {
         self.pages > 0 && self.cursor.is_none()
     }
 
-    /// Takes the page that begins at the cursor.
+    /// Adds the page at the current cursor.
     fn add(&mut self, result: &Bytes) -> Result<(), ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -72,9 +73,8 @@ impl Listing {
         let method = self.what.method();
         let (member, key) = self.what.members();
         let Some(room) = self.room.checked_sub(result.len()) else {
-            let why = format!(
-                "the server's result of {method} is longer, with all its pages, than one message may be"
-            );
+            let why =
+                format!("all pages of the server's {method} together exceed the size limit of one message");
             return Err(ClientError::Protocol(why));
         };
         self.room = room;
@@ -89,19 +89,19 @@ impl Listing {
                 {
                     self.entries.push(entry)
                 }
-                // One that nobody could ask for takes the others not with it.
+                // An entry without an identifier cannot be used; it does not invalidate the others.
                 _ => tracing::warn!(
-                    "an entry without a `{key}`, or far too long, is left out of the server's {method}"
+                    "left out an entry of the server's {method} that has no `{key}` or is too long"
                 ),
             }
         }
         self.pages += 1;
-        // An empty cursor is what some servers write for none.
+        // Some servers write an empty cursor instead of none.
         let next_cursor = next_cursor.filter(|cursor| !cursor.is_empty());
         if self.entries.len() > MAX_ENTRIES || (self.pages == MAX_PAGES && next_cursor.is_some()) {
             if self.what != Listed::Tools {
                 tracing::warn!(
-                    "of the server's {method} only the first {MAX_ENTRIES} entries are listed, or {MAX_PAGES} pages"
+                    "the server's {method} is truncated to {MAX_ENTRIES} entries or {MAX_PAGES} pages"
                 );
                 self.entries.truncate(MAX_ENTRIES);
                 self.cursor = None;

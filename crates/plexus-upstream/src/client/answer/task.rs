@@ -1,4 +1,4 @@
-//! Calls that go on as tasks of their server.
+//! Calls that continue as tasks of their server.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::super::{Called, ClientError, Returned};
 use super::{input_required, malformed, parsed};
 
 const MAX_ID: usize = 512;
-/// Between two looks at a task, where its server does not say.
+/// Polling interval if the server does not specify one.
 const POLL: Duration = Duration::from_secs(1);
-/// What it says is heeded within these.
+/// Bounds of the interval that the server specifies.
 const FASTEST: Duration = Duration::from_millis(200);
 const SLOWEST: Duration = Duration::from_secs(30);
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug)]
 pub(crate) enum TaskState {
-    /// Look again after this.
+    /// Poll again after this time.
     Working(Duration),
     Asks {
         questions: Vec<Question>,
         poll: Duration,
     },
-    /// The text of the result of the call.
+    /// The text of the call's result.
     Completed(Bytes),
     Failed(ClientError),
     Cancelled,
 }
 
-/// A call became a task.
+/// Parses the result of a call that became a task.
 pub(super) fn begun(result: &Bytes) -> Called {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -46,7 +46,7 @@ pub(super) fn begun(result: &Bytes) -> Called {
     returned(task_id, poll(poll_interval_ms))
 }
 
-/// The same as the experiment of 2025-11-25 had it.
+/// The same in the experimental form of 2025-11-25.
 pub(super) fn begun_in_session(result: &Bytes) -> Called {
     #[derive(Deserialize)]
     struct Parts {
@@ -66,13 +66,13 @@ fn returned(id: String, poll: Duration) -> Called {
     if id.is_empty() || id.len() > MAX_ID {
         return Err(malformed(
             "tools/call",
-            &format_args!("the id of its task is not of 1 to {MAX_ID} bytes"),
+            &format_args!("the id of its task does not have 1 to {MAX_ID} bytes"),
         ));
     }
     Ok(Returned::Task { id, poll })
 }
 
-/// What `tasks/get` says.
+/// Parses the result of `tasks/get`.
 pub(crate) fn task_state(result: &Bytes) -> Result<TaskState, ClientError> {
     const METHOD: &str = "tasks/get";
     #[derive(Deserialize)]
@@ -100,11 +100,11 @@ pub(crate) fn task_state(result: &Bytes) -> Result<TaskState, ClientError> {
         }
         ("failed", _, _, Some(error)) => Ok(TaskState::Failed(rpc_error(error))),
         ("cancelled", ..) => Ok(TaskState::Cancelled),
-        _ => Err(malformed(METHOD, &"it does not say how the task stands")),
+        _ => Err(malformed(METHOD, &"it does not report the state of the task")),
     }
 }
 
 fn poll(millis: Option<f64>) -> Duration {
-    let said = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok());
-    said.unwrap_or(POLL).clamp(FASTEST, SLOWEST)
+    let interval = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok());
+    interval.unwrap_or(POLL).clamp(FASTEST, SLOWEST)
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{MAX_NAME, TaskState, Undiscovered, discovered, initialized, undiscovered};
 use crate::client::{ClientError, Replied, Returned};
 
-/// The whole result of a call.
+/// The output of a completed call.
 fn called(result: &Bytes) -> Result<ForeignOutput, ClientError> {
     match super::called(result)? {
         Returned::Output(output) => Ok(output),
@@ -19,7 +19,7 @@ fn result(json: &str) -> Bytes {
 }
 
 #[test]
-fn the_parts_of_a_result_are_parts_of_the_message() {
+fn parts_of_a_result_are_slices_of_the_message() {
     let message = result(
         r#"{"content": [ {"type":"text","text":"a"} ],"structuredContent":{"x":1.50},"isError":true,"_meta":{"k":"v"}}"#,
     );
@@ -32,7 +32,7 @@ fn the_parts_of_a_result_are_parts_of_the_message() {
 }
 
 #[test]
-fn a_result_without_all_parts_is_still_one() {
+fn partial_result_is_accepted() {
     let output =
         called(&result(r#"{"content":[],"structuredContent":null,"isError":null,"_meta":null}"#)).unwrap();
     assert_eq!((output.structured, output.is_error, output.meta), (None, false, None));
@@ -41,7 +41,7 @@ fn a_result_without_all_parts_is_still_one() {
 }
 
 #[test]
-fn what_cannot_be_passed_on_is_refused_by_name() {
+fn unusable_result_is_refused_with_a_reason() {
     let refused = |json: &str| match super::called(&result(json)) {
         Err(ClientError::Protocol(why)) => why,
         other => panic!("{other:?}"),
@@ -53,7 +53,7 @@ fn what_cannot_be_passed_on_is_refused_by_name() {
     assert!(refused(r#"{"resultType":"task","taskId":""}"#).contains("task"));
     assert!(refused(r#"{"resultType":"input_required"}"#).contains("asks nothing"));
     let asking = |requests: &str| format!(r#"{{"resultType":"input_required","inputRequests":{requests}}}"#);
-    assert!(refused(&asking(r#"{"a":{"method":"tools/call"}}"#)).contains("no client can be asked"));
+    assert!(refused(&asking(r#"{"a":{"method":"tools/call"}}"#)).contains("unknown kind"));
     assert!(refused(&asking(r#"{"a":{"method":"roots/list","params":[]}}"#)).contains("not an object"));
     let many: Vec<String> = (0..17).map(|n| format!(r#""{n}":{{"method":"roots/list"}}"#)).collect();
     assert!(refused(&asking(&format!("{{{}}}", many.join(",")))).contains("more than 16"));
@@ -63,7 +63,7 @@ fn what_cannot_be_passed_on_is_refused_by_name() {
 }
 
 #[test]
-fn a_server_asks_and_makes_tasks_by_its_results() {
+fn results_may_contain_questions_or_a_task() {
     let asked = result(
         r#"{"resultType":"input_required","inputRequests":{"b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":"s"}"#,
     );
@@ -75,11 +75,11 @@ fn a_server_asks_and_makes_tasks_by_its_results() {
     assert!(matches!(super::replied(asked, "prompts/get"), Ok(Replied::Ask { .. })));
     let task = super::called(&result(r#"{"resultType":"task","taskId":"t","pollIntervalMs":1}"#));
     let Ok(Returned::Task { id, poll }) = task else { panic!("{task:?}") };
-    assert_eq!((&*id, poll.as_millis()), ("t", 200), "not as fast as it says");
+    assert_eq!((&*id, poll.as_millis()), ("t", 200), "the interval has a lower bound");
 }
 
 #[test]
-fn a_task_says_how_it_stands() {
+fn task_state_is_parsed() {
     let of = |json: &str| super::task_state(&result(json));
     assert!(matches!(of(r#"{"status":"working","pollIntervalMs":1e30}"#), Ok(TaskState::Working(_))));
     let Ok(TaskState::Completed(ended)) = of(r#"{"status":"completed","result":{"content":[]}}"#) else {
@@ -96,26 +96,26 @@ fn a_task_says_how_it_stands() {
 }
 
 #[test]
-fn what_a_server_says_of_itself_is_cut() {
+fn server_description_is_truncated() {
     let long = "ü".repeat(100_000);
-    let said = json!({
+    let answer = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": { "tools": { "listChanged": true }, "experimental": { "x": long } },
         "serverInfo": { "name": long, "version": long },
         "instructions": long,
     });
-    let peer = initialized(&result(&said.to_string())).unwrap();
+    let peer = initialized(&result(&answer.to_string())).unwrap();
     assert_eq!((peer.offers.tools, peer.offers.tools_change), (true, true));
     assert!(peer.name.starts_with("üü") && peer.name.len() <= MAX_NAME + '…'.len_utf8());
-    assert!(peer.version.len() < 200 && peer.instructions.is_some_and(|said| said.len() < 17 << 10));
-    let said = json!({ "supportedVersions": vec!["2031-01-01"; 10_000] });
-    assert!(discovered(&result(&said.to_string())).unwrap_err().to_string().len() < 1000);
+    assert!(peer.version.len() < 200 && peer.instructions.is_some_and(|answer| answer.len() < 17 << 10));
+    let answer = json!({ "supportedVersions": vec!["2031-01-01"; 10_000] });
+    assert!(discovered(&result(&answer.to_string())).unwrap_err().to_string().len() < 1000);
     let why = called(&result(&json!({ "content": [], "isError": long }).to_string())).unwrap_err();
     assert!(why.to_string().len() < 1000);
 }
 
 #[test]
-fn capabilities_may_be_anything() {
+fn malformed_capabilities_are_tolerated() {
     for (capabilities, expected) in [
         (json!({}), (false, false)),
         (json!({ "tools": null }), (false, false)),
@@ -123,14 +123,14 @@ fn capabilities_may_be_anything() {
         (json!({ "tools": { "listChanged": "yes" }, "logging": 7 }), (true, false)),
         (json!({ "tools": { "listChanged": true } }), (true, true)),
     ] {
-        let said = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities });
-        let peer = initialized(&result(&said.to_string())).unwrap();
-        assert_eq!((peer.offers.tools, peer.offers.tools_change), expected, "{said}");
+        let answer = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities });
+        let peer = initialized(&result(&answer.to_string())).unwrap();
+        assert_eq!((peer.offers.tools, peer.offers.tools_change), expected, "{answer}");
     }
 }
 
 #[test]
-fn a_server_says_who_it_is_in_either_era() {
+fn server_description_is_parsed_in_both_eras() {
     let peer = initialized(&result(
         r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"},"instructions":"hi"}"#,
     ))
@@ -148,7 +148,7 @@ fn a_server_says_who_it_is_in_either_era() {
 }
 
 #[test]
-fn a_revision_that_is_unknown_is_named() {
+fn unknown_revision_is_named_in_the_error() {
     let why = initialized(&result(r#"{"protocolVersion":"2031-01-01"}"#)).unwrap_err().to_string();
     assert!(why.contains("2031-01-01") && why.contains("2025-11-25"), "{why}");
     let why = discovered(&result(r#"{"supportedVersions":["2031-01-01"]}"#)).unwrap_err().to_string();
@@ -156,7 +156,7 @@ fn a_revision_that_is_unknown_is_named() {
 }
 
 #[test]
-fn only_errors_of_the_stateless_era_keep_from_initialize() {
+fn only_stateless_errors_prevent_initialize() {
     let rpc = |code, data| ClientError::Rpc { code, message: String::new(), data };
     for error in
         [rpc(-32601, None), rpc(-32602, None), rpc(-32000, None), ClientError::Protocol(String::new())]

@@ -1,7 +1,7 @@
-//! One request of MCP and its answer, in one piece or as a stream of events.
+//! One MCP request and its answer, in one piece or as an event stream.
 //!
-//! A stream that breaks before the answer is taken up where it was left, if its server numbers the events; the request
-//! itself is not sent again. Otherwise the answer is lost.
+//! A stream that breaks before the answer is resumed if its server numbers the events; the request itself is
+//! not sent again. Otherwise the answer is lost.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use plexus_tools::ProgressSink;
 use serde_json::value::RawValue;
 
 use super::super::message::{self, Incoming, RequestId};
-use super::super::server_questions::{Owner, QuestionHandling, Reply as Given};
+use super::super::server_questions::{Owner, QuestionHandling, Reply as QuestionReply};
 use super::super::stderr::shown;
 use super::Shared;
 use super::refusal::{self, Refusal};
 use super::session::Session;
 use crate::client::{Bridge, ClientError};
 
-/// Attempts in a row to go on with a stream that bring nothing new.
+/// Consecutive attempts to resume a stream without a new event.
 const MAX_RESUMES: usize = 3;
-/// Before a stream is asked for again, where the server does not say.
+/// Pause before a stream is resumed, if the server does not specify one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What it says is heeded within these.
+/// Bounds of the pause that the server specifies.
 const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 
-/// A request that an answer is waited for.
+/// A request that waits for its answer.
 pub(super) struct Waiting<'a> {
     pub(super) id: RequestId,
     pub(super) progress: Option<&'a ProgressSink>,
-    /// None where it is for nobody but the hub.
+    /// None for the hub's own requests.
     pub(super) bridge: Option<&'a Bridge>,
 }
 
 impl Shared {
-    /// Sends a request and waits for the text of its result, for as long as the server takes.
+    /// Sends a request and waits for the text of its result, without a time limit.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -55,7 +55,7 @@ impl Shared {
         Ok(self.result(session, method, reply, waiting).await?)
     }
 
-    /// The same for what has to be answered soon.
+    /// Like [`Self::exchange`], with a time limit.
     pub(super) async fn ask(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -70,15 +70,15 @@ impl Shared {
         self.timely(method, exchange).await
     }
 
-    /// Sends what has no answer.
-    pub(super) async fn tell(&self, session: &Session, body: Bytes) -> Result<(), ClientError> {
+    /// Sends a message that has no answer.
+    pub(super) async fn send_message(&self, session: &Session, body: Bytes) -> Result<(), ClientError> {
         let headers = session.post("", None);
-        let told = async {
+        let sent = async {
             let reply = self.post(session, "a message", &headers, &body).await?;
-            // Its body, if there is one, says nothing.
+            // A body, if there is one, has no meaning.
             Ok(reply.whole().await.map(drop)?)
         };
-        self.timely("a message", told).await.map_err(Refusal::into_error)
+        self.timely("a message", sent).await.map_err(Refusal::into_error)
     }
 
     pub(super) async fn timely<T>(
@@ -93,7 +93,7 @@ impl Shared {
         })
     }
 
-    /// The head of an answer that is a success.
+    /// Sends a request; returns the head of a successful answer.
     pub(super) async fn post(
         &self,
         session: &Session,
@@ -109,7 +109,7 @@ impl Shared {
         Err(Box::pin(self.timely(method, async { Ok(read.await) })).await.unwrap_or_else(|late| late))
     }
 
-    /// The text of the result that an answer brings.
+    /// Reads the text of the result from an answer.
     pub(super) async fn result(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -121,15 +121,15 @@ impl Shared {
         match reply.media() {
             Media::Json => {
                 let body = reply.whole().await?;
-                self.hear_in(session, &body, Some(waiting), true).unwrap_or_else(|| {
+                self.receive_in(session, &body, Some(waiting), true).unwrap_or_else(|| {
                     Err(ClientError::Protocol(format!(
-                        "the answer of {place} to {method} is to something else"
+                        "{place} answered {method} with a response to a different request"
                     )))
                 })
             }
             Media::Events => Box::pin(self.follow(session, reply, waiting)).await,
             Media::Other if matches!(reply.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
-                Err(ClientError::Protocol(format!("{place} took {method} and did not answer it")))
+                Err(ClientError::Protocol(format!("{place} accepted {method} but did not answer it")))
             }
             Media::Other => {
                 let kind = shown(reply.content_type().as_bytes());
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Reads a stream until the answer is there.
+    /// Reads an event stream until the answer arrives.
     async fn follow(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -159,7 +159,8 @@ impl Shared {
                         Ok(Some(event)) if !event.is_message() => {}
                         Ok(Some(event)) => {
                             fruitless = 0;
-                            if let Some(answer) = self.hear_in(session, &event.data, Some(waiting), false) {
+                            if let Some(answer) = self.receive_in(session, &event.data, Some(waiting), false)
+                            {
                                 stream.leave();
                                 return answer;
                             }
@@ -178,7 +179,9 @@ impl Shared {
             }
             let lost = || {
                 let place = http_client::shown(&session.place.url);
-                ClientError::Lost(format!("the stream of {place} was lost before the answer came: {broken}"))
+                ClientError::Lost(format!(
+                    "the stream of {place} was lost before the answer arrived: {broken}"
+                ))
             };
             if session.era == UpstreamEra::Stateless || fruitless == MAX_RESUMES {
                 return Err(lost());
@@ -192,28 +195,28 @@ impl Shared {
                 Ok(resumed) if resumed.status().is_success() && resumed.media() == Media::Events => {
                     reply = Some(resumed);
                 }
-                // Whoever refuses once does so again.
+                // A server that refuses to resume once will do so again.
                 Ok(_) => return Err(lost()),
                 Err(error) => {
-                    tracing::debug!(server = %self.server, %error, "a stream cannot be taken up yet")
+                    tracing::debug!(server = %self.server, %error, "cannot resume a stream yet")
                 }
             }
         }
     }
 
-    /// Takes in what a server sent in one piece, in the session that there is.
-    pub(super) fn hear(
+    /// Handles received messages in the current session.
+    pub(super) fn receive(
         self: &Arc<Self>,
         message: &Bytes,
         waiting: Option<&Waiting<'_>>,
         alone: bool,
     ) -> Option<Result<Bytes, ClientError>> {
-        self.hear_in(&self.session(), message, waiting, alone)
+        self.receive_in(&self.session(), message, waiting, alone)
     }
 
-    /// Takes in what a server sent in one piece; the answer that is waited for, if it is in there. `alone`: nothing
-    /// else can come, so that an error without an id is about the request.
-    pub(super) fn hear_in(
+    /// Handles received messages; returns the awaited answer if it is among them. `alone`: nothing else can
+    /// follow, so an error without an id belongs to the request.
+    pub(super) fn receive_in(
         self: &Arc<Self>,
         session: &Arc<Session>,
         message: &Bytes,
@@ -223,7 +226,7 @@ impl Shared {
         let Some(messages) = Incoming::all(message) else {
             let text = shown(message);
             return Some(Err(ClientError::Protocol(format!(
-                "the server sent what is no message of MCP: {text}"
+                "the server sent something that is not an MCP message: {text}"
             ))));
         };
         let mut answer = None;
@@ -232,13 +235,13 @@ impl Shared {
                 Some(waiting) if id == Some(waiting.id) || (alone && id.is_none() && outcome.is_err()) => {
                     answer = Some(outcome.map(|result| message.slice_ref(result.get().as_bytes())));
                 }
-                _ => tracing::debug!(server = %self.server, ?id, "dropped: an answer to something else"),
+                _ => tracing::debug!(server = %self.server, ?id, "dropped an answer to a different request"),
             },
             Incoming::Request { id, method, params } => {
-                let owner = || self.meant(waiting, |bridge| bridge.answerer.is_some());
+                let owner = || self.owner_of(waiting, |bridge| bridge.answerer.is_some());
                 match self.asked.take((id, &method, params), owner, &self.listener) {
                     QuestionHandling::Now(message) => {
-                        self.tell_soon("answer the server", session.clone(), message, &self.answers);
+                        self.send_detached("answer the server", session.clone(), message, &self.answers);
                     }
                     QuestionHandling::Later(answer) => self.answer_later(session.clone(), answer),
                     QuestionHandling::Dropped => {}
@@ -270,8 +273,8 @@ impl Shared {
         answer
     }
 
-    /// Whom a message is for: on the stream of a request it is part of that.
-    fn meant(&self, waiting: Option<&Waiting<'_>>, can_use: impl Fn(&Bridge) -> bool) -> Owner {
+    /// The caller that a message concerns: on the stream of a request it belongs to that request.
+    fn owner_of(&self, waiting: Option<&Waiting<'_>>, can_use: impl Fn(&Bridge) -> bool) -> Owner {
         match waiting {
             Some(Waiting { bridge: Some(bridge), .. }) => Owner::One((*bridge).clone()),
             Some(_) => Owner::Nobody,
@@ -279,32 +282,37 @@ impl Shared {
         }
     }
 
-    /// Passes a line of the server's log on, to whoever wants to read it.
+    /// Passes a log line on to the caller that wants it.
     fn log(&self, waiting: Option<&Waiting<'_>>, params: Option<&RawValue>) {
-        if let Owner::One(Bridge { log: Some(log), .. }) = self.meant(waiting, |bridge| bridge.log.is_some())
+        if let Owner::One(Bridge { log: Some(log), .. }) =
+            self.owner_of(waiting, |bridge| bridge.log.is_some())
             && let Some(line) = message::log_line(params)
         {
             if waiting.is_none() {
-                self.logs_aside.store(true, Ordering::Relaxed);
+                self.logs_on_other_stream.store(true, Ordering::Relaxed);
             }
             log.say(line);
         }
     }
 
-    /// Sends an answer when there is one, for as long as the session lasts: in another one the same id is of another
-    /// question, which may be somebody else's.
-    fn answer_later(self: &Arc<Self>, session: Arc<Session>, answer: BoxFuture<'static, Option<Given>>) {
+    /// Sends an answer to the server when it is available, if the session still exists: in another session
+    /// the same id may denote someone else's question.
+    fn answer_later(
+        self: &Arc<Self>,
+        session: Arc<Session>,
+        answer: BoxFuture<'static, Option<QuestionReply>>,
+    ) {
         let shared = self.clone();
         self.supervisor.spawn(Stage::Work, format!("upstream {}: a question", self.server), async move {
             let answering = async {
                 let Some(mut given) = answer.await else { return };
                 if !Arc::ptr_eq(&shared.session(), &session) {
-                    tracing::debug!(server = %shared.server, "dropped: an answer to a session that was lost");
+                    tracing::debug!(server = %shared.server, "dropped an answer to a lost session");
                     return;
                 }
                 let message = Bytes::from(std::mem::take(&mut given.message));
-                if let Err(error) = shared.tell(&session, message).await {
-                    tracing::debug!(server = %shared.server, %error, "an answer was not taken");
+                if let Err(error) = shared.send_message(&session, message).await {
+                    tracing::debug!(server = %shared.server, %error, "the server did not accept an answer");
                 }
             };
             tokio::select! {

@@ -1,7 +1,8 @@
-//! Which era a server is of, and how a conversation with it begins.
+//! Determines the era of a server and performs its handshake.
 //!
-//! A server is first asked what the stateless era asks, as the specification says; what it was found to be before is
-//! tried first. A session that is lost is begun anew by one of those who need it, and the others wait for that.
+//! The probe of the stateless era comes first, as the specification requires, unless an earlier connection
+//! found the session era. A lost session is replaced by one of the requests that need it, while the others
+//! wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +21,24 @@ use super::refusal::Refusal;
 use super::session::{SESSION_ID, Session};
 use crate::client::{ClientError, News, Peer};
 
-/// How long a server may think about `server/discover`: one of the session era may never answer it.
+/// Time limit for `server/discover`: a server of the session era may never answer it.
 const PROBE: Duration = Duration::from_secs(5);
 
-type Greeted = Result<(Peer, Session), Refusal>;
+type Negotiated = Result<(Peer, Session), Refusal>;
 
 impl Shared {
-    /// Finds out what the server speaks and begins a conversation with it.
-    pub(super) async fn greet(self: &Arc<Self>, known: Option<UpstreamEra>) -> Greeted {
+    /// Determines the server's era and performs the handshake.
+    pub(super) async fn negotiate(self: &Arc<Self>, known: Option<UpstreamEra>) -> Negotiated {
         if known == Some(UpstreamEra::Session) {
             return match self.initialize().await {
                 Err(first) if may_be_of_another_era(&first) => self.discover().await.map_err(|_| first),
                 other => other,
             };
         }
-        // However little time there is, half of it is for the other era.
+        // Half of the available time is reserved for the other era.
         let probe = tokio::time::timeout(PROBE.min(self.patience / 2), self.discover()).await;
         match probe {
-            Ok(Ok(greeted)) => Ok(greeted),
+            Ok(Ok(negotiated)) => Ok(negotiated),
             Ok(Err(refusal)) if !may_be_of_another_era(&refusal) => Err(refusal),
             Ok(Err(refusal)) => match answer::undiscovered(refusal.into_error()) {
                 Undiscovered::TryInitialize => self.initialize().await,
@@ -47,7 +48,7 @@ impl Shared {
         }
     }
 
-    async fn discover(self: &Arc<Self>) -> Greeted {
+    async fn discover(self: &Arc<Self>) -> Negotiated {
         let asking = Arc::new(Session::stateless(self.line.home().clone(), MODERN));
         let id = self.next_id();
         let headers = asking.post("server/discover", None);
@@ -64,7 +65,7 @@ impl Shared {
         self.timely("server/discover", asked).await
     }
 
-    async fn initialize(self: &Arc<Self>) -> Greeted {
+    async fn initialize(self: &Arc<Self>) -> Negotiated {
         let asking = Arc::new(Session::none(self.line.home().clone()));
         let id = self.next_id();
         let headers = asking.post("initialize", None);
@@ -80,7 +81,7 @@ impl Shared {
             Ok((peer, session))
         };
         let (peer, session) = self.timely("initialize", asked).await?;
-        match self.tell(&session, Bytes::from(message::initialized())).await {
+        match self.send_message(&session, Bytes::from(message::initialized())).await {
             Err(
                 error @ (ClientError::Unreachable(_)
                 | ClientError::Busy(_)
@@ -89,31 +90,31 @@ impl Shared {
             ) => {
                 return Err(error.into());
             }
-            // It agreed to the session, and that is what counts.
+            // The server agreed to the session, which is sufficient.
             Err(error) => {
-                tracing::debug!(server = %self.server, %error, "the end of the handshake was not taken")
+                tracing::debug!(server = %self.server, %error, "the server did not accept the end of the handshake")
             }
             Ok(()) => {}
         }
         Ok((peer, session))
     }
 
-    /// A session in place of one that was lost.
+    /// Replaces a lost session.
     pub(super) async fn renew(self: &Arc<Self>, lost: &Arc<Session>) -> Result<Arc<Session>, ClientError> {
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.renewing.acquire().await;
         let current = self.session();
         if !Arc::ptr_eq(&current, lost) {
             return Ok(current);
         }
-        tracing::info!(server = %self.server, "the session was lost and is begun anew");
+        tracing::info!(server = %self.server, "the session was lost; starting a new one");
         let (_, session) = self.initialize().await.map_err(Refusal::into_error)?;
-        // Nobody is asked any more what the lost one wanted to know.
+        // Questions of the lost session are no longer relevant.
         self.asked.forget();
         self.adopt(session);
         self.subscriptions.forget();
         self.verbosity.forget();
-        // A server that forgot its sessions may be another one now.
+        // A server that lost its sessions may have been replaced by a different version.
         for news in [News::Tools, News::Resources, News::Prompts] {
             self.listener.heard(news);
         }
@@ -121,7 +122,7 @@ impl Shared {
     }
 }
 
-/// Whether what a server said to the question of one era leaves open that it is of another.
+/// Whether a refusal in one era leaves open that the server is of the other.
 fn may_be_of_another_era(refusal: &Refusal) -> bool {
     !matches!(
         refusal,
@@ -133,11 +134,11 @@ fn may_be_of_another_era(refusal: &Refusal) -> bool {
     )
 }
 
-/// The id that a server gives the session, if it keeps one.
+/// The session id that a server assigns, if any.
 fn session_id(reply: &Reply) -> Result<Option<http::HeaderValue>, ClientError> {
     let Some(id) = reply.header(SESSION_ID.as_str()) else { return Ok(None) };
     if id.as_bytes().iter().all(|byte| matches!(byte, 0x21..=0x7e)) && !id.is_empty() {
         return Ok(Some(id.clone()));
     }
-    Err(ClientError::Protocol("the server gives the session an id that cannot be sent back".to_owned()))
+    Err(ClientError::Protocol("the server assigned an invalid session id".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Requests that somebody waits for, and what becomes of them when nobody does any more.
+//! Requests in flight, and their cancellation when nobody waits for them any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,36 +24,37 @@ use super::refusal::Refusal;
 use super::session::Session;
 use crate::client::{Bridge, ClientError};
 
-/// After the result of a call that wants to read a log, for lines that come on another stream: two streams have no order.
+/// Pause after the result of a call with a log sink, for log lines on another stream, whose order relative to
+/// the result is undefined.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// A request on behalf of somebody.
+/// A request on behalf of a caller.
 #[derive(Clone, Copy)]
 pub(super) struct CallerRequest<'a> {
     pub(super) method: &'static str,
-    /// What it acts on.
+    /// The subject of the request, such as the tool.
     pub(super) name: Option<&'a str>,
-    /// Arguments that the server may want to see in headers too.
+    /// Arguments that the server may require in headers too.
     pub(super) arguments: Option<&'a Value>,
     pub(super) progress: Option<&'a ProgressSink>,
     pub(super) bridge: &'a Bridge,
     pub(super) cancel: &'a CancellationToken,
 }
 
-/// Requests in a session, where the server may speak to their callers on another stream than their own.
+/// Requests in a session, in which the server may address their callers on a different stream.
 #[derive(Default)]
 pub(super) struct InFlight {
     open: HashMap<RequestId, Bridge>,
     departed: DepartedCallers,
 }
 
-/// A call whose answer is waited for. Dropped before that, the server hears of it.
+/// A call that waits for its answer. If dropped before that, it is cancelled at the server.
 struct Unanswered<'a> {
     shared: &'a Arc<Shared>,
     id: RequestId,
-    /// The server may know of it, and be at work on it.
+    /// The server may know of it and be working on it.
     sent: bool,
-    /// Nobody waits any more.
+    /// The call has ended, so no cancellation is needed.
     over: bool,
 }
 
@@ -66,18 +67,18 @@ impl Drop for Unanswered<'_> {
             in_flight.departed.leave(self.id, bridge.caller);
         }
         drop(in_flight);
-        // Where tasks end because all of them do, nobody is left to say it.
+        // During shutdown the runtime is gone, and no task can send the cancellation.
         if self.sent && !self.over && Handle::try_current().is_ok() {
             self.shared.forget(self.id);
         }
     }
 }
 
-/// Somebody whom the server of a session works for, beside those who wait as [`Unanswered`].
+/// A caller for whom the server of a session works, besides those in [`Unanswered`].
 pub(in super::super) struct Present {
     shared: Arc<Shared>,
     id: RequestId,
-    /// The server may go on with it when this is dropped.
+    /// The server may continue after this is dropped.
     pub(in super::super) goes_on: bool,
 }
 
@@ -93,7 +94,7 @@ impl Drop for Present {
 }
 
 impl Shared {
-    /// Carries out a request for as long as its caller waits; the text of its result.
+    /// Runs a request for as long as its caller waits; returns the text of its result.
     pub(super) async fn run(
         self: &Arc<Self>,
         caller_request: CallerRequest<'_>,
@@ -117,7 +118,9 @@ impl Shared {
         };
         unanswered.over = true;
         unanswered.sent &= matches!(answered, Err(ClientError::Lost(_) | ClientError::Protocol(_)));
-        if answered.is_ok() && caller_request.bridge.log.is_some() && self.logs_aside.load(Ordering::Relaxed)
+        if answered.is_ok()
+            && caller_request.bridge.log.is_some()
+            && self.logs_on_other_stream.load(Ordering::Relaxed)
         {
             tokio::time::sleep(LINGER).await;
         }
@@ -131,7 +134,7 @@ impl Shared {
         body: Vec<u8>,
         sent: &mut bool,
     ) -> Result<Bytes, ClientError> {
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.calls.acquire().await;
         *sent = true;
         let session = self.session();
@@ -139,7 +142,7 @@ impl Shared {
         let waiting = Waiting { id, progress: caller_request.progress, bridge: Some(caller_request.bridge) };
         let headers = self.headers(&session, &caller_request);
         match self.exchange(&session, caller_request.method, &headers, &body, &waiting).await {
-            // It has begun its work, and somebody was asked in the course of it.
+            // The request has begun, and a question was asked during it.
             Err(Refusal::NoSession(error)) if caller_request.bridge.has_asked() => {
                 return Err(ClientError::Lost(error.to_string()));
             }
@@ -166,7 +169,7 @@ impl Shared {
         headers
     }
 
-    /// The text of the result of any other request, within the time that such a request may take.
+    /// Runs any other request within its time limit; returns the text of its result.
     pub(super) async fn request(
         self: &Arc<Self>,
         method: &'static str,
@@ -187,14 +190,14 @@ impl Shared {
         .await
     }
 
-    /// Whom the server means on a stream that is of no request.
+    /// The caller of a message on a stream that belongs to no request.
     pub(super) fn owner(&self, can_use: impl Fn(&Bridge) -> bool) -> Owner {
         let in_flight = self.in_flight();
         let open = in_flight.open.iter().map(|(id, bridge)| (*id, bridge));
         Owner::among(open, &in_flight.departed, can_use)
     }
 
-    /// Somebody may be meant by what the server of a session says for as long as this is kept.
+    /// Registers a caller that messages of a session may concern, until the returned value is dropped.
     pub(super) fn present(self: &Arc<Self>, bridge: Bridge) -> Present {
         let id = self.next_id();
         if self.session().has_id {
@@ -203,7 +206,7 @@ impl Shared {
         Present { shared: self.clone(), id, goes_on: false }
     }
 
-    /// Why a call has no result. A place that redirects led to and that is gone is no longer gone to.
+    /// The error of a failed call. A redirect target that is unreachable is no longer used.
     fn give_up(&self, session: &Arc<Session>, refusal: Refusal) -> ClientError {
         let error = refusal.into_error();
         let moved = !Arc::ptr_eq(&session.place, self.line.home());
@@ -213,18 +216,18 @@ impl Shared {
         error
     }
 
-    /// Tells the server that the answer to a request is no longer wanted. The stateless era says so by closing the
-    /// connection, which has happened.
+    /// Cancels a request at the server. In the stateless era closing the connection does that, which has
+    /// already happened.
     fn forget(self: &Arc<Self>, id: RequestId) {
         if self.session().era == UpstreamEra::Session && !self.end.is_cancelled() {
             let message = message::cancelled(id, "the caller no longer wants the result");
-            self.tell_soon("cancel a call", self.session(), message, &self.cancels);
+            self.send_detached("cancel a call", self.session(), message, &self.cancels);
         }
     }
 
-    /// Sends what has no answer, without anybody waiting for it: once it is its turn, which it does not wait for, and
-    /// for as long as there is a connection.
-    pub(super) fn tell_soon(
+    /// Sends a message without an answer in the background. It is dropped if too many such messages are
+    /// pending, or if the connection ends.
+    pub(super) fn send_detached(
         self: &Arc<Self>,
         what: &str,
         session: Arc<Session>,
@@ -232,18 +235,18 @@ impl Shared {
         turns: &Arc<Semaphore>,
     ) {
         let Ok(turn) = turns.clone().try_acquire_owned() else {
-            tracing::debug!(server = %self.server, "dropped: to {what}, of which the server has not taken enough");
+            tracing::debug!(server = %self.server, "dropped a message to {what}: too many are unsent");
             return;
         };
         let shared = self.clone();
         self.supervisor.spawn(Stage::Work, format!("upstream {}: {what}", self.server), async move {
             let _turn = turn;
-            let told = tokio::select! {
+            let sent_message = tokio::select! {
                 () = shared.end.cancelled() => return,
-                told = shared.tell(&session, Bytes::from(message)) => told,
+                sent_message = shared.send_message(&session, Bytes::from(message)) => sent_message,
             };
-            if let Err(error) = told {
-                tracing::debug!(server = %shared.server, %error, "a message was not taken");
+            if let Err(error) = sent_message {
+                tracing::debug!(server = %shared.server, %error, "the server did not accept a message");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! HTTP to one server as its file has it: with the headers of the file, and the hub's token.
+//! HTTP to one server as configured in its file, with the headers of the file and the hub's token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::client::ClientError;
 use crate::config::{HttpConfig, is_of_the_hub};
 use crate::oauth::{BearerStatus, Pass};
 
-/// What lets a file's server be on a private network.
+/// The advice for a server on a private network.
 const ALLOW_PRIVATE: &str = "set `allow_private` to true in the server's file";
 
 pub(crate) struct Line {
-    /// The headers of the file go with it. They are all that is ever sent of credentials: what a caller of the hub presents
-    /// is its own.
+    /// Sends the headers of the file with each request. No other credentials are ever sent; callers'
+    /// credentials for the hub stay in the hub.
     line: Arc<http_client::Line>,
-    /// Who the hub is logged in as there, where the file gives no such header.
+    /// The hub's login at the server, unless the file sets an `Authorization` header.
     account: Option<Pass>,
 }
 
@@ -43,7 +43,8 @@ impl From<HttpError> for ClientError {
 }
 
 impl Line {
-    /// `inner`: whether the hub's settings allow private networks to all servers. `limit`: bytes of one message.
+    /// `inner`: whether the hub's settings allow private networks for all servers. `limit`: size limit of one
+    /// message in bytes.
     pub(crate) fn new(
         config: &HttpConfig,
         inner: bool,
@@ -56,32 +57,32 @@ impl Line {
         Ok(Self { line: Arc::new(http_client::Line::new(home, headers, network, limit)), account: None })
     }
 
-    /// With what an account gives, unless the file's own headers say who the hub is.
+    /// Adds the tokens of an account, unless the file sets an `Authorization` header.
     pub(crate) fn with_account(mut self, account: Option<Pass>) -> Self {
         self.account = account.filter(|_| !self.line.gives(&AUTHORIZATION));
         self
     }
 
-    /// The address that the file names.
+    /// The URL in the file.
     pub(crate) fn home(&self) -> &Arc<Endpoint> {
         self.line.home()
     }
 
-    /// Bytes of one message that are taken.
+    /// Size limit of a message in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.line.limit()
     }
 
-    /// Who the hub is logged in as where this comes from, or would be.
+    /// The hub's login at the server that sent this reply, or that it would use there.
     pub(crate) fn account(&self, reply: &Reply) -> Option<&Pass> {
         self.account.as_ref().filter(|_| reply.is_own())
     }
 
-    /// Sends a request, to wherever redirects lead, and waits for the head of the answer. It takes as long as the
-    /// server does: whoever calls bounds it.
+    /// Sends a request, following redirects, and waits for the head of the answer. There is no time limit;
+    /// the caller sets one.
     ///
-    /// What a server refuses for want of a login that is still good was not carried out: it is sent once more as soon as
-    /// there is a newer one.
+    /// A request that a server rejects because of an outdated token was not carried out, and is sent once
+    /// more with a newer token if there is one.
     pub(crate) async fn send(
         &self,
         place: &Arc<Endpoint>,
@@ -110,7 +111,7 @@ impl Line {
         .await
     }
 
-    /// The same to this place and no other, without the hub's token.
+    /// Like [`Self::send`], without following redirects and without the hub's token.
     pub(crate) async fn send_there(
         &self,
         place: &Arc<Endpoint>,
@@ -121,32 +122,32 @@ impl Line {
         Ok(self.line.send_there(place, method, headers, body).await?)
     }
 
-    /// Closes kept connections that nobody has used for a while.
+    /// Closes idle connections.
     pub(crate) fn sweep(&self) {
         self.line.sweep();
     }
 
-    /// Closes every kept connection.
+    /// Closes all idle connections immediately.
     pub(crate) fn close(&self) {
         self.line.close();
     }
 }
 
-/// The address and the headers that a server's file gives.
+/// The URL and headers in a server's file.
 fn of_file(config: &HttpConfig) -> Result<(Endpoint, HeaderMap), ClientError> {
     let url = Url::parse(config.url.expose_secret())
-        .map_err(|error| wrong(format!("the `url` of the server's file is none: {error}")))?;
+        .map_err(|error| wrong(format!("the `url` of the server's file is invalid: {error}")))?;
     let mut headers = HeaderMap::with_capacity(config.headers.len());
     for (name, value) in &config.headers {
         if is_of_the_hub(name) {
             return Err(wrong(format!(
-                "the header `{name}` is set by the hub: take it out of the server's file"
+                "the header `{name}` is set by the hub: remove it from the server's file"
             )));
         }
         let (Ok(name), Ok(mut value)) =
             (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value.expose_secret().trim()))
         else {
-            return Err(wrong(format!("the header `{name}` of the server's file cannot be sent as it is")));
+            return Err(wrong(format!("the header `{name}` of the server's file is invalid")));
         };
         value.set_sensitive(true);
         headers.insert(name, value);

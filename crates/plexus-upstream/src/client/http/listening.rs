@@ -1,8 +1,9 @@
-//! What a server says without being asked: that what it offers has changed. In a session it may also ask and log there.
+//! Listens for notifications of a server. In a session the server may also ask questions and log on this
+//! stream.
 //!
-//! One stream is kept open for that, where the server offers one: the session era has a GET for it, the stateless era
-//! `subscriptions/listen`. A stream that ends is opened again, later each time; what may have been missed in between
-//! counts as a change.
+//! One stream is kept open for that if the server offers one: a GET in the session era,
+//! `subscriptions/listen` in the stateless era. A stream that ends is opened again with increasing pauses;
+//! everything that may have changed in between counts as changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,25 +19,26 @@ use tokio::time::Instant;
 
 use super::super::message;
 use super::super::selection::Selection;
-use super::super::subscriptions::TAKING_NOTE;
+use super::super::subscriptions::ACK_TIMEOUT;
 use super::Shared;
 use super::exchange::Waiting;
 use super::refusal::Refusal;
 use crate::client::{ClientError, News, Offers, Peer};
 
-/// Before a stream that ended is opened again: doubled each time, up to the last, and from the beginning after a stream
-/// that lasted.
+/// Pause before a stream is opened again: doubles each time up to the maximum, and is reset by a stream that
+/// lasted.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 const LASTING: Duration = Duration::from_secs(30);
-/// For the stream to open before the tools are first listed. Where it takes longer, the list is read once more then.
+/// How long to wait for the stream before the tools are first listed. If it opens later, the list is read
+/// once more.
 const OPENING: Duration = Duration::from_millis(500);
 
-/// Starts to listen to a server that has something to say.
+/// Starts listening if the server has notifications to send.
 pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
     let offers = peer.offers;
     let listens = match peer.era {
-        // Where there is a session, some servers ask and log on its stream only.
+        // Some servers with sessions ask and log only on this stream.
         UpstreamEra::Session => offers.changes() || offers.subscribe || shared.session().has_id,
         UpstreamEra::Stateless => offers.changes() || offers.subscribe,
     };
@@ -54,15 +56,15 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
     };
     let (end, stopping) = (shared.end.clone(), shared.supervisor.stopping(Stage::Intake));
     let name = format!("upstream {}: listening", shared.server);
-    let heeding = shared.clone();
+    let acknowledging = shared.clone();
     shared.supervisor.spawn(Stage::Intake, name, async move {
         tokio::select! {
             () = end.cancelled() => {}
             () = stopping.cancelled() => {}
-            why = listening.run() => tracing::debug!("no news: {why}"),
+            why = listening.run() => tracing::debug!("stopped listening: {why}"),
         }
-        // Nobody need wait for one who no longer listens.
-        heeding.subscriptions.heed(u64::MAX);
+        // Without a listener, waiting for acknowledgements is pointless.
+        acknowledging.subscriptions.acknowledge(u64::MAX);
     });
     if offers.changes() {
         let _ = tokio::time::timeout(OPENING, open).await;
@@ -74,9 +76,9 @@ struct Listening {
     era: UpstreamEra,
     offers: Offers,
     events: Events,
-    /// Whoever waits for the first stream to open.
+    /// Notifies the task that waits for the first stream to open.
     opened: Option<oneshot::Sender<()>>,
-    /// There was a stream once: a server that refuses one now may only have to find itself again.
+    /// A stream was open before, so a refusal now may be temporary.
     was_open: bool,
 }
 
@@ -84,14 +86,14 @@ struct Listening {
 enum StreamEnd {
     /// It may be opened again.
     Broken,
-    /// There is none to be had, says the server.
+    /// The server offers no stream.
     Refused(String),
-    /// Nothing is wanted of it for now.
+    /// No stream is needed for now.
     Satisfied,
 }
 
 impl Listening {
-    /// Listens until the server says that it has nothing to say; returns why.
+    /// Listens until the server offers no stream; returns why.
     async fn run(mut self) -> String {
         let mut pause = PAUSE;
         loop {
@@ -119,16 +121,16 @@ impl Listening {
         let headers = session.stream(self.events.last_id());
         let nothing = Bytes::new();
         let get = async { Ok(shared.line.send(&session.place, &Method::GET, &headers, &nothing).await?) };
-        // A server may hold back the head of a stream until there is something to say on it, so this is not hurried.
+        // A server may delay the head of a stream until it has something to send, so this has no time limit.
         let reply: Result<Reply, Refusal> = get.await;
         let reply = match reply {
             Ok(reply) => reply,
             Err(_) => return StreamEnd::Broken,
         };
         match reply.status() {
-            // Where there never was a stream, the address may have no GET.
+            // Without an earlier stream, 404 may mean that the URL supports no GET.
             StatusCode::NOT_FOUND if session.has_id && self.was_open => {
-                // Its ids go with it.
+                // The ids of events belong to the lost session.
                 self.events = Events::new(shared.line.limit());
                 let _ = shared.renew(&session).await;
                 StreamEnd::Broken
@@ -155,9 +157,9 @@ impl Listening {
         loop {
             let asked = selection.next(&now.uris);
             if asked.is_empty() && !self.offers.changes() {
-                self.shared.subscriptions.heed(now.turn);
+                self.shared.subscriptions.acknowledge(now.turn);
                 drop(listening);
-                // The sender lives as long as this does. What the server refused it may take later.
+                // The sender lives as long as `self`. The server may accept later what it refused now.
                 let patience = if now.uris.is_empty() { Duration::MAX } else { MAX_PAUSE };
                 let _ = tokio::time::timeout(patience, wanted.changed()).await;
                 return StreamEnd::Satisfied;
@@ -166,26 +168,26 @@ impl Listening {
                 match self.begin(&asked, &mut listening).await {
                     Ok(stream) => {
                         if listening.is_none() {
-                            // The first event has said what will be said.
+                            // The first event acknowledged the subscription.
                             self.open(false);
                         }
-                        selection.taken(&asked);
+                        selection.accepted(&asked);
                         listening = Some(Listened { uris: asked, stream });
                     }
-                    // One that cannot be reached has not refused anything.
+                    // An unreachable server has refused nothing.
                     Err(StreamEnd::Broken) if listening.is_none() && !self.offers.changes() => {
                         return StreamEnd::Broken;
                     }
-                    // What was listened to so far goes on.
+                    // The old subscription continues.
                     Err(_) if selection.refused(&asked) => {}
                     Err(ended) => return ended,
                 }
                 continue;
             }
-            self.shared.subscriptions.heed(now.turn);
+            self.shared.subscriptions.acknowledge(now.turn);
             tokio::select! {
                 message = next(&mut listening) => match message {
-                    Some(message) => drop(self.shared.hear(&message, None, false)),
+                    Some(message) => drop(self.shared.receive(&message, None, false)),
                     None => return StreamEnd::Broken,
                 },
                 _ = wanted.changed() => {
@@ -196,7 +198,7 @@ impl Listening {
         }
     }
 
-    /// Asks for these. What was listened to so far goes on until the server has begun anew.
+    /// Opens a subscription. The old one continues until the server has acknowledged the new one.
     async fn begin(
         &self,
         uris: &BTreeSet<String>,
@@ -207,14 +209,15 @@ impl Listening {
             tokio::select! {
                 opened = &mut opening => return opened,
                 message = next(listening) => match message {
-                    Some(message) => drop(self.shared.hear(&message, None, false)),
+                    Some(message) => drop(self.shared.receive(&message, None, false)),
                     None => *listening = None,
                 },
             }
         }
     }
 
-    /// The stream is there. The first time somebody waits for it, or has stopped doing so; later it was gone for a while.
+    /// Handles the opening of a stream: notifies the waiting task the first time, and later assumes that
+    /// changes were missed.
     fn open(&mut self, nothing_missed: bool) {
         self.was_open = true;
         let first_in_time = self.opened.take().map(|opened| opened.send(()).is_ok());
@@ -223,7 +226,7 @@ impl Listening {
         }
     }
 
-    /// What may have been said while nobody listened.
+    /// Reports everything that may have changed while nobody listened.
     fn missed(&self) {
         let changes = [
             (self.offers.tools_change, News::Tools),
@@ -241,13 +244,13 @@ impl Listening {
         loop {
             match self.events.next_event() {
                 Ok(Some(event)) if !event.is_message() => {}
-                Ok(Some(event)) => drop(self.shared.hear(&event.data, None, false)),
+                Ok(Some(event)) => drop(self.shared.receive(&event.data, None, false)),
                 Ok(None) => match reply.piece().await {
                     Ok(Some(piece)) => self.events.push(&piece),
                     Ok(None) | Err(_) => return,
                 },
                 Err(_) => {
-                    tracing::debug!(server = %self.shared.server, "an event is longer than is taken");
+                    tracing::debug!(server = %self.shared.server, "an event exceeds the size limit");
                     return;
                 }
             }
@@ -255,14 +258,14 @@ impl Listening {
     }
 }
 
-/// A stream of what the stateless era was asked to say.
+/// The stream of a subscription in the stateless era.
 struct Stream {
     reply: Reply,
     events: Events,
 }
 
 impl Stream {
-    /// The next message; none at the end. Nothing is lost when this is dropped half-way.
+    /// The next message; none at the end. Cancel-safe.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.events.next_event().ok()? {
@@ -277,13 +280,13 @@ impl Stream {
     }
 }
 
-/// A stream, and the resources that it was asked for.
+/// A stream, and the resources it covers.
 struct Listened {
     uris: BTreeSet<String>,
     stream: Stream,
 }
 
-/// The next message of a stream, none at its end; never, where there is no stream.
+/// The next message of a stream, none at its end. Never returns if there is no stream.
 async fn next(listening: &mut Option<Listened>) -> Option<Bytes> {
     match listening {
         Some(listened) => listened.stream.next().await,
@@ -291,7 +294,7 @@ async fn next(listening: &mut Option<Listened>) -> Option<Bytes> {
     }
 }
 
-/// Asks for what is wanted; the stream, when the server has said that it has begun.
+/// Opens a subscription; returns the stream once the server has acknowledged it.
 async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -> Result<Stream, StreamEnd> {
     const METHOD: &str = "subscriptions/listen";
     let session = shared.session();
@@ -307,15 +310,16 @@ async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -
         Err(_) => return Err(StreamEnd::Broken),
     };
     let mut stream = Stream { reply, events: Events::new(shared.line.limit()) };
-    match tokio::time::timeout(TAKING_NOTE, stream.next()).await {
+    match tokio::time::timeout(ACK_TIMEOUT, stream.next()).await {
         Ok(Some(first)) => {
             let waiting = Waiting { id, progress: None, bridge: None };
-            if let Some(Err(error @ ClientError::Rpc { .. })) = shared.hear(&first, Some(&waiting), false) {
+            if let Some(Err(error @ ClientError::Rpc { .. })) = shared.receive(&first, Some(&waiting), false)
+            {
                 return Err(StreamEnd::Refused(error.to_string()));
             }
         }
         Ok(None) => return Err(StreamEnd::Broken),
-        // It may begin without a word.
+        // The server may start without an acknowledgement.
         Err(_) => {}
     }
     Ok(stream)

@@ -1,22 +1,24 @@
-//! Streamable HTTP, in every revision that has it.
+//! Streamable HTTP, in all revisions that support it.
 //!
-//! - [`mod@line`]: requests and answers of HTTP, with the hub's token;
-//! - [`handshake`]: which era a server is of, and a session that is begun anew when it is lost;
-//! - [`caller_request`]: requests that somebody waits for;
-//! - [`exchange`]: one request of MCP and its answer, in one piece or as a stream of [`Events`](plexus_mcp::http_client::Events);
-//! - [`listening`]: what the server says without being asked.
+//! - [`mod@line`]: HTTP requests and answers, with the hub's token;
+//! - [`handshake`]: determines a server's era, and replaces a lost session;
+//! - [`in_flight`]: requests that a caller waits for;
+//! - [`exchange`]: one MCP request and its answer, in one piece or as a stream of
+//!   [`Events`](plexus_mcp::http_client::Events);
+//! - [`listening`]: notifications of the server.
 //!
-//! A request is sent again only when the server, or the lack of a connection, says that it was not carried out.
+//! A request is sent again only if the server, or the lack of a connection, proves that it was not carried
+//! out.
 //!
-//! | what | bound | beyond it |
+//! | resource | bound | beyond it |
 //! |---|---|---|
-//! | calls under way | [`MAX_CALLS`] | the caller waits, and can be cancelled |
+//! | calls in flight | [`MAX_CALLS`] | the caller waits, and can be cancelled |
 //! | bytes of a body, of an event, of a line | `ClientSettings::max_message` | the call fails, its connection is closed |
-//! | connections that nobody uses | 32, for a minute | closed |
+//! | idle connections | 32, for a minute | closed |
 //! | redirects of one request | 3 | the request fails |
-//! | attempts to go on with a stream, without news | 3 | the call is lost |
-//! | answers that are given at once to what the server asks | [`MAX_ANSWERS`] at once | dropped |
-//! | calls that the server is told are no longer wanted | [`MAX_CALLS`] at once | dropped: the server works for nobody |
+//! | attempts to resume a stream without new events | 3 | the call is lost |
+//! | immediate answers to requests of the server | [`MAX_ANSWERS`] at once | dropped |
+//! | cancellations of calls | [`MAX_CALLS`] at once | dropped: the server's work is wasted |
 //! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
 mod exchange;
@@ -58,55 +60,56 @@ use super::{
 use crate::config::HttpConfig;
 use crate::oauth::Account;
 
-/// Calls that are under way at the same time, each on a connection of its own. More wait for their turn.
+/// Calls in flight, each on its own connection. Further calls wait.
 const MAX_CALLS: usize = 256;
-/// Requests of the server that are refused, or answered at once, at the same time. More get no answer.
+/// Requests of the server that are refused or answered immediately, at the same time. Further ones get no
+/// answer.
 const MAX_ANSWERS: usize = 16;
-/// For looking a name up and connecting to it: the rest of the time is for the server to say who it is.
+/// Time limit for DNS lookup and connecting; the rest of the connect timeout is for the handshake.
 const DIALLING: Duration = Duration::from_secs(10);
-/// For saying goodbye, which nobody should have to wait for.
+/// Time limit for ending the session.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Between two looks at connections that nobody uses.
+/// Interval between sweeps of idle connections.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// A server that is talked to over Streamable HTTP. Cheap to clone; all clones are one.
+/// A server that is connected over Streamable HTTP. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     /// Whether the server may answer with a task.
     follows: bool,
-    /// Ends the tasks, which hold `shared`, with the last clone.
+    /// Ends the tasks, which own `shared`, with the last clone.
     _end: Arc<DropGuard>,
 }
 
-/// What calls and tasks share.
+/// State shared by calls and tasks.
 struct Shared {
-    /// Of the server's file, for names of tasks.
+    /// Name of the server's file, for the names of tasks.
     server: String,
     line: Arc<Line>,
     session: Mutex<Arc<Session>>,
-    /// One at a time begins a session anew.
+    /// Only one task at a time replaces a session.
     renewing: Semaphore,
     calls: Semaphore,
     answers: Arc<Semaphore>,
     cancels: Arc<Semaphore>,
     ids: AtomicU64,
-    /// Arguments that are repeated in headers, as the last list of tools says.
+    /// Arguments to repeat in headers, according to the last list of tools.
     parameters: Mutex<Arc<Parameters>>,
     listener: SharedListener,
     supervisor: Supervisor,
-    /// What can be asked in a session.
+    /// The capabilities declared in a session.
     capabilities: Capabilities,
-    /// Questions of the server.
+    /// Open questions of the server.
     asked: Arc<ServerQuestions>,
-    /// Whom the requests in a session are for.
+    /// Callers of the requests in a session.
     in_flight: Mutex<InFlight>,
-    /// The server writes to its log on another stream than that of the call.
-    logs_aside: AtomicBool,
+    /// The server sends log lines on a different stream than that of the call.
+    logs_on_other_stream: AtomicBool,
     verbosity: LogVerbosity,
     subscriptions: Subscriptions,
-    /// For the answer to anything but a call.
+    /// Time limit for the answer to anything but a call.
     patience: Duration,
     end: CancellationToken,
 }
@@ -120,15 +123,15 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Why there is no connection.
+/// Why connecting failed.
 #[derive(Debug)]
 pub(crate) struct NotConnected {
     pub(crate) error: ClientError,
-    /// The server answers like one that knows only the transport before this one.
+    /// The answer suggests a server that only supports the older HTTP+SSE transport.
     pub(crate) may_be_older: bool,
 }
 
-/// Where a client is to connect to, and with what.
+/// The target and parameters of a connection.
 #[derive(Debug)]
 pub(crate) struct Dial<'a> {
     pub(crate) server: &'a str,
@@ -158,7 +161,7 @@ impl<'a> Dial<'a> {
 }
 
 impl HttpClient {
-    /// Finds out what the server speaks, what it said of itself last time first, and agrees with it.
+    /// Determines the server's era, trying the known one first, and performs the handshake.
     pub(crate) async fn connect(
         dial: Dial<'_>,
         listener: SharedListener,
@@ -183,13 +186,13 @@ impl HttpClient {
             capabilities: dial.capabilities,
             asked: Arc::default(),
             in_flight: Mutex::default(),
-            logs_aside: AtomicBool::new(false),
+            logs_on_other_stream: AtomicBool::new(false),
             verbosity: LogVerbosity::new(),
             subscriptions: Subscriptions::new(),
             patience: dial.settings.connect_timeout,
             end,
         });
-        let (peer, session) = shared.greet(known_era).await.map_err(|refusal| match refusal {
+        let (peer, session) = shared.negotiate(known_era).await.map_err(|refusal| match refusal {
             Refusal::Status(status, error) => {
                 NotConnected { may_be_older: matches!(status.as_u16(), 400 | 404 | 405), error }
             }
@@ -212,7 +215,7 @@ impl HttpClient {
             let build = |id| message::list(id, era, what.method(), cursor.as_deref());
             self.shared.request(what.method(), None, build).await
         };
-        // All pages together, however quickly each of them comes.
+        // The time limit covers all pages together.
         let listed = async {
             let limit = self.shared.line.limit();
             answer::listed(&self.peer, what, limit, page).await.map_err(Refusal::Failed)
@@ -231,11 +234,11 @@ impl HttpClient {
             bridge: &call.bridge,
             cancel: &call.cancel,
         };
-        let said = RequestMeta { trace: call.trace.as_ref(), ..self.said(&call.bridge) };
-        let build = |id| message::call(id, &call, said);
+        let meta = RequestMeta { trace: call.trace.as_ref(), ..self.request_meta(&call.bridge) };
+        let build = |id| message::call(id, &call, meta);
         let result = match self.shared.run(caller_request, build).await {
             Err(error) if self.misses_headers(&error) && !call.bridge.has_asked() => {
-                // It refused the call by its headers, which say by now what its tools want there.
+                // The server rejected the headers of the call, so its tools may have changed.
                 Box::pin(async {
                     self.list(Listed::Tools).await.map_err(|_| error)?;
                     self.shared.listener.heard(News::Tools);
@@ -256,8 +259,8 @@ impl HttpClient {
     pub(crate) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
         let method = request.method.name();
         let name = request.method.named().and_then(|member| request.params.get(member)?.as_str());
-        let said = RequestMeta { trace: request.trace.as_ref(), ..self.said(&request.bridge) };
-        let build = |id| message::request(id, &request, said);
+        let meta = RequestMeta { trace: request.trace.as_ref(), ..self.request_meta(&request.bridge) };
+        let build = |id| message::request(id, &request, meta);
         let result = match &request.cancel {
             Some(cancel) => {
                 let (arguments, progress, bridge) = (None, None, &request.bridge);
@@ -270,7 +273,7 @@ impl HttpClient {
         answer::replied(result, method)
     }
 
-    fn said(&self, bridge: &Bridge) -> RequestMeta<'static> {
+    fn request_meta(&self, bridge: &Bridge) -> RequestMeta<'static> {
         RequestMeta::of(self.peer.era, bridge, self.follows)
     }
 
@@ -286,19 +289,19 @@ impl HttpClient {
         self.shared.present(bridge)
     }
 
-    /// Whether the server is there; the stateless era has no way to ask.
+    /// Checks that the server is available; the stateless era has no ping.
     pub(crate) async fn ping(&self) -> Result<(), ClientError> {
         if self.peer.era == UpstreamEra::Stateless {
             return Ok(());
         }
         match self.shared.request("ping", None, message::ping).await {
-            // It is there, whatever it thinks of the question.
+            // An error is an answer too.
             Ok(_) | Err(ClientError::Rpc { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Resolves when the client was closed. Before that it never does: a request opens a connection where there is none.
+    /// Resolves when the client was closed, and never before: requests open new connections as needed.
     pub(crate) async fn closed(&self) -> String {
         self.shared.end.cancelled().await;
         "closed by the hub".to_owned()
@@ -320,7 +323,7 @@ impl HttpClient {
             let headers = session.end();
             let nothing = Bytes::new();
             let goodbye = shared.line.send(&session.place, &Method::DELETE, &headers, &nothing);
-            // Not every server lets a client end its session.
+            // Not every server allows clients to end sessions.
             let _ = tokio::time::timeout(GOODBYE.min(shared.patience), goodbye).await;
         }
         shared.line.close();
@@ -340,7 +343,7 @@ impl Shared {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
     }
 
-    /// Held for moments, and never while waiting.
+    /// Locked briefly, never across an await.
     fn in_flight(&self) -> MutexGuard<'_, InFlight> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -349,7 +352,7 @@ impl Shared {
         self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Remembers which arguments of the tools go into headers.
+    /// Stores which arguments of the tools go into headers.
     fn learn(&self, tools: Definitions) -> Definitions {
         let parameters = Parameters::of(&tools);
         *self.parameters.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(parameters);

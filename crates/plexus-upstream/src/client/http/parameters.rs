@@ -1,4 +1,4 @@
-//! Arguments that a server of the stateless era wants to see in headers too.
+//! Arguments that a server of the stateless era requires in headers too.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::client::Definitions;
 
-/// For each tool that has any: where an argument is, and the header it goes into.
+/// Per tool: the location of an argument and its header.
 #[derive(Debug, Default)]
 pub(super) struct Parameters(HashMap<String, Vec<ParamHeader>>);
 
 impl Parameters {
-    /// What the schemas say. A tool whose marks cannot be followed is left out where the tools are listed.
+    /// Reads the schemas. Tools with invalid marks are left out of the catalog.
     pub(super) fn of(tools: &Definitions) -> Self {
         let mut parameters = HashMap::new();
         for tool in tools {
@@ -26,7 +26,7 @@ impl Parameters {
         Self(parameters)
     }
 
-    /// The headers of a call. An argument that is absent, or null, has none.
+    /// Adds the headers of a call. An absent or null argument has none.
     pub(super) fn add(&self, tool: &str, arguments: &Value, headers: &mut HeaderMap) {
         for mark in self.0.get(tool).into_iter().flatten() {
             if let Some(text) = mark.text(arguments) {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_arguments_are_repeated_in_headers_unless_that_cannot_be_done() {
+    fn marked_arguments_are_repeated_in_headers() {
         let property = |kind: &str| json!({ "type": "object", "properties": { "a": { "type": kind, "x-mcp-header": "A" } } });
         let tool = |name: &str, schema: Value| match json!({ "name": name, "inputSchema": schema }) {
             Value::Object(tool) => tool,

@@ -1,4 +1,4 @@
-//! What an answer means that is not the one that was asked for.
+//! The meaning of an unsuccessful HTTP answer.
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
@@ -11,20 +11,20 @@ use super::line::Line;
 use crate::client::ClientError;
 use crate::oauth::Challenge;
 
-/// Of a refusal's body, enough for an error of JSON-RPC and its data.
+/// Size limit of the body that is read: enough for a JSON-RPC error with data.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Codes of errors that the transports of the SDKs give.
+/// Error codes that the transports of the SDKs use.
 const TRANSPORT_CODES: [i64; 3] = [-32000, -32001, -32600];
-/// What they say of a session that they do not know.
+/// How these transports report an unknown session.
 const NO_SESSION: [&str; 4] = ["session not found", "no valid session", "unknown session", "invalid session"];
 
 /// Why a request has no result.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The session is not known there any more: the request was not carried out.
+    /// The server no longer knows the session; the request was not carried out.
     NoSession(ClientError),
-    /// Answered with a status that is no success.
+    /// The answer has an error status.
     Status(StatusCode, ClientError),
     Failed(ClientError),
 }
@@ -49,7 +49,7 @@ impl From<HttpError> for Refusal {
     }
 }
 
-/// Reads an answer that is no success.
+/// Interprets an answer with an error status.
 pub(crate) async fn read(line: &Line, mut reply: Reply, method: &str, has_session: bool) -> Refusal {
     let status = reply.status();
     let place = shown(&reply.place().url);
@@ -60,12 +60,13 @@ pub(crate) async fn read(line: &Line, mut reply: Reply, method: &str, has_sessio
     let body = beginning(&mut reply).await;
     let (id, rpc) = if is_json { rpc_error(&body) } else { None }.unzip();
     if has_session && (status == StatusCode::NOT_FOUND || says_no_session(status, id, rpc.as_ref())) {
-        let message = format!("{place} does not know the session any more");
+        let message = format!("{place} no longer knows the session");
         return Refusal::NoSession(rpc.unwrap_or(ClientError::Protocol(message)));
     }
-    let said = stderr::shown(&body);
-    // A page for a browser says nothing to a person here.
-    let said = if said.is_empty() || said.starts_with('<') { String::new() } else { format!(": {said}") };
+    let detail = stderr::shown(&body);
+    // An HTML page is not helpful in an error message.
+    let detail =
+        if detail.is_empty() || detail.starts_with('<') { String::new() } else { format!(": {detail}") };
     let challenge = Challenge::of(&wants);
     if let Some(refused) = account.and_then(|account| account.explain(&place, status, &challenge)) {
         return Refusal::Status(status, refused);
@@ -75,28 +76,28 @@ pub(crate) async fn read(line: &Line, mut reply: Reply, method: &str, has_sessio
             ClientError::Protocol(credentials(&place, status, given, Some(&wants)))
         }
         (_, Some(rpc)) => rpc,
-        // What stands before a server says so also of a call that it has passed on, when it lost the server with it.
+        // A reverse proxy may return this also for a call that it forwarded, when it lost the server.
         (StatusCode::SERVICE_UNAVAILABLE, None) if method == "tools/call" => {
-            ClientError::Lost(format!("{place} was not available while the call was there ({status}){said}"))
+            ClientError::Lost(format!("{place} became unavailable during the call ({status}){detail}"))
         }
         (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, None) => {
-            ClientError::Busy(format!("{place} takes no requests now ({status}){said}"))
+            ClientError::Busy(format!("{place} accepts no requests now ({status}){detail}"))
         }
         (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT, None) => {
-            ClientError::Lost(format!("what is behind {place} did not answer ({status}){said}"))
+            ClientError::Lost(format!("the server behind {place} did not answer ({status}){detail}"))
         }
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, None) => {
             let advice = "check the `url` in the server's file";
             ClientError::Protocol(format!(
-                "{place} has no MCP endpoint at this address ({status}); {advice}{said}"
+                "{place} has no MCP endpoint at this address ({status}); {advice}{detail}"
             ))
         }
-        (_, None) => ClientError::Protocol(format!("{place} answers {status} to {method}{said}")),
+        (_, None) => ClientError::Protocol(format!("{place} answers {status} to {method}{detail}")),
     };
     Refusal::Status(status, error)
 }
 
-/// As much of a body as is looked at. A connection is used again only if that was all of it.
+/// The beginning of a body. The connection is reused only if the whole body was read.
 async fn beginning(reply: &mut Reply) -> Bytes {
     let mut body = BytesMut::new();
     while let Ok(Some(piece)) = reply.piece().await {
@@ -108,7 +109,7 @@ async fn beginning(reply: &mut Reply) -> Bytes {
     body.freeze()
 }
 
-/// With the id of the request that it is about, if it names one of ours.
+/// A JSON-RPC error in a body, with the id of the request it belongs to, if it is one of the hub's ids.
 fn rpc_error(body: &[u8]) -> Option<(Option<RequestId>, ClientError)> {
     match Incoming::all(body)? {
         Messages::One(Incoming::Response { id, outcome: Err(error @ ClientError::Rpc { .. }) }) => {
@@ -118,8 +119,9 @@ fn rpc_error(body: &[u8]) -> Option<(Option<RequestId>, ClientError)> {
     }
 }
 
-/// Servers that do not say 404 for a session that is gone say it in words. A tool may speak of sessions too, and it has been
-/// carried out: so these are words of the transport only where they are about no request, or have a code of its own.
+/// Detects servers that report a lost session by text instead of 404. A tool may mention sessions too, and
+/// its call was carried out; therefore the text only counts if the error belongs to no request or has a code
+/// of the transport.
 fn says_no_session(status: StatusCode, id: Option<Option<RequestId>>, rpc: Option<&ClientError>) -> bool {
     let Some(ClientError::Rpc { code, message, .. }) = rpc else { return false };
     let of_transport = id == Some(None) || TRANSPORT_CODES.contains(code);
@@ -135,7 +137,7 @@ fn credentials(place: &str, status: StatusCode, given: bool, wants: Option<&str>
     let scheme: String = scheme.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
     match (status, given) {
         (StatusCode::UNAUTHORIZED, false) => format!(
-            "{place} wants credentials ({status}): set the header `Authorization` in the server's file, such as \
+            "{place} requires credentials ({status}): set the header `Authorization` in the server's file, such as \
              \"{scheme} ${{env:NAME}}\", or the header that the server's documentation names"
         ),
         (StatusCode::UNAUTHORIZED, true) => format!(

@@ -1,4 +1,4 @@
-//! What every request to a server says about the conversation it is part of.
+//! The headers that identify the session or era in every request.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A session of the older era, or the agreement that there is none.
+/// A session of the session era, or the absence of one in the stateless era.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) era: UpstreamEra,
-    /// Where it was begun, after redirects: that is where it lives.
+    /// The endpoint where it began, after redirects; later requests go there.
     pub(super) place: Arc<Endpoint>,
-    /// Also in the older era a server may keep none.
+    /// A server of the session era need not assign an id.
     pub(super) has_id: bool,
-    /// Of every POST.
+    /// The headers of every POST.
     headers: HeaderMap,
 }
 
 impl Session {
-    /// Before anything was agreed on.
+    /// The state before the handshake.
     pub(super) fn none(place: Arc<Endpoint>) -> Self {
         let mut headers = HeaderMap::with_capacity(8);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -36,34 +36,34 @@ impl Session {
         Self { era: UpstreamEra::Session, place, has_id: false, headers }
     }
 
-    /// With a revision of the session era.
+    /// After a handshake of the session era.
     pub(super) fn begun(place: Arc<Endpoint>, revision: &str, id: Option<HeaderValue>) -> Self {
         let mut session = Self::none(place);
         session.has_id = id.is_some();
-        session.say(PROTOCOL_VERSION, revision);
+        session.set_header(PROTOCOL_VERSION, revision);
         if let Some(mut id) = id {
-            // Whoever has it can speak in its name.
+            // Whoever has the id can act within the session.
             id.set_sensitive(true);
             session.headers.insert(SESSION_ID, id);
         }
         session
     }
 
-    /// With the stateless revision.
+    /// After a handshake of the stateless era.
     pub(super) fn stateless(place: Arc<Endpoint>, revision: &str) -> Self {
         let mut session = Self::none(place);
         session.era = UpstreamEra::Stateless;
-        session.say(PROTOCOL_VERSION, revision);
+        session.set_header(PROTOCOL_VERSION, revision);
         session
     }
 
-    fn say(&mut self, name: HeaderName, value: &str) {
+    fn set_header(&mut self, name: HeaderName, value: &str) {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
         }
     }
 
-    /// The headers of a POST. The stateless era wants the method, and the name of what it acts on, repeated there.
+    /// The headers of a POST. The stateless era requires the method and the name of its subject in headers.
     pub(super) fn post(&self, method: &'static str, name: Option<&str>) -> HeaderMap {
         let mut headers = self.headers.clone();
         if self.era == UpstreamEra::Stateless {
@@ -75,7 +75,7 @@ impl Session {
         headers
     }
 
-    /// The headers of a GET for a stream of events, from where it was left.
+    /// The headers of a GET for an event stream, resumed after the given event.
     pub(super) fn stream(&self, last_event_id: Option<&str>) -> HeaderMap {
         let mut headers = self.headers.clone();
         headers.remove(CONTENT_TYPE);
@@ -86,7 +86,7 @@ impl Session {
         headers
     }
 
-    /// The headers of the DELETE that ends it.
+    /// The headers of the DELETE that ends the session.
     pub(super) fn end(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         headers.remove(CONTENT_TYPE);

@@ -1,4 +1,4 @@
-//! What comes in: taken apart as far as it is needed to know whom it is for.
+//! Incoming messages, parsed as far as routing requires.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,21 @@ use super::super::stderr::cut;
 use super::super::{ClientError, News};
 use super::RequestId;
 
-/// Of what a server says to a person or a model beside its results, bytes that are passed on.
+/// Limit in bytes of texts besides results that are passed on to people and models.
 const MAX_TEXT: usize = 2 << 10;
-/// Of the data of an error, which is left out whole where it is longer: half of it is no data.
+/// Limit of the data of an error; longer data is dropped entirely, because a part of it is useless.
 const MAX_DATA: usize = 8 << 10;
-/// Of an address; nobody subscribes to a longer one.
+/// Limit of a URI; longer ones cannot be subscribed to.
 const MAX_URI: usize = 8 << 10;
-/// Of a line of a log, which is dropped where it is longer.
+/// Limit of a log line; longer ones are dropped.
 const MAX_LOG_LINE: usize = 16 << 10;
 
-/// A message from a server, as far as it is needed to know whom it is for.
+/// An incoming message, parsed as far as routing requires.
 #[derive(Debug)]
 pub(in crate::client) enum Incoming<'a> {
     Response {
-        /// None: not an id of ours, or none at all, as of a server that could not read what we sent.
+        /// None if the id was not assigned by the hub or is missing, for example because the server could not
+        /// parse the request.
         id: Option<RequestId>,
         /// The text of `result`.
         outcome: Result<&'a RawValue, ClientError>,
@@ -54,7 +55,7 @@ struct Envelope<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// None: this is no message of JSON-RPC.
+    /// None: not a JSON-RPC message.
     fn parse(json: &'a [u8]) -> Option<Self> {
         let envelope: Envelope<'a> = serde_json::from_slice(json).ok()?;
         match envelope {
@@ -72,8 +73,8 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// The messages in what came in one piece: one, or several where the revision has batches. None when it is none,
-    /// or when not all of it is.
+    /// The messages in one piece of input: one, or several in revisions with batches. None if any part of it
+    /// is not a message.
     pub(in crate::client) fn all(json: &'a [u8]) -> Option<Messages<'a>> {
         if !json.trim_ascii_start().starts_with(b"[") {
             return Self::parse(json).map(Messages::One);
@@ -85,7 +86,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// What came in one piece; the common case costs no list.
+/// The messages in one piece of input; the common case needs no allocation.
 #[derive(Debug)]
 pub(in crate::client) enum Messages<'a> {
     One(Incoming<'a>),
@@ -101,7 +102,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// An id that the hub could have given.
+/// An id that the hub may have assigned.
 pub(in crate::client) fn own(id: Option<&RawValue>) -> Option<RequestId> {
     id.and_then(|id| id.get().parse().ok())
 }
@@ -125,7 +126,7 @@ pub(in crate::client) fn rpc_error(error: &RawValue) -> ClientError {
     }
 }
 
-/// Progress and the request it is of. None: not for a request of ours.
+/// A progress notification and the request it belongs to. None if it belongs to no request of the hub.
 pub(in crate::client) fn progress(params: Option<&RawValue>) -> Option<(RequestId, Progress)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -140,7 +141,7 @@ pub(in crate::client) fn progress(params: Option<&RawValue>) -> Option<(RequestI
     Some((progress_token, Progress { done: progress, total, message }))
 }
 
-/// The request that a server says it is done with: one of its own, or one of ours to listen.
+/// The id in a cancellation by the server: of one of its own requests, or of the hub's subscription.
 pub(in crate::client) fn cancelled_request(params: Option<&RawValue>) -> Option<&RawValue> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -151,7 +152,7 @@ pub(in crate::client) fn cancelled_request(params: Option<&RawValue>) -> Option<
     serde_json::from_str::<Params<'_>>(params?.get()).ok().map(|params| params.request_id)
 }
 
-/// What a server says has changed.
+/// The change that a notification reports.
 pub(in crate::client) fn news(method: &str, params: Option<&RawValue>) -> Option<News> {
     match method {
         "notifications/tools/list_changed" => Some(News::Tools),
@@ -162,7 +163,7 @@ pub(in crate::client) fn news(method: &str, params: Option<&RawValue>) -> Option
     }
 }
 
-/// The request to listen that a notification belongs to.
+/// The subscription that a notification belongs to.
 pub(in crate::client) fn subscription(params: Option<&RawValue>) -> Option<RequestId> {
     #[derive(Deserialize)]
     struct Params {
@@ -186,7 +187,7 @@ fn updated(params: Option<&RawValue>) -> Option<String> {
     (uri.len() <= MAX_URI).then_some(uri)
 }
 
-/// A line of the server's log, whole. None where it is none, or longer than anybody reads.
+/// A line of the server's log. None if it is malformed or too long.
 pub(in crate::client) fn log_line(params: Option<&RawValue>) -> Option<LogLine> {
     #[derive(Deserialize)]
     struct Params<'a> {

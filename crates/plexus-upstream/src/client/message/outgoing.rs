@@ -1,4 +1,4 @@
-//! What is sent: requests, notifications, and answers to what a server asks.
+//! Outgoing messages: requests, notifications, and answers to questions of a server.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::{Bridge, Inputs, Offers, Outgoing, Request as WantedResources};
+use super::super::{Bridge, Inputs, Offers, Outgoing, Request as ClientRequest};
 use super::RequestId;
 
-/// How long a session is to keep a task that a call became, in milliseconds: longer than any call may take.
+/// How long a session keeps the task of a call, in milliseconds: longer than any call may take.
 const TASK_TTL: u64 = 25 * 60 * 60 * 1000;
-/// A small request fits without the buffer growing; a line break may follow.
+/// Initial capacity of the buffer: fits a small request with a line break.
 const ROOM: usize = 512;
 
 #[derive(Serialize)]
@@ -45,11 +45,11 @@ const CLIENT: Implementation = Implementation { name: "plexus", version: env!("C
 #[derive(Serialize)]
 struct Nothing {}
 
-fn if_so(holds: bool) -> Option<Nothing> {
+fn object_if(holds: bool) -> Option<Nothing> {
     holds.then_some(Nothing {})
 }
 
-/// What whoever is behind a request can be asked, as a client declares it.
+/// The capabilities of the client behind a request, as declared to the server.
 #[derive(Serialize)]
 struct Declared {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,42 +87,44 @@ struct Extensions {
 impl Declared {
     fn of(can: Capabilities) -> Self {
         Self {
-            roots: if_so(can.roots),
-            sampling: can
-                .sampling
-                .then(|| Sampling { tools: if_so(can.sampling_tools), context: if_so(can.sampling_context) }),
+            roots: object_if(can.roots),
+            sampling: can.sampling.then(|| Sampling {
+                tools: object_if(can.sampling_tools),
+                context: object_if(can.sampling_context),
+            }),
             elicitation: (can.form || can.url)
-                .then(|| Elicitation { form: if_so(can.form), url: if_so(can.url) }),
+                .then(|| Elicitation { form: object_if(can.form), url: object_if(can.url) }),
             extensions: can.tasks.then_some(Extensions { tasks: Nothing {} }),
         }
     }
 }
 
-/// What a request says about itself, in the era of its server.
+/// The metadata of a request, in the form of its server's era.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct RequestMeta<'a> {
     pub(in crate::client) era: UpstreamEra,
-    /// Said in the stateless era only: a session has said it once for all.
+    /// Only sent in the stateless era; a session declares them once.
     pub(in crate::client) capabilities: Capabilities,
-    /// The same.
+    /// Only sent in the stateless era.
     pub(in crate::client) log: Option<LogLevel>,
     pub(in crate::client) trace: Option<&'a TraceContext>,
 }
 
 impl RequestMeta<'_> {
-    /// Of a request that the hub makes for itself.
-    pub(in crate::client) fn plainly(era: UpstreamEra) -> Self {
+    /// For the hub's own requests.
+    pub(in crate::client) fn for_hub(era: UpstreamEra) -> Self {
         Self { era, capabilities: Capabilities::default(), log: None, trace: None }
     }
 
-    /// Of a request that it makes for somebody. Tasks of the server are followed here, whatever its client can do.
+    /// For a request of a caller. The hub follows tasks itself, so the client's support for them is
+    /// irrelevant.
     pub(in crate::client) fn of(era: UpstreamEra, bridge: &Bridge, follows: bool) -> Self {
         let capabilities = Capabilities { tasks: follows, ..bridge.capabilities };
         Self { era, capabilities, log: bridge.log.as_ref().map(|log| log.least), trace: None }
     }
 }
 
-/// `_meta` of a request: in the stateless era it says who asks and in which revision, each time.
+/// `_meta` of a request: in the stateless era each request identifies the client and the revision.
 #[derive(Serialize)]
 struct Meta<'a> {
     #[serde(rename = "io.modelcontextprotocol/protocolVersion", skip_serializing_if = "Option::is_none")]
@@ -142,14 +144,14 @@ struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// None where nothing has to be said.
-    fn of(said: RequestMeta<'a>, token: Option<RequestId>) -> Option<Self> {
-        let (stateless, trace) = (said.era == UpstreamEra::Stateless, said.trace);
+    /// None if there is nothing to send.
+    fn of(request_meta: RequestMeta<'a>, token: Option<RequestId>) -> Option<Self> {
+        let (stateless, trace) = (request_meta.era == UpstreamEra::Stateless, request_meta.trace);
         (stateless || token.is_some() || trace.is_some()).then(|| Self {
             revision: stateless.then_some(MODERN),
             client: stateless.then_some(CLIENT),
-            capabilities: stateless.then(|| Declared::of(said.capabilities)),
-            log_level: said.log.filter(|_| stateless).map(LogLevel::as_str),
+            capabilities: stateless.then(|| Declared::of(request_meta.capabilities)),
+            log_level: request_meta.log.filter(|_| stateless).map(LogLevel::as_str),
             progress_token: token,
             traceparent: trace.map(TraceContext::traceparent),
             tracestate: trace.and_then(TraceContext::tracestate),
@@ -157,7 +159,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Begins a session, in which this can be asked; an older revision may be answered.
+/// Starts a session with these capabilities; the server may choose an older revision.
 pub(in crate::client) fn initialize(id: RequestId, can: Capabilities) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -175,17 +177,17 @@ pub(in crate::client) fn initialized() -> Vec<u8> {
     notification("notifications/initialized", None::<Nothing>)
 }
 
-/// Asks a server of the stateless era who it is, and any other whether it is one.
+/// Requests the description of a server of the stateless era, and detects other servers.
 pub(in crate::client) fn discover(id: RequestId) -> Vec<u8> {
     #[derive(Serialize)]
     struct Params<'a> {
         #[serde(rename = "_meta")]
         meta: Option<Meta<'a>>,
     }
-    send(id, "server/discover", Params { meta: Meta::of(RequestMeta::plainly(UpstreamEra::Stateless), None) })
+    send(id, "server/discover", Params { meta: Meta::of(RequestMeta::for_hub(UpstreamEra::Stateless), None) })
 }
 
-/// One page of a list.
+/// Requests one page of a list.
 pub(in crate::client) fn list(
     id: RequestId,
     era: UpstreamEra,
@@ -199,20 +201,20 @@ pub(in crate::client) fn list(
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<Meta<'a>>,
     }
-    send(id, method, Params { cursor, meta: Meta::of(RequestMeta::plainly(era), None) })
+    send(id, method, Params { cursor, meta: Meta::of(RequestMeta::for_hub(era), None) })
 }
 
-/// What a server has asked for before it goes on, with the state that it gave out.
+/// The answers that a server requested before it continues, with its state.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Given<'a> {
+struct ProvidedInputs<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     input_responses: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_state: Option<&'a str>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> ProvidedInputs<'a> {
     fn of(inputs: &'a Inputs) -> Self {
         Self {
             input_responses: inputs.responses.as_ref().and_then(raw),
@@ -221,19 +223,19 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Text that was checked to be JSON, to be written as it is.
+/// Text that was validated as JSON and is written unchanged.
 fn raw(json: &RawJson) -> Option<&RawValue> {
     json.parsed().ok()
 }
 
-/// A call that is to become a task.
+/// Requests that a call becomes a task.
 #[derive(Serialize)]
 struct AsTask {
     ttl: u64,
 }
 
-/// A call; its id is the token of its progress, if the caller wants any.
-pub(in crate::client) fn call(id: RequestId, call: &Outgoing, said: RequestMeta<'_>) -> Vec<u8> {
+/// A tool call; its id is also the progress token if the caller wants progress.
+pub(in crate::client) fn call(id: RequestId, call: &Outgoing, request_meta: RequestMeta<'_>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Params<'a> {
         name: &'a str,
@@ -241,39 +243,43 @@ pub(in crate::client) fn call(id: RequestId, call: &Outgoing, said: RequestMeta<
         #[serde(skip_serializing_if = "Option::is_none")]
         task: Option<AsTask>,
         #[serde(flatten)]
-        given: Option<Given<'a>>,
+        provided: Option<ProvidedInputs<'a>>,
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<Meta<'a>>,
     }
-    let task = (call.as_task && said.era == UpstreamEra::Session).then_some(AsTask { ttl: TASK_TTL });
-    let meta = Meta::of(said, call.progress.is_some().then_some(id));
-    let given = (!call.inputs.is_empty()).then(|| Given::of(&call.inputs));
-    send(id, "tools/call", Params { name: &call.tool, arguments: &call.arguments, task, given, meta })
+    let task = (call.as_task && request_meta.era == UpstreamEra::Session).then_some(AsTask { ttl: TASK_TTL });
+    let meta = Meta::of(request_meta, call.progress.is_some().then_some(id));
+    let provided = (!call.inputs.is_empty()).then(|| ProvidedInputs::of(&call.inputs));
+    send(id, "tools/call", Params { name: &call.tool, arguments: &call.arguments, task, provided, meta })
 }
 
 /// Any other request.
-pub(in crate::client) fn request(id: RequestId, request: &WantedResources, said: RequestMeta<'_>) -> Vec<u8> {
+pub(in crate::client) fn request(
+    id: RequestId,
+    request: &ClientRequest,
+    request_meta: RequestMeta<'_>,
+) -> Vec<u8> {
     #[derive(Serialize)]
     struct Params<'a> {
         #[serde(flatten)]
         params: &'a serde_json::Map<String, Value>,
         #[serde(flatten)]
-        given: Given<'a>,
+        provided: ProvidedInputs<'a>,
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<Meta<'a>>,
     }
-    let meta = Meta::of(said, None);
-    let params = Params { params: &request.params, given: Given::of(&request.inputs), meta };
+    let meta = Meta::of(request_meta, None);
+    let params = Params { params: &request.params, provided: ProvidedInputs::of(&request.inputs), meta };
     send(id, request.method.name(), params)
 }
 
-/// Only the session era has it.
+/// A ping, which only the session era supports.
 pub(in crate::client) fn ping(id: RequestId) -> Vec<u8> {
     send(id, "ping", Nothing {})
 }
 
-/// Asks a server of the stateless era to say when what it offers changes, and when one of these resources does. It is
-/// answered when the server stops doing so.
+/// Subscribes at a server of the stateless era to changes of its lists and of these resources. The request is
+/// answered when the subscription ends.
 pub(in crate::client) fn listen(id: RequestId, offers: &Offers, watched: &BTreeSet<String>) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -299,11 +305,11 @@ pub(in crate::client) fn listen(id: RequestId, offers: &Offers, watched: &BTreeS
         resources_list_changed: offers.resources_change,
         resource_subscriptions: watched,
     };
-    let meta = Meta::of(RequestMeta::plainly(UpstreamEra::Stateless), None);
+    let meta = Meta::of(RequestMeta::for_hub(UpstreamEra::Stateless), None);
     send(id, "subscriptions/listen", Params { notifications, meta })
 }
 
-/// The answer to a request of ours is no longer wanted.
+/// Cancels a request of the hub.
 pub(in crate::client) fn cancelled(id: RequestId, reason: &str) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -314,7 +320,7 @@ pub(in crate::client) fn cancelled(id: RequestId, reason: &str) -> Vec<u8> {
     notification("notifications/cancelled", Some(Params { request_id: id, reason }))
 }
 
-/// What a server is answered that asked something.
+/// The answer to a question of a server.
 pub(in crate::client) fn answer(id: &RawValue, answer: &Answer) -> Vec<u8> {
     #[derive(Serialize)]
     struct Response<'a> {
@@ -349,8 +355,8 @@ fn notification(method: &str, params: Option<impl Serialize>) -> Vec<u8> {
     bytes(&Notification { jsonrpc: "2.0", method, params })
 }
 
-/// One JSON text without a line break: on a pipe what comes behind one is another message. Parts of it are what a client
-/// wrote, as it wrote them; in JSON a break can only stand where a blank can.
+/// Serializes a message without line breaks, because on a pipe a line break ends the message. Parts of it are
+/// the client's original text; in valid JSON a line break can only occur where a blank can.
 fn bytes(message: &impl Serialize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ROOM);
     match serde_json::to_writer(&mut bytes, message) {

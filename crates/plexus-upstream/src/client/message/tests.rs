@@ -43,8 +43,8 @@ fn call(with_extras: bool) -> Outgoing {
 }
 
 fn called(id: RequestId, era: UpstreamEra, call: &Outgoing) -> Value {
-    let said = RequestMeta { trace: call.trace.as_ref(), ..RequestMeta::of(era, &call.bridge, false) };
-    sent(&message::call(id, call, said))
+    let request = RequestMeta { trace: call.trace.as_ref(), ..RequestMeta::of(era, &call.bridge, false) };
+    sent(&message::call(id, call, request))
 }
 
 fn meta(version: &str) -> Value {
@@ -56,7 +56,7 @@ fn meta(version: &str) -> Value {
 }
 
 #[test]
-fn a_session_is_begun_in_its_newest_revision_and_without_capabilities() {
+fn session_starts_with_the_newest_revision() {
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -69,7 +69,7 @@ fn a_session_is_begun_in_its_newest_revision_and_without_capabilities() {
 }
 
 #[test]
-fn a_stateless_request_says_each_time_who_asks() {
+fn stateless_request_identifies_the_client() {
     assert_eq!(sent(&message::discover(1))["params"], json!({ "_meta": meta("2026-07-28") }));
     let listed = sent(&message::list(2, UpstreamEra::Stateless, "tools/list", Some("next")));
     assert_eq!(listed["params"], json!({ "cursor": "next", "_meta": meta("2026-07-28") }));
@@ -80,7 +80,7 @@ fn a_stateless_request_says_each_time_who_asks() {
 }
 
 #[test]
-fn a_request_in_a_session_says_nothing_that_is_known() {
+fn session_request_has_no_client_metadata() {
     let listed = sent(&message::list(2, UpstreamEra::Session, "tools/list", None));
     assert_eq!(listed["params"], json!({}));
     let called = called(3, UpstreamEra::Session, &call(false));
@@ -88,7 +88,7 @@ fn a_request_in_a_session_says_nothing_that_is_known() {
 }
 
 #[test]
-fn a_call_carries_its_own_id_as_progress_token_and_the_trace() {
+fn call_carries_progress_token_and_trace() {
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
         let called = called(9, era, &call(true));
         let meta = &called["params"]["_meta"];
@@ -99,7 +99,7 @@ fn a_call_carries_its_own_id_as_progress_token_and_the_trace() {
 }
 
 #[test]
-fn a_server_that_asks_is_answered() {
+fn question_of_a_server_is_answered() {
     let ping = br#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#;
     let Incoming::Request { id, method, params: None } = received(ping) else { panic!("a request") };
     assert_eq!(method, "ping");
@@ -112,13 +112,13 @@ fn a_server_that_asks_is_answered() {
 }
 
 #[test]
-fn only_the_stateless_era_says_each_time_what_can_be_asked() {
+fn only_stateless_requests_declare_capabilities() {
     let can = Capabilities { form: true, sampling: true, roots: true, ..Capabilities::default() };
     let log = LogSink { least: LogLevel::Warning, sink: Arc::new(|_| ()) };
     let mut call = call(false);
     call.bridge = Bridge { capabilities: can, log: Some(log), ..Bridge::default() };
-    let said = RequestMeta::of(UpstreamEra::Stateless, &call.bridge, true);
-    let meta = sent(&message::call(1, &call, said))["params"]["_meta"].clone();
+    let request = RequestMeta::of(UpstreamEra::Stateless, &call.bridge, true);
+    let meta = sent(&message::call(1, &call, request))["params"]["_meta"].clone();
     let declared = json!({
         "roots": {},
         "sampling": {},
@@ -133,7 +133,7 @@ fn only_the_stateless_era_says_each_time_what_can_be_asked() {
 }
 
 #[test]
-fn what_a_server_asked_for_is_brought_along() {
+fn repeated_call_carries_answers_and_state() {
     let mut call = call(false);
     let responses = serde_json::value::to_raw_value(&json!({ "a": { "action": "cancel" } })).unwrap();
     call.inputs = Inputs { responses: Some(RawJson::of(&responses)), state: Some("s".to_owned()) };
@@ -144,7 +144,7 @@ fn what_a_server_asked_for_is_brought_along() {
 }
 
 #[test]
-fn what_comes_in_is_told_apart() {
+fn incoming_messages_are_classified() {
     assert!(matches!(
         received(br#"{"id":3,"result":{}}"#),
         Incoming::Response { id: Some(3), outcome: Ok(_) }
@@ -163,7 +163,7 @@ fn what_comes_in_is_told_apart() {
 }
 
 #[test]
-fn an_error_is_passed_on_as_far_as_anybody_reads_it() {
+fn error_text_and_data_are_bounded() {
     let of = |error: Value| {
         let message = json!({ "id": 3, "error": error }).to_string();
         match received(message.as_bytes()) {
@@ -174,8 +174,8 @@ fn an_error_is_passed_on_as_far_as_anybody_reads_it() {
         }
     };
     let data = json!({ "a": ["b"] });
-    let told = of(json!({ "code": 1, "message": "a \"quoted\" word", "data": data }));
-    assert_eq!(told, ("a \"quoted\" word".to_owned(), Some(data)));
+    let error = of(json!({ "code": 1, "message": "a \"quoted\" word", "data": data }));
+    assert_eq!(error, ("a \"quoted\" word".to_owned(), Some(data)));
     assert_eq!(of(json!({ "code": 1, "data": null })), (String::new(), None));
     let (message, data) = of(json!({ "code": 1, "message": "x".repeat(1 << 20), "data": "x".repeat(9_000) }));
     assert!(message.len() < 3_000 && message.ends_with('…'), "{}", message.len());
@@ -183,7 +183,7 @@ fn an_error_is_passed_on_as_far_as_anybody_reads_it() {
 }
 
 #[test]
-fn several_messages_in_one_piece_are_taken_apart() {
+fn batch_is_split_into_messages() {
     let batch = br#" [{"id":1,"result":{}}, {"method":"notifications/tools/list_changed"}]"#;
     let mut seen = Vec::new();
     Incoming::all(batch).unwrap().for_each(|message| {
@@ -212,15 +212,15 @@ fn progress_and_cancellation_name_a_request() {
     assert_eq!(of(r#"{"requestId":4,"reason":"done"}"#).1, Some(4));
 }
 
-/// What a client writes over several lines would be several messages to a server that reads lines.
+/// Otherwise text with line breaks from a client would become several messages to a server that reads lines.
 #[test]
-fn what_a_client_wrote_is_one_line_to_a_server() {
+fn client_text_is_sent_as_one_line() {
     let smuggled = "{\"a\":\r\n{\"jsonrpc\":\"2.0\",\"id\":57,\"method\":\"tools/call\"}\n}";
     let raw = RawJson::of(serde_json::from_str(smuggled).unwrap());
     let answer = message::answer(serde_json::from_str("1").unwrap(), &Answer::Result(raw.clone()));
     assert_eq!(sent(&answer)["result"]["a"]["id"], 57);
     let mut asked = call(false);
     asked.inputs.responses = Some(raw);
-    let said = called(1, UpstreamEra::Stateless, &asked);
-    assert_eq!(said["params"]["inputResponses"]["a"]["id"], 57);
+    let request = called(1, UpstreamEra::Stateless, &asked);
+    assert_eq!(request["params"]["inputResponses"]["a"]["id"], 57);
 }

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX_GARBAGE, MAX_WAITING, Manner, Pipe, QUEUE, Receive, RequestId, Transmit, TransmitError};
+use super::{
+    MAX_GARBAGE, MAX_WAITING, Pipe, QUEUE, Receive, RequestId, RequestOptions, Transmit, TransmitError,
+};
 use crate::client::{Answerer, Bridge, ClientError, Listener, News, message};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +25,7 @@ impl Receive for FromServer {
     }
 }
 
-/// Takes a message only when the test reads one.
+/// Accepts a message only when the test reads one.
 struct ToServer(mpsc::Sender<Vec<u8>>);
 
 impl Transmit for ToServer {
@@ -48,7 +50,7 @@ impl Listener for Changes {
     }
 }
 
-/// The other side of a pipe, played by the test.
+/// The server's end of a pipe, played by the test.
 struct Server {
     says: Option<mpsc::UnboundedSender<String>>,
     hears: mpsc::Receiver<Vec<u8>>,
@@ -75,8 +77,8 @@ impl Server {
         serde_json::from_slice(&heard.expect("an open pipe")).unwrap()
     }
 
-    /// When the tasks of the pipe have ended.
-    async fn alone(&self) {
+    /// Waits until the tasks of the pipe have ended.
+    async fn tasks_ended(&self) {
         let ended = async {
             while self.supervisor.count(Stage::Storage) > 0 {
                 tokio::task::yield_now().await;
@@ -86,12 +88,13 @@ impl Server {
     }
 }
 
-/// A request in a task of its own.
+/// Sends a request in its own task.
 fn ask(pipe: &Pipe, cancel: &CancellationToken) -> tokio::task::JoinHandle<Result<Bytes, ClientError>> {
     let (pipe, cancel) = (pipe.clone(), cancel.clone());
-    spawn(
-        async move { pipe.request(message::ping, Manner { cancel: Some(&cancel), ..Manner::default() }).await },
-    )
+    spawn(async move {
+        pipe.request(message::ping, RequestOptions { cancel: Some(&cancel), ..RequestOptions::default() })
+            .await
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "a caller, and not a task of the hub")]
@@ -123,7 +126,7 @@ async fn answers_find_their_callers_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_second_answer_and_one_to_nobody_are_dropped() {
+async fn duplicate_and_unknown_answers_are_dropped() {
     let (pipe, mut server) = open();
     let call = ask(&pipe, &never());
     let id = server.hear().await["id"].clone();
@@ -140,7 +143,7 @@ async fn a_second_answer_and_one_to_nobody_are_dropped() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_sent_is_cancelled_at_the_server_too() {
+async fn sent_request_is_cancelled_at_the_server() {
     let (pipe, mut server) = open();
     let cancel = CancellationToken::new();
     let call = ask(&pipe, &cancel);
@@ -149,7 +152,7 @@ async fn a_request_that_was_sent_is_cancelled_at_the_server_too() {
     assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
     let heard = server.hear().await;
     assert_eq!((&heard["method"], &heard["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
-    // Dropping a call is as good.
+    // Dropping a call has the same effect.
     let call = ask(&pipe, &never());
     let id = server.hear().await["id"].clone();
     call.abort();
@@ -157,9 +160,10 @@ async fn a_request_that_was_sent_is_cancelled_at_the_server_too() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_not_sent_is_dropped_without_a_trace() {
+async fn unsent_request_is_dropped_silently() {
     let (pipe, mut server) = open();
-    // One is with the server, one being written, and the queue is full: the last waits for room in it.
+    // One message is with the server, one is being written, and the queue is full: the last one waits for
+    // room.
     let cancel = CancellationToken::new();
     let calls: Vec<_> = (0..QUEUE + 5).map(|_| ask(&pipe, &cancel)).collect();
     let waiting = || pipe.shared.state().waiting.len();
@@ -184,7 +188,7 @@ async fn a_request_that_was_not_sent_is_dropped_without_a_trace() {
 }
 
 #[tokio::test]
-async fn too_many_unanswered_requests_are_refused_and_can_be_sent_again() {
+async fn excess_unanswered_requests_are_refused() {
     let (pipe, mut server) = open();
     let cancel = CancellationToken::new();
     let calls: Vec<_> = (0..MAX_WAITING).map(|_| ask(&pipe, &cancel)).collect();
@@ -200,11 +204,11 @@ async fn too_many_unanswered_requests_are_refused_and_can_be_sent_again() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_when_the_connection_is_lost() {
+async fn lost_connection_fails_all_waiting_requests() {
     let (pipe, mut server) = open();
     let sent = ask(&pipe, &never());
     server.hear().await;
-    // One that the server has not read, one that is being written, and one behind it.
+    // One message that the server has not read, one that is being written, and one behind it.
     let calls: Vec<_> = (0..3).map(|_| ask(&pipe, &never())).collect();
     while pipe.shared.state().waiting.len() < 4 || pipe.shared.queue.capacity() != QUEUE - 1 {
         tokio::task::yield_now().await;
@@ -222,13 +226,13 @@ async fn whoever_waits_is_told_when_the_connection_is_lost() {
     assert_eq!(pipe.closed().await, "the server is gone");
     let late = ask(&pipe, &never()).await.unwrap();
     assert_eq!(late, Err(ClientError::Unreachable("the server is gone".to_owned())));
-    server.alone().await;
+    server.tasks_ended().await;
 }
 
 #[tokio::test]
-async fn a_message_that_does_not_get_there_fails_alone() {
+async fn undelivered_message_fails_only_itself() {
     let (pipe, mut server) = open();
-    let refused = pipe.request(|_| b"refuse".to_vec(), Manner::default());
+    let refused = pipe.request(|_| b"refuse".to_vec(), RequestOptions::default());
     let refused = tokio::time::timeout(PATIENCE, refused).await.unwrap();
     assert_eq!(refused, Err(ClientError::Protocol("refused".to_owned())));
     let call = ask(&pipe, &never());
@@ -238,45 +242,49 @@ async fn a_message_that_does_not_get_there_fails_alone() {
 }
 
 #[tokio::test]
-async fn the_tasks_end_when_the_last_handle_is_dropped() {
+async fn tasks_end_with_the_last_handle() {
     let (pipe, server) = open();
     let borrowed = pipe.borrowed();
-    let waiting = spawn(async move { borrowed.request(message::ping, Manner::default()).await });
+    let waiting = spawn(async move { borrowed.request(message::ping, RequestOptions::default()).await });
     drop(pipe);
-    server.alone().await;
+    server.tasks_ended().await;
     waiting.await.unwrap().unwrap_err();
 }
 
 #[tokio::test]
-async fn a_shutdown_of_the_hub_ends_it() {
+async fn hub_shutdown_ends_the_pipe() {
     let (pipe, server) = open();
     assert_eq!(server.supervisor.shutdown(PATIENCE).await.aborted, Vec::<String>::new());
     assert_eq!(pipe.closed().await, "the hub is shutting down");
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_reader_that_panicked() {
+async fn panicked_reader_fails_waiting_requests() {
     let (pipe, mut server) = open();
     let asking = pipe.clone();
     let call = spawn(async move {
         let progress: plexus_tools::ProgressSink = Arc::new(|_| panic!("a sink that is broken"));
-        asking.request(message::ping, Manner { progress: Some(progress), ..Manner::default() }).await
+        asking
+            .request(message::ping, RequestOptions { progress: Some(progress), ..RequestOptions::default() })
+            .await
     });
     let id = server.hear().await["id"].clone();
     let params = json!({ "progressToken": id, "progress": 1 });
     server.say(json!({ "method": "notifications/progress", "params": params }));
     assert_eq!(call.await.unwrap(), Err(ClientError::Lost("the connection was closed".to_owned())));
-    server.alone().await;
+    server.tasks_ended().await;
 }
 
 #[tokio::test]
-async fn what_the_server_says_unasked_reaches_whom_it_concerns() {
+async fn notifications_reach_the_right_request() {
     let (pipe, mut server) = open();
     let (reports, mut reported) = mpsc::unbounded_channel();
     let progress: plexus_tools::ProgressSink = Arc::new(move |progress| reports.send(progress.done).unwrap());
     let asking = pipe.clone();
     let call = spawn(async move {
-        asking.request(message::ping, Manner { progress: Some(progress), ..Manner::default() }).await
+        asking
+            .request(message::ping, RequestOptions { progress: Some(progress), ..RequestOptions::default() })
+            .await
     });
     let id = server.hear().await["id"].clone();
     let progress = |token: Value, done: f64| {
@@ -293,17 +301,17 @@ async fn what_the_server_says_unasked_reaches_whom_it_concerns() {
     server.say(json!([{ "id": id, "result": {} }, progress(id.clone(), 0.9)]));
     call.await.unwrap().unwrap();
     assert_eq!(reported.recv().await, Some(0.5));
-    assert_eq!(reported.recv().await, None, "progress after the answer, or of someone else");
+    assert_eq!(reported.recv().await, None, "progress after the answer, or of another request");
     assert_eq!(server.changes.0.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_server_that_asks_but_does_not_read_is_not_answered_for_ever() {
+async fn answers_to_a_server_that_does_not_read_are_bounded() {
     let (pipe, mut server) = open();
     for n in 0..10 * QUEUE {
         server.say(json!({ "id": n, "method": "ping" }));
     }
-    // Behind them, and read although nothing can be written.
+    // This follows them, and is read although nothing can be written.
     server.say(json!({ "method": "notifications/tools/list_changed" }));
     let heard = async {
         while server.changes.0.load(Ordering::SeqCst) == 0 {
@@ -326,7 +334,7 @@ async fn a_server_that_asks_but_does_not_read_is_not_answered_for_ever() {
 }
 
 #[tokio::test]
-async fn some_garbage_is_forgiven_and_nothing_but_garbage_is_not() {
+async fn only_consecutive_garbage_closes_the_pipe() {
     let (pipe, mut server) = open();
     for _ in 0..3 {
         (1..MAX_GARBAGE).for_each(|_| server.say("Starting up!"));
@@ -339,10 +347,10 @@ async fn some_garbage_is_forgiven_and_nothing_but_garbage_is_not() {
     (0..MAX_GARBAGE).for_each(|n| server.say(format!("line {n} \x1b[1mtoken=abcdef123456")));
     let why = tokio::time::timeout(PATIENCE, pipe.closed()).await.unwrap();
     assert!(why.contains("100 lines") && why.ends_with("line 99 [redacted]"), "{why}");
-    server.alone().await;
+    server.tasks_ended().await;
 }
 
-/// Refuses at once, with a code that nobody else has.
+/// Refuses immediately, with a distinctive code.
 struct Refuses;
 
 impl Answerer for Refuses {
@@ -355,7 +363,7 @@ fn of(caller: &str) -> Bridge {
     Bridge { caller: Some(caller.into()), answerer: Some(Arc::new(Refuses)), ..Bridge::default() }
 }
 
-/// A request for somebody; its id, when it was sent.
+/// Sends a request for a caller; returns its id once it was sent.
 async fn ask_for(
     caller: &str,
     cancel: &CancellationToken,
@@ -363,20 +371,20 @@ async fn ask_for(
 ) -> (Value, tokio::task::JoinHandle<Result<Bytes, ClientError>>) {
     let (pipe, cancel, bridge) = (pipe.clone(), cancel.clone(), Some(of(caller)));
     let call = spawn(async move {
-        let manner = Manner { cancel: Some(&cancel), bridge, ..Manner::default() };
+        let manner = RequestOptions { cancel: Some(&cancel), bridge, ..RequestOptions::default() };
         pipe.request(message::ping, manner).await
     });
     (server.hear().await["id"].clone(), call)
 }
 
-/// The code that a question is refused with.
+/// The error code of a refused question.
 async fn refusal(server: &mut Server) -> Value {
     server.say(json!({ "id": "q", "method": "roots/list" }));
     server.hear().await["error"]["code"].clone()
 }
 
 #[tokio::test]
-async fn a_question_of_a_call_that_nobody_waits_for_goes_to_nobody_else() {
+async fn question_of_a_departed_call_reaches_no_other_caller() {
     let (pipe, mut server) = open();
     let (cancel, never) = (CancellationToken::new(), never());
     let (ann, call) = ask_for("ann", &cancel, (&pipe, &mut server)).await;
@@ -384,15 +392,15 @@ async fn a_question_of_a_call_that_nobody_waits_for_goes_to_nobody_else() {
     cancel.cancel();
     assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
     assert_eq!(server.hear().await["method"], "notifications/cancelled");
-    assert_eq!(refusal(&mut server).await, -32603, "it may be about what Ann wanted");
-    // Whoever has left is the only one, and may be asked in another call.
+    assert_eq!(refusal(&mut server).await, -32603, "it may concern Ann's request");
+    // The departed caller is the only one, and may be asked through another call.
     server.say(json!({ "id": bob, "result": {} }));
     waits.await.unwrap().unwrap();
     let (again, waits) = ask_for("ann", &never, (&pipe, &mut server)).await;
     assert_eq!(refusal(&mut server).await, -1);
     server.say(json!({ "id": again, "result": {} }));
     waits.await.unwrap().unwrap();
-    // With the answer it is over.
+    // The answer ends the uncertainty.
     server.say(json!({ "id": ann, "result": {} }));
     let (_, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
     assert_eq!(refusal(&mut server).await, -1);
@@ -400,7 +408,7 @@ async fn a_question_of_a_call_that_nobody_waits_for_goes_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn whoever_is_present_may_be_meant_without_a_request() {
+async fn present_caller_may_be_asked_without_a_request() {
     let (pipe, mut server) = open();
     let present = pipe.present(of("ann"));
     let (_, waits) = ask_for("bob", &never(), (&pipe, &mut server)).await;

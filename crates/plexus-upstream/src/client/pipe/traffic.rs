@@ -1,4 +1,4 @@
-//! What the two tasks of a pipe do: one takes in what the server says, one writes what it is told.
+//! The two tasks of a pipe: one reads messages from the server, one writes to it.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::super::{Bridge, Chatter, ClientError, SharedListener};
 use super::{MAX_GARBAGE, Queued, Receive, Shared, Transmit, TransmitError};
 
 impl Shared {
-    /// Until nothing more comes; returns why.
+    /// Reads until nothing more comes; returns why.
     pub(super) async fn read(
         self: &Arc<Self>,
         mut from: impl Receive,
         listener: &SharedListener,
         chatter: &Chatter,
     ) -> String {
-        // In a row, and in all.
+        // Consecutive, and in total.
         let (mut row, mut garbage) = (0, 0_u64);
         loop {
             let message = match from.receive().await {
@@ -37,31 +37,32 @@ impl Shared {
                 continue;
             }
             (row, garbage) = (row + 1, garbage + 1);
-            chatter.hear(&message);
+            chatter.record(&message);
             if garbage == 1 {
                 listener.chatter_began();
                 let line = shown(&message);
-                tracing::warn!(server = %self.server, %line, "the server sent something that is no message");
+                tracing::warn!(server = %self.server, %line, "the server sent something that is not an MCP message");
             } else {
-                tracing::debug!(server = %self.server, garbage, "the server sent something that is no message");
+                tracing::debug!(server = %self.server, garbage, "the server sent something that is not an MCP message");
             }
             if row == MAX_GARBAGE {
                 let line = shown(&message);
                 return format!(
-                    "the server sent {MAX_GARBAGE} lines in a row that are no messages of MCP, the last: {line}"
+                    "the server sent {MAX_GARBAGE} lines in a row that are not MCP messages; the last: {line}"
                 );
             }
         }
     }
 
-    /// Never waits: a server that asks and does not read must not stop its own answers.
+    /// Handles one message without waiting: a server that asks but does not read must still get its answers
+    /// processed.
     fn take(self: &Arc<Self>, message: &Bytes, incoming: Incoming<'_>, listener: &SharedListener) {
         match incoming {
             Incoming::Response { id: Some(id), outcome } => {
                 self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
             }
             Incoming::Response { id: None, outcome } => {
-                self.stray(|| format!("an answer without an id of ours ({:?})", outcome.err()));
+                self.stray(|| format!("an answer with an unknown id ({:?})", outcome.err()));
             }
             Incoming::Request { id, method, params } => {
                 let owner = || self.owner(|bridge| bridge.answerer.is_some());
@@ -75,7 +76,7 @@ impl Shared {
                     }
                     QuestionHandling::Later(answer) => self.answer_later(answer),
                     QuestionHandling::Dropped => {
-                        self.stray(|| "a request that cannot be answered, or is already".to_owned());
+                        self.stray(|| "a request that cannot be answered, or is already open".to_owned());
                     }
                 }
             }
@@ -109,13 +110,13 @@ impl Shared {
         }
     }
 
-    /// Sends an answer when there is one, for as long as there is a connection.
+    /// Sends an answer to the server when it is available, if the connection still exists.
     fn answer_later(self: &Arc<Self>, answer: BoxFuture<'static, Option<Reply>>) {
         let pipe = self.clone();
         let answering = async move {
             let Some(mut reply) = answer.await else { return };
             let message = std::mem::take(&mut reply.message);
-            // It fails when the connection has ended, and then nobody waits for it.
+            // This fails when the connection has ended, and then nobody waits for the answer.
             let _ = pipe.queue.send(Queued { id: None, message }).await;
         };
         let ended = self.ended.clone();
@@ -139,11 +140,11 @@ impl Shared {
         let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
         match (sink, progress) {
             (Some(sink), Some((_, progress))) => sink(progress),
-            _ => self.stray(|| "progress of no call, or of one that did not ask for it".to_owned()),
+            _ => self.stray(|| "progress of an unknown call, or of one that did not request it".to_owned()),
         }
     }
 
-    /// Until nothing more gets there; returns why.
+    /// Writes until the connection fails; returns why.
     pub(super) async fn write(&self, mut to: impl Transmit, mut queued: mpsc::Receiver<Queued>) -> String {
         loop {
             let cancelled = std::mem::take(&mut self.state().cancelled);
@@ -156,7 +157,7 @@ impl Shared {
             let Queued { id, message } = tokio::select! {
                 biased;
                 () = self.cancels.notified() => continue,
-                (id, error) = to.late() => match self.untransmitted(id, error) {
+                (id, error) = to.late() => match self.transmit_failed(id, error) {
                     Some(why) => return why,
                     None => continue,
                 },
@@ -165,24 +166,24 @@ impl Shared {
                     None => return "the connection was closed".to_owned(),
                 },
             };
-            if id.is_some_and(|id| !self.sending(id)) {
+            if id.is_some_and(|id| !self.mark_sent(id)) {
                 continue;
             }
             if let Err(error) = to.transmit(id, message).await
-                && let Some(why) = self.untransmitted(id, error)
+                && let Some(why) = self.transmit_failed(id, error)
             {
                 return why;
             }
         }
     }
 
-    /// Tells whoever waits for a message that did not get there; why the connection is over, if it is.
-    fn untransmitted(&self, id: Option<RequestId>, error: TransmitError) -> Option<String> {
+    /// Fails the request whose message was not delivered; returns the reason if the connection has ended.
+    fn transmit_failed(&self, id: Option<RequestId>, error: TransmitError) -> Option<String> {
         match (error, id) {
             (TransmitError::Connection(why), _) => return Some(why),
             (TransmitError::Message(error), Some(id)) => self.answer(id, Err(error)),
             (TransmitError::Message(error), None) => {
-                tracing::debug!(server = %self.server, %error, "a message of the hub did not get there");
+                tracing::debug!(server = %self.server, %error, "a message of the hub was not delivered");
             }
         }
         None

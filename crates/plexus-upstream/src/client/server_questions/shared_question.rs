@@ -1,4 +1,4 @@
-//! A question that may be of any of one caller's requests.
+//! A question that may belong to any of one caller's requests.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use plexus_tools::{Answer, Inquiry, RawJson};
 use super::super::Answerer;
 use super::super::message::RequestId;
 
-/// Requests of one caller that are under way together, the oldest first. The question is put in the course of the
-/// oldest; when that ends it goes on in the next, since it may have been of that. None of them can be made again as if
-/// nobody had been asked.
+/// Concurrent requests of one caller, oldest first. The question is asked through the oldest; when that ends,
+/// it continues through the next, since it may belong to that one. None of them can be repeated as if no
+/// question had been asked.
 pub(super) struct SharedQuestion(Vec<Arc<dyn Answerer>>);
 
 impl SharedQuestion {
@@ -35,7 +35,7 @@ impl Answerer for SharedQuestion {
                     return answer;
                 }
             }
-            super::refusal(super::INTERNAL, "the call that asks has ended")
+            super::refusal(super::INTERNAL, "the call that asked has ended")
         })
     }
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::super::result;
     use super::*;
 
-    /// Answers when it is told to.
+    /// Answers when told to.
     #[derive(Default)]
     struct Call {
         questions: AtomicUsize,
@@ -82,15 +82,15 @@ mod tests {
     }
 
     #[test]
-    fn a_question_outlives_the_request_that_it_was_put_down_to() {
+    fn question_moves_on_when_its_request_ends() {
         let calls = [(); 3].map(|()| Arc::new(Call::default()));
         let together =
             SharedQuestion::of(vec![(7, calls[1].clone()), (9, calls[2].clone()), (3, calls[0].clone())]);
         let mut asking = together.ask(Inquiry::Roots, None);
         let questions = || [0, 1, 2].map(|call| calls[call].questions.load(Ordering::Relaxed));
         assert!(asking.as_mut().now_or_never().is_none());
-        assert_eq!(questions(), [1, 0, 0], "the oldest asks");
-        assert!(calls.iter().all(|call| call.asked.load(Ordering::Relaxed)), "none is made again");
+        assert_eq!(questions(), [1, 0, 0], "the oldest request asks");
+        assert!(calls.iter().all(|call| call.asked.load(Ordering::Relaxed)), "none may be repeated");
         calls[0].over.cancel();
         assert!(asking.as_mut().now_or_never().is_none());
         assert_eq!(questions(), [1, 1, 0]);

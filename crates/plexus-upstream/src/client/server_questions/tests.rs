@@ -15,7 +15,7 @@ impl Answerer for Silent {
     }
 }
 
-/// Answers at once.
+/// Answers immediately.
 struct Prompt;
 
 impl Answerer for Prompt {
@@ -45,9 +45,9 @@ fn take(asked: &Arc<ServerQuestions>, id: &str, method: &str, owner: Owner) -> Q
     asked.take((&id, method, None), || owner, &listener)
 }
 
-/// What it is answered at once.
-fn now(taken: QuestionHandling) -> Value {
-    match taken {
+/// The immediate answer.
+fn now(handling: QuestionHandling) -> Value {
+    match handling {
         QuestionHandling::Now(message) => serde_json::from_slice(&message).unwrap(),
         QuestionHandling::Later(_) => panic!("later"),
         QuestionHandling::Dropped => panic!("dropped"),
@@ -60,7 +60,7 @@ fn owner(in_flight: &[(RequestId, Bridge)]) -> Owner {
 }
 
 #[test]
-fn it_is_never_guessed_who_is_meant() {
+fn owner_is_never_guessed() {
     let silent = || Some(Arc::new(Silent) as Arc<dyn Answerer>);
     assert!(matches!(owner(&[]), Owner::Nobody));
     let (ann, ann_too) = (bridge(Some("ann"), silent()), bridge(Some("ann"), None));
@@ -72,13 +72,13 @@ fn it_is_never_guessed_who_is_meant() {
     let numbered = |number: u64| (number, Bridge { number, ..ann.clone() });
     assert!(matches!(owner(&[numbered(2), numbered(1), numbered(3)]), Owner::One(Bridge { number: 1, .. })));
     assert!(matches!(owner(&[(1, ann.clone()), (2, bridge(Some("bob"), silent()))]), Owner::Several));
-    // Somebody who cannot be asked may be the one who is meant.
+    // A caller without an answerer may be the one concerned.
     assert!(matches!(owner(&[(1, ann), (2, bridge(None, None))]), Owner::Several));
     assert!(matches!(owner(&[(1, bridge(None, None)), (2, bridge(None, None))]), Owner::One(_)));
 }
 
 #[test]
-fn what_nobody_can_be_asked_is_refused_with_the_reason() {
+fn unanswerable_questions_are_refused_with_a_code() {
     let asked = Arc::new(ServerQuestions::default());
     let code = |method: &str, owner: Owner| now(take(&asked, "1", method, owner))["error"]["code"].clone();
     assert_eq!(
@@ -96,7 +96,7 @@ fn what_nobody_can_be_asked_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_server_may_have_so_many_questions_open_and_takes_them_back() {
+fn open_questions_are_limited_and_can_be_cancelled() {
     let asked = Arc::new(ServerQuestions::default());
     let ask = |id: usize| {
         take(&asked, &id.to_string(), "roots/list", Owner::One(bridge(Some("ann"), Some(Arc::new(Silent)))))
@@ -107,11 +107,11 @@ fn a_server_may_have_so_many_questions_open_and_takes_them_back() {
             _ => panic!("refused: {id}"),
         })
         .collect();
-    assert!(matches!(ask(3), QuestionHandling::Dropped), "it is asked already");
+    assert!(matches!(ask(3), QuestionHandling::Dropped), "the question is already open");
     assert_eq!(now(ask(99))["error"]["code"], -32603);
     let id = RawValue::from_string("3".to_owned()).unwrap();
     assert!(asked.cancel(&id));
-    assert!(matches!(open.remove(3).now_or_never(), Some(None)), "nothing is answered to it");
+    assert!(matches!(open.remove(3).now_or_never(), Some(None)), "a cancelled question gets no answer");
     assert!(!asked.cancel(&id));
     assert!(matches!(ask(99), QuestionHandling::Later(_)));
     drop(open);
@@ -119,7 +119,7 @@ fn a_server_may_have_so_many_questions_open_and_takes_them_back() {
 }
 
 #[test]
-fn an_answer_is_told_and_the_question_is_open_until_it_is_sent() {
+fn question_stays_open_until_its_reply_is_dropped() {
     let asked = Arc::new(ServerQuestions::default());
     let QuestionHandling::Later(answer) =
         take(&asked, "7", "elicitation/create", Owner::One(bridge(Some("ann"), Some(Arc::new(Prompt)))))
@@ -135,7 +135,7 @@ fn an_answer_is_told_and_the_question_is_open_until_it_is_sent() {
 }
 
 #[test]
-fn it_is_told_once_that_callers_share_a_connection() {
+fn refused_questions_are_reported_once() {
     let (asked, refused) = (Arc::new(ServerQuestions::default()), Arc::new(Refused::default()));
     let listener: SharedListener = refused.clone();
     let id = RawValue::from_string("1".to_owned()).unwrap();
@@ -146,7 +146,7 @@ fn it_is_told_once_that_callers_share_a_connection() {
 }
 
 #[test]
-fn questions_of_a_server_that_begins_anew_are_not_mixed_with_those_from_before() {
+fn reused_ids_are_not_mixed_with_earlier_questions() {
     let asked = Arc::new(ServerQuestions::default());
     let ask = |caller: &str| {
         let owner = Owner::One(bridge(Some(caller), Some(Arc::new(Silent))));
@@ -158,8 +158,8 @@ fn questions_of_a_server_that_begins_anew_are_not_mixed_with_those_from_before()
     let before = ask("ann");
     asked.forget();
     let after = ask("bob");
-    assert!(matches!(before.now_or_never(), Some(None)), "nobody is asked, and nothing is answered");
-    assert_eq!(asked.lock().len(), 1, "the one from before has gone without the other");
+    assert!(matches!(before.now_or_never(), Some(None)), "the old question is cancelled without an answer");
+    assert_eq!(asked.lock().len(), 1, "only the new question is open");
     drop(after);
     assert!(asked.lock().is_empty());
 }

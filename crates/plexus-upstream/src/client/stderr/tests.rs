@@ -10,7 +10,7 @@ async fn filled(text: &[u8]) -> StderrRing {
 }
 
 #[tokio::test]
-async fn the_newest_lines_are_kept() {
+async fn latest_lines_are_kept() {
     let text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
     let lines = filled(text.as_bytes()).await.lines();
     assert_eq!(lines.len(), MAX_LINES);
@@ -18,7 +18,7 @@ async fn the_newest_lines_are_kept() {
 }
 
 #[tokio::test]
-async fn long_lines_are_cut_and_all_of_them_bounded() {
+async fn lines_and_total_size_are_bounded() {
     let long = "x".repeat(100_000);
     let lines = filled(format!("{long}\nshort\nwithout an end").as_bytes()).await.lines();
     assert_eq!(lines.len(), 3);
@@ -29,7 +29,7 @@ async fn long_lines_are_cut_and_all_of_them_bounded() {
 }
 
 #[tokio::test]
-async fn colours_and_credentials_are_taken_out() {
+async fn escapes_and_credentials_are_removed() {
     let text = b"\x1b[31mred\x1b[0m and \x07bell\r\ntoken=abcdef123456\n\
         -----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\nbad \xff byte\n";
     let lines = filled(text).await.lines();
@@ -37,11 +37,11 @@ async fn colours_and_credentials_are_taken_out() {
 }
 
 #[tokio::test]
-async fn an_explanation_ends_with_the_last_line_that_says_something() {
+async fn explanation_ends_with_the_last_non_blank_line() {
     let ring = filled(b"one\nModule not found\n\n").await;
     let explained = ring.explain("it ended".to_owned(), Mark::default());
     assert_eq!(explained, "it ended; the last line of its standard error: Module not found");
-    // What a process before it said explains nothing.
+    // The output of an earlier process explains nothing.
     let mark = ring.mark();
     assert_eq!(ring.explain("it ended".to_owned(), mark), "it ended");
     ring.fill("again\n".repeat(MAX_LINES + 1).as_bytes(), &Withheld::default()).await;
@@ -49,7 +49,7 @@ async fn an_explanation_ends_with_the_last_line_that_says_something() {
 }
 
 #[tokio::test]
-async fn what_a_process_was_told_in_confidence_is_not_kept() {
+async fn secrets_given_to_the_process_are_removed() {
     let env =
         [("PLACE", "plainlywords"), ("API_TOKEN", "short"), ("DEBUG", "1"), ("LONG", "plainlywordsandmore")];
     let env = env.map(|(name, value)| (name.to_owned(), Secret::from(value))).into();
@@ -64,7 +64,7 @@ async fn what_a_process_was_told_in_confidence_is_not_kept() {
 }
 
 #[test]
-fn foreign_text_is_shown_short() {
+fn third_party_text_is_truncated() {
     let text = shown("é".repeat(10_000).as_bytes());
     assert!(text.ends_with('…') && text.len() < 400, "{text}");
 }

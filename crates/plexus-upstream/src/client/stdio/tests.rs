@@ -17,7 +17,7 @@ async fn all(text: &[u8], limit: usize) -> (Vec<String>, Option<String>) {
 }
 
 #[tokio::test]
-async fn lines_are_split_whatever_their_length() {
+async fn lines_of_any_length_are_split() {
     let long = "x".repeat(3 * BLOCK + 5);
     let text = format!("one\n\ntwo\n{long}\nlast without an end");
     let (lines, end) = all(text.as_bytes(), 1 << 20).await;
@@ -26,25 +26,25 @@ async fn lines_are_split_whatever_their_length() {
 }
 
 #[tokio::test]
-async fn a_line_over_the_limit_is_not_read_to_its_end() {
+async fn line_over_the_limit_is_rejected() {
     let (lines, end) = all(format!("{}\n", "x".repeat(100)).as_bytes(), 100).await;
     assert_eq!((lines.len(), end), (1, None));
     let (lines, end) = all(format!("{}\n", "x".repeat(101)).as_bytes(), 100).await;
     assert!(lines.is_empty() && end.unwrap().contains("100 bytes"));
-    // Without a line break for ever.
+    // An endless line.
     let mut lines = Lines::new(tokio::io::repeat(b'x'), 100_000);
     lines.next().await.unwrap_err();
     assert!(lines.block.len() <= 100_000 + 2 * BLOCK.max(100_000), "{}", lines.block.len());
 }
 
 #[tokio::test]
-async fn nothing_is_lost_when_waiting_for_a_line_is_given_up() -> io::Result<()> {
-    let (mut theirs, ours) = duplex(64);
-    let mut lines = Lines::new(ours, 1000);
-    theirs.write_all(b"half ").await?;
+async fn reading_a_line_is_cancel_safe() -> io::Result<()> {
+    let (mut server, client) = duplex(64);
+    let mut lines = Lines::new(client, 1000);
+    server.write_all(b"half ").await?;
     // Polled once, until there is nothing more to read.
     assert!(futures_util::poll!(std::pin::pin!(lines.next())).is_pending());
-    theirs.write_all(b"a line\n").await?;
+    server.write_all(b"a line\n").await?;
     assert_eq!(lines.next().await.unwrap().unwrap(), "half a line");
     Ok(())
 }

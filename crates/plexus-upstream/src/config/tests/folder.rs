@@ -1,4 +1,4 @@
-//! What is read of a folder, and what changes leave behind.
+//! Reading the folder, and the files after changes.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -13,7 +13,7 @@ fn names(entries: &[Entry]) -> Vec<&str> {
 }
 
 #[test]
-fn only_files_of_servers_are_read_and_by_name() {
+fn only_server_files_are_read_in_name_order() {
     let good = r#"{"command": "npx"}"#;
     let (dir, folder) = folder(&[
         ("b.json", good),
@@ -38,7 +38,7 @@ fn only_files_of_servers_are_read_and_by_name() {
 }
 
 #[test]
-fn one_wrong_file_takes_out_its_own_server_only() {
+fn invalid_file_disables_only_its_own_server() {
     let (_dir, folder) = folder(&[("bad.json", "{"), ("good.json", r#"{"command": "npx"}"#)]);
     let entries = folder.read();
     assert_eq!(names(&entries), ["bad", "good"]);
@@ -57,14 +57,14 @@ fn clashing_names_are_refused_with_both_files() {
         ("twin.toml", "command = 1"),
     ]);
     let entries = folder.read();
-    let told: Vec<String> = entries
+    let messages: Vec<String> = entries
         .iter()
         .filter_map(|entry| entry.server.as_ref().err())
         .flatten()
         .map(|problem| plain(dir.path(), &problem.to_string()))
         .collect();
     assert_eq!(
-        told,
+        messages,
         [
             "My Git.json: would give its tools the same names as those of my-git.json; rename one of the two files, or remove it",
             "my-git.json: would give its tools the same names as those of My Git.json; rename one of the two files, or remove it",
@@ -77,7 +77,7 @@ fn clashing_names_are_refused_with_both_files() {
 }
 
 #[test]
-fn more_files_than_are_read_are_told() {
+fn excess_files_are_reported() {
     let (dir, folder) = folder(&[]);
     for place in 0..=super::super::folder::MAX_FILES {
         std::fs::write(dir.path().join(format!("s{place:04}.json")), r#"{"command": "npx"}"#).unwrap();
@@ -89,14 +89,14 @@ fn more_files_than_are_read_are_told() {
 }
 
 #[test]
-fn a_server_is_added_closed_to_others_and_once() {
+fn added_server_is_private_and_unique() {
     let (dir, folder) = folder(&[("git.toml", "command = \"npx\"")]);
     let document = json!({ "command": "npx", "args": ["-y", "x"] });
     let file = folder.add("time", &document).unwrap();
     assert_eq!(file, dir.path().join("time.json"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(folder.document("time").unwrap(), document);
-    for (name, said) in [
+    for (name, expected) in [
         ("time", "there is already a server time (its file: time.json)"),
         ("Time!", "\"Time!\" cannot be added: its tools would have the same names as those of time.json"),
         ("git", "there is already a server git (its file: git.toml)"),
@@ -116,7 +116,7 @@ fn a_server_is_added_closed_to_others_and_once() {
         ("Plexus", "\"Plexus\" cannot be the name of a server: it is reserved for the hub itself"),
     ] {
         let error = folder.add(name, &document).unwrap_err();
-        assert_eq!(plain(dir.path(), &error.to_string()), said);
+        assert_eq!(plain(dir.path(), &error.to_string()), expected);
     }
     let error = folder.add("new", &json!({ "comand": "npx" })).unwrap_err();
     assert_eq!(
@@ -130,7 +130,7 @@ fn a_server_is_added_closed_to_others_and_once() {
 }
 
 #[test]
-fn a_removed_file_is_kept() {
+fn removed_file_is_moved_aside() {
     let text = "# mine\ncommand = \"npx\"\n";
     let (dir, folder) = folder(&[("git.toml", text)]);
     let folder = folder.with_clock(Clock::manual("2026-11-16T06:00:00Z".parse().unwrap()));
@@ -147,7 +147,7 @@ fn a_removed_file_is_kept() {
 }
 
 #[test]
-fn switching_leaves_the_rest_of_a_file_as_it_was() {
+fn enabling_changes_nothing_else_in_a_file() {
     for (file, before, off) in [
         (
             "a.json",
@@ -173,7 +173,7 @@ fn switching_leaves_the_rest_of_a_file_as_it_was() {
         let (dir, folder) = folder(&[(file, before)]);
         let text = || std::fs::read_to_string(dir.path().join(file)).unwrap();
         folder.set_enabled("a", true).unwrap();
-        assert_eq!(text(), before, "it was on");
+        assert_eq!(text(), before, "it was already enabled");
         folder.set_enabled("a", false).unwrap();
         assert_eq!(text(), off);
         folder.set_enabled("a", true).unwrap();
@@ -185,7 +185,7 @@ fn switching_leaves_the_rest_of_a_file_as_it_was() {
 }
 
 #[test]
-fn a_document_that_asks_for_something_of_the_machine_is_known() {
+fn references_to_the_machine_are_detected() {
     assert!(has_references(&json!({ "headers": { "a": "x${env:A}" } })));
     assert!(has_references(&json!({ "args": ["${file:/etc/passwd}"] })));
     assert!(has_references(&json!({ "auth": { "tls": { "ca": "ca.pem" } } })), "a file of the hub's machine");
@@ -193,9 +193,9 @@ fn a_document_that_asks_for_something_of_the_machine_is_known() {
     assert!(!has_references(&json!({ "args": ["$${env:A}", "$A"], "lazy": true })));
 }
 
-/// As two processes would: each with a lock of its own.
+/// Two folders act like two processes, each with its own lock.
 #[test]
-fn a_name_is_given_once_however_many_ask_for_it() {
+fn concurrent_adds_of_one_name_have_one_winner() {
     let (dir, _folder) = folder(&[]);
     for round in 0..40 {
         let name = format!("n{round}");

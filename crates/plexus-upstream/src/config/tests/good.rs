@@ -1,4 +1,4 @@
-//! Files that are in order, and what they come to.
+//! Valid files and the resulting servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn http(server: &ServerConfig) -> &HttpConfig {
 }
 
 #[test]
-fn the_transport_is_guessed_where_it_is_clear() {
+fn transport_is_derived_from_the_keys() {
     let cases: &[(&str, UpstreamTransport)] = &[
         (r#"{"command": "npx"}"#, Stdio),
         (r#"{"transport": "stdio", "command": "npx"}"#, Stdio),
@@ -42,7 +42,7 @@ fn the_transport_is_guessed_where_it_is_clear() {
 }
 
 #[test]
-fn json_may_have_comments_and_toml_says_the_same() {
+fn json_with_comments_and_toml_are_equivalent() {
     let json = r#"{
         // The schema is for editors.
         "$schema": "https://plexus.example/${schema}",
@@ -104,7 +104,7 @@ fn json_may_have_comments_and_toml_says_the_same() {
 }
 
 #[test]
-fn what_is_left_out_has_a_plain_default() {
+fn missing_keys_have_defaults() {
     let server = server("a.json", r#"{"command": "npx"}"#);
     assert!(server.enabled && !server.lazy && !server.per_session && !server.bare_names);
     assert_eq!((server.timeout, server.max_concurrency), (Duration::from_secs(120), None));
@@ -114,7 +114,7 @@ fn what_is_left_out_has_a_plain_default() {
 }
 
 #[test]
-fn paths_begin_where_the_file_says() {
+fn relative_paths_are_resolved() {
     let (dir, folder) = folder(&[
         ("a.json", r#"{"command": "./bin/server"}"#),
         ("b.json", r#"{"command": "bin/server", "cwd": "."}"#),
@@ -138,7 +138,7 @@ fn paths_begin_where_the_file_says() {
 }
 
 #[test]
-fn times_are_read_in_every_unit() {
+fn timeouts_accept_every_unit() {
     for (written, millis) in [
         ("30", 30_000),
         ("\"30\"", 30_000),
@@ -154,9 +154,9 @@ fn times_are_read_in_every_unit() {
     }
 }
 
-/// Only what a process was started with asks for a new one.
+/// Only settings that a process was started with require a restart.
 #[test]
-fn a_restart_is_asked_for_by_what_needs_one() {
+fn only_process_settings_change_the_fingerprint() {
     let base = server("a.json", r#"{"command": "npx", "env": {"A": "1"}}"#);
     for text in [
         r#"{"command": "npx", "env": {"A": "2"}}"#,
@@ -188,9 +188,9 @@ fn a_restart_is_asked_for_by_what_needs_one() {
     assert_eq!((again.fingerprint, again.presentation), (base.fingerprint, base.presentation));
 }
 
-/// Who switches a server off because what it needs is not there is not told that its file is wrong.
+/// A user who disables a server because a value is missing should not be told that the file is invalid.
 #[test]
-fn what_is_missing_is_a_warning_while_the_server_is_off() {
+fn missing_value_is_a_warning_while_disabled() {
     let server = server("a.json", r#"{"command": "npx", "env": {"A": "${env:MISSING}"}, "enabled": false}"#);
     assert!(!server.enabled);
     assert_eq!(
@@ -203,7 +203,7 @@ fn what_is_missing_is_a_warning_while_the_server_is_off() {
 }
 
 #[test]
-fn the_committed_document_of_the_schema_is_that_of_the_types() {
+fn committed_schema_matches_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/mcp-server.schema.json");
     let current = schema_file();
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -213,7 +213,7 @@ fn the_committed_document_of_the_schema_is_that_of_the_types() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == current,
-        "docs/schema/mcp-server.schema.json is not what the types say; look at the change after\n  make generated"
+        "docs/schema/mcp-server.schema.json does not match the types; review the change after\n  make generated"
     );
     let schema: serde_json::Value = serde_json::from_str(&current).unwrap();
     for (key, field) in schema["properties"].as_object().unwrap() {
@@ -225,7 +225,7 @@ fn the_committed_document_of_the_schema_is_that_of_the_types() {
 }
 
 #[test]
-fn a_server_may_want_to_know_who_the_hub_is() {
+fn authentication_settings_are_read() {
     let text = r#"{
         "url": "https://a.example/mcp",
         "auth": {
@@ -252,12 +252,12 @@ fn a_server_may_want_to_know_who_the_hub_is() {
     assert_eq!(full.warnings.len(), 2, "both files are missing: {:?}", full.warnings);
     assert!(!format!("{full:?} {auth:?}").contains("value-of-token"));
 
-    // Every change of it is one that a server is restarted for; its port is not.
+    // Every change of the authentication requires a restart, except of the redirect port.
     let plain = server("a.json", r#"{"url": "https://a.example/mcp", "auth": {"type": "oauth"}}"#);
     let port = r#"{"url": "https://a.example/mcp", "auth": {"type": "oauth", "redirect_port": 8123}}"#;
     let port = server("a.json", port);
     assert_eq!(port.fingerprint, plain.fingerprint);
-    assert_ne!(port.presentation, plain.presentation, "and yet it is seen");
+    assert_ne!(port.presentation, plain.presentation, "but the change is noticed");
     for other in [
         r#"{"type": "oauth", "scopes": ["a"]}"#,
         r#"{"type": "oauth", "client_id": "a"}"#,

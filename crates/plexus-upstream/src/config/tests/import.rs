@@ -1,4 +1,4 @@
-//! Files as other programs write them.
+//! Import of files in the formats of other programs.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -12,7 +12,7 @@ fn plan(folder: &Folder, text: &str) -> ImportPlan {
     folder.import("theirs.json", text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Name and document of each server that would be added.
+/// Name and document of each planned server.
 fn documents(plan: &ImportPlan) -> Value {
     plan.servers
         .iter()
@@ -26,7 +26,7 @@ fn skipped(folder: &Folder, plan: &ImportPlan) -> Vec<String> {
 }
 
 #[test]
-fn a_file_of_claude_code() {
+fn claude_code_file_is_imported() {
     let (_dir, folder) = folder(&[("git.json", r#"{"command": "npx"}"#)]);
     let plan = plan(
         &folder,
@@ -105,13 +105,13 @@ fn a_file_of_claude_code() {
         assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     }
     assert_eq!(folder.read().len(), 5);
-    // A second time there is nothing left to do.
+    // The second import has nothing to do.
     let again = folder.apply(&plan);
     assert_eq!((again.written.len(), again.failed.len()), (0, 4));
 }
 
 #[test]
-fn a_file_of_claude_desktop() {
+fn claude_desktop_file_is_imported() {
     let (_dir, folder) = folder(&[]);
     let key = format!("ghp_{}", "a1B2".repeat(9));
     let text = json!({
@@ -135,13 +135,13 @@ fn a_file_of_claude_desktop() {
     );
     assert!(plan.servers[0].warnings[0].contains("`env.GITHUB_TOKEN` holds what looks like a credential"));
     assert_eq!(plan.servers[0].command(), Some("docker"));
-    // What is written has the credential: it is the person's to move.
+    // The written file contains the credential; moving it is the user's decision.
     folder.apply(&plan);
     assert!(std::fs::read_to_string(folder.dir().join("GitHub -work.json")).unwrap().contains(&key));
 }
 
 #[test]
-fn a_file_of_cursor() {
+fn cursor_file_is_imported() {
     let (_dir, folder) = folder(&[]);
     let plan = plan(
         &folder,
@@ -200,9 +200,9 @@ fn a_file_of_cursor() {
 }
 
 #[test]
-fn a_file_of_vs_code() {
+fn vs_code_file_is_imported() {
     let text = r#"{
-      // Asked for once, kept by the editor.
+      // VS Code prompts once and stores the answer.
       "inputs": [
         { "type": "promptString", "id": "perplexity-key", "description": "Perplexity API key", "password": true },
       ],
@@ -240,7 +240,7 @@ fn a_file_of_vs_code() {
 }
 
 #[test]
-fn a_plain_map_of_servers_with_keys_of_ours() {
+fn plain_map_with_own_keys_is_imported() {
     let (_dir, folder) = folder(&[]);
     let plan = plan(
         &folder,
@@ -271,6 +271,7 @@ fn a_plain_map_of_servers_with_keys_of_ours() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn a_file_of_codex() {
     let (_dir, folder) = folder(&[]);
     let found = plan(
@@ -467,6 +468,9 @@ fn own_entry_is_known_by_its_target_and_not_by_its_name() {
 
 #[test]
 fn what_is_no_file_of_servers_is_told() {
+=======
+fn unrecognized_files_are_refused() {
+>>>>>>> w-t3
     let (_dir, folder) = folder(&[]);
     let none = "has none of `mcpServers`, `mcp_servers`, `servers`, `context_servers`, `mcp` and `extensions`, and is not a \
                 map of servers by name; name the file in which the program stores its MCP servers";
@@ -488,7 +492,7 @@ fn what_is_no_file_of_servers_is_told() {
 }
 
 #[test]
-fn an_old_file_in_the_data_folder_is_migrated_once_and_kept() {
+fn legacy_file_is_migrated_once_and_backed_up() {
     let data = tempfile::tempdir().unwrap();
     let now = Clock::manual("2026-11-16T06:00:00Z".parse().unwrap());
     let folder = Folder::new(data.path().join("mcp_servers.d"), super::environment()).with_clock(now);
@@ -504,39 +508,39 @@ fn an_old_file_in_the_data_folder_is_migrated_once_and_kept() {
     assert_eq!(std::fs::read_to_string(&backup).unwrap(), text);
     assert_eq!(std::fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(migrate(data.path(), &folder).unwrap().is_none());
-    // One that cannot be used stays.
+    // An unusable file stays.
     std::fs::write(&old, "{").unwrap();
     assert!(migrate(data.path(), &folder).is_err());
     assert!(old.exists());
 }
 
 #[test]
-fn an_old_file_stays_until_its_servers_are_written() {
+fn legacy_file_stays_until_its_servers_are_written() {
     let data = tempfile::tempdir().unwrap();
     let dir = data.path().join("mcp_servers.d");
     let folder = Folder::new(dir.clone(), super::environment());
     let old = data.path().join("mcp_servers.json");
     std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}, "b": {"command": "npx"}}}"#).unwrap();
-    // A folder on a disk that is not there now.
+    // A folder on a disk that is not mounted.
     std::os::unix::fs::symlink(data.path().join("disk"), &dir).unwrap();
     let migration = migrate(data.path(), &folder).unwrap().unwrap();
     assert_eq!((migration.applied.failed.len(), &migration.backup), (2, &None));
     assert!(old.exists());
-    // The next start does what is left.
+    // The next start completes the migration.
     std::fs::create_dir(data.path().join("disk")).unwrap();
     std::fs::write(dir.join("a.json"), r#"{"command": "npx"}"#).unwrap();
     let migration = migrate(data.path(), &folder).unwrap().unwrap();
     assert_eq!(migration.applied.written, [dir.join("b.json")]);
     assert!(migration.backup.unwrap().exists() && !old.exists());
-    // Nor does it go where not even that can be told.
+    // The old file also stays if the folder cannot be read.
     std::fs::write(&old, r#"{"mcpServers": {"a": {"command": "npx"}}}"#).unwrap();
     let file = Folder::new(dir.join("a.json"), super::environment());
     assert!(migrate(data.path(), &file).is_err() && old.exists());
 }
 
-/// What a reference names is not even looked for where the server is not admitted.
+/// References of a server that is not admitted are not even looked up.
 #[test]
-fn who_is_not_admitted_does_not_learn_what_is_there() {
+fn unadmitted_import_reveals_no_files() {
     let (_dir, folder) = folder(&[]);
     let said = |path: &str| {
         let entry = json!({ "url": "https://a.example", "headers": { "X": format!("${{file:{path}}}") } });

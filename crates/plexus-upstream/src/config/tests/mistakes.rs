@@ -1,12 +1,12 @@
-//! Every mistake that a file can have, with what is said about it.
+//! Every possible mistake in a file, with its message.
 
 use std::fmt::Write as _;
 
 use super::{folder, plain};
 
-/// Files with something wrong in each.
+/// Files with at least one mistake each.
 const WRONG: &[(&str, &str)] = &[
-    // The file as a whole.
+    // Whole files.
     ("empty.json", ""),
     ("blank.json", " \n"),
     ("list.json", r#"["npx"]"#),
@@ -30,7 +30,7 @@ const WRONG: &[(&str, &str)] = &[
     ("unknown-inside.json", r#"{"command": "npx", "tools": {"alow": ["a"], "zebra": 1}}"#),
     ("of-claude.json", r#"{"command": "npx", "type": "stdio", "disabled": true}"#),
     ("of-many.json", r#"{"mcpServers": {"a": {"command": "npx"}}}"#),
-    // Forms.
+    // Types.
     ("command-number.json", r#"{"command": 1}"#),
     ("args-text.json", r#"{"command": "npx", "args": "-y server"}"#),
     ("args-number.json", r#"{"command": "npx", "args": ["-p", 8080, null]}"#),
@@ -69,7 +69,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("header-twice.json", r#"{"url": "https://a.example", "headers": {"X-Team": "1", "x-team": "2"}}"#),
     ("header-value.json", r#"{"url": "https://a.example", "headers": {"X-Team": "a\nb"}}"#),
-    // Who the hub is.
+    // Authentication.
     ("auth-stdio.json", r#"{"command": "npx", "auth": {"type": "oauth"}}"#),
     ("auth-text.json", r#"{"url": "https://a.example", "auth": "oauth"}"#),
     ("auth-nothing.json", r#"{"url": "https://a.example", "auth": {}}"#),
@@ -120,7 +120,7 @@ const WRONG: &[(&str, &str)] = &[
     ("vault.json", r#"{"command": "npx", "env": {"KEY": "${secret:key}"}}"#),
     ("filled-in.json", r#"{"transport": "${env:TOKEN}", "command": "npx"}"#),
     ("unset-transport.json", r#"{"transport": "${env:MISSING}", "command": "npx"}"#),
-    // Several at once, in every place.
+    // Several at once, at all levels.
     (
         "several.json",
         r#"{"comand": "npx", "url": 1, "env": {"A": "${env:MISSING}"}, "timeout": "x", "node": "n", "tools": {"alow": []}}"#,
@@ -129,8 +129,8 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_mistake_is_told_with_file_field_and_fix() {
-    let mut told = String::new();
+fn every_mistake_is_reported_with_field_and_fix() {
+    let mut messages = String::new();
     for (file, text) in WRONG {
         let (dir, folder) = folder(&[(file, text)]);
         let entries = folder.read();
@@ -138,28 +138,28 @@ fn every_mistake_is_told_with_file_field_and_fix() {
         let problems = entry.server.as_ref().expect_err(file);
         assert!(!problems.is_empty(), "{file} is refused for nothing");
         for problem in problems {
-            let _ = writeln!(told, "{}", plain(dir.path(), &problem.to_string()));
+            let _ = writeln!(messages, "{}", plain(dir.path(), &problem.to_string()));
         }
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn bytes_that_are_no_text_and_files_that_are_none_are_told() {
+fn unreadable_files_are_reported() {
     let (dir, folder) = folder(&[("long.json", &"x".repeat(300 * 1024))]);
     let path = dir.path();
     std::fs::write(path.join("latin.json"), b"{\"command\": \"caf\xe9\"}").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", path.join("link.json")).unwrap();
     std::os::unix::fs::symlink("nowhere", path.join("dangling.toml")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(path.join("socket.json")).unwrap();
-    let told: Vec<String> = folder
+    let messages: Vec<String> = folder
         .read()
         .iter()
         .flat_map(|entry| entry.server.as_ref().unwrap_err())
         .map(|problem| plain(path, &problem.to_string()))
         .collect();
     assert_eq!(
-        told,
+        messages,
         [
             "dangling.toml: is a symbolic link; replace it with a regular file",
             "latin.json: is not UTF-8: byte 16 is not part of a valid character; save it as UTF-8",
@@ -171,7 +171,7 @@ fn bytes_that_are_no_text_and_files_that_are_none_are_told() {
 }
 
 #[test]
-fn a_header_of_the_hub_is_refused_in_any_case_and_with_any_end() {
+fn reserved_headers_are_refused_in_any_case() {
     for header in ["Expect", "UPGRADE", "content-encoding", "Mcp-Param-Region", "TE"] {
         let text = format!(r#"{{"url": "https://a.example", "headers": {{"{header}": "x"}}}}"#);
         let (_dir, folder) = folder(&[("own.json", &text)]);

@@ -1,4 +1,4 @@
-//! Credentials in files: warned about by name, and in no text.
+//! Credentials in files: warned about, and absent from all texts.
 
 use plexus_kit::Environment;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::{Folder, Inward, inward, outline};
 use super::{folder, server};
 
-/// Put together here, so that no text of this file looks like a credential.
+/// Assembled at run time, so that no text of this file looks like a credential.
 fn literals() -> [(&'static str, String); 4] {
     [
         ("github", format!("ghp_{}", "a1B2".repeat(9))),
@@ -17,7 +17,7 @@ fn literals() -> [(&'static str, String); 4] {
 }
 
 #[test]
-fn a_literal_credential_is_a_warning_with_what_to_write() {
+fn literal_credential_is_warned_about_with_a_replacement() {
     let key = &literals()[1].1;
     for (text, warnings) in [
         (
@@ -81,7 +81,7 @@ fn a_literal_credential_is_a_warning_with_what_to_write() {
 }
 
 #[test]
-fn a_shown_document_has_its_references_and_no_credential() {
+fn shown_document_keeps_references_and_masks_credentials() {
     let [(_, github), (_, openai), (_, jwt), (_, slack)] = literals();
     let written = json!({
         "command": "npx",
@@ -119,7 +119,7 @@ fn a_shown_document_has_its_references_and_no_credential() {
 }
 
 #[test]
-fn the_value_of_a_flag_is_masked_and_its_name_is_not() {
+fn value_of_a_flag_is_masked_but_not_its_name() {
     for (written, shown) in [
         (json!(["--api-key", "s3cr3t", "x"]), json!(["--api-key", "[redacted]", "x"])),
         (json!(["--api-key=s3cr3t"]), json!(["--api-key=[redacted]"])),
@@ -136,9 +136,9 @@ fn the_value_of_a_flag_is_masked_and_its_name_is_not() {
     }
 }
 
-/// There are servers whose address is the credential.
+/// Some servers use the URL as the credential.
 #[test]
-fn a_part_of_an_address_that_nobody_would_think_of_is_masked() {
+fn random_url_segments_are_masked() {
     let (uuid, random) = ("0190f3c2-7b1a-7c3e-9d52-3f6a1b2c4d5e", "NjQ2YzE5ZmItMTIzNC00".repeat(2));
     for (path, shown) in [
         (format!("api/s/{random}/mcp"), "api/s/[redacted]/mcp"),
@@ -162,7 +162,7 @@ fn a_part_of_an_address_that_nobody_would_think_of_is_masked() {
 }
 
 #[test]
-fn what_a_document_asks_for_is_told_without_credentials() {
+fn outline_contains_no_credentials() {
     let told = |document: Value| Value::Object(outline(document.as_object().unwrap()));
     assert_eq!(
         told(json!({ "command": "npx", "args": ["-y", "x", "--api-key", "s3cr3t"], "env": { "A": "b" } })),
@@ -180,7 +180,7 @@ fn what_a_document_asks_for_is_told_without_credentials() {
 }
 
 #[test]
-fn what_leads_into_the_hubs_own_network_is_known() {
+fn inward_urls_are_detected() {
     for url in [
         "http://127.0.0.1:9/mcp",
         "http://localhost",
@@ -196,10 +196,10 @@ fn what_leads_into_the_hubs_own_network_is_known() {
     }
 }
 
-/// Puts a secret into every place that a value can have, as it is and by reference, in files that are right and wrong:
-/// it is in no error, no warning and no `Debug`.
+/// Puts a secret into every position of a document, literally and by reference, in valid and invalid files:
+/// no error, warning or `Debug` output contains it.
 #[test]
-fn no_text_has_a_value_in_it() {
+fn no_message_contains_a_value() {
     const SECRET: &str = "hunter2-the-value";
     let templates = [
         json!({ "command": "S", "args": ["S", "xS"], "env": { "A": "S", "A_TOKEN": "S" }, "cwd": "S", "instructions": "S" }),
@@ -247,7 +247,7 @@ fn no_text_has_a_value_in_it() {
             assert!(!said.contains(SECRET), "{document}\n{said}");
         }
     }
-    // And in what is not even a document.
+    // Also in texts that are not documents.
     for (ending, text) in [
         ("json", format!("{{\"a\": \"{SECRET}\" \"{SECRET}\"}}")),
         ("json", format!("{{\"a\": {SECRET}}}")),
@@ -268,7 +268,7 @@ fn no_text_has_a_value_in_it() {
 }
 
 #[test]
-fn the_secret_of_a_client_is_masked_and_the_path_of_its_certificate_is_not() {
+fn client_secret_is_masked_but_not_certificate_paths() {
     let text = r#"{"url": "https://a.example", "auth": {"type": "oauth", "client_id": "hub", "client_secret": "hunter2",
         "authorization_server": "https://login.example",
         "tls": {"client_cert": "a.pem", "client_key": "keys/a.key"}}}"#;

@@ -1,7 +1,7 @@
-//! How many calls a server gets at a time.
+//! Limits the number of concurrent calls to a server.
 //!
-//! More than `max_concurrency` wait in the order they came, up to [`WAITING`]; who comes then is turned away at once,
-//! because waiting behind so many is waiting for nothing.
+//! Calls beyond `max_concurrency` wait in FIFO order, at most [`WAITING`] of them; further calls are rejected
+//! immediately, because they would hardly ever run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use plexus_proto::ErrorCode;
 use plexus_tools::CallError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Calls that wait for one server.
+/// Limit of calls that wait for one server.
 const WAITING: usize = 128;
 
-/// Replaced when the limit changes; calls that are inside leave the old one.
+/// Replaced when the limit changes; running calls release their permits of the old gate.
 #[derive(Debug)]
 pub(in crate::supervision) struct Gate {
     limit: Option<usize>,
@@ -31,7 +31,7 @@ impl Gate {
         self.limit
     }
 
-    /// A place, which is free again when it is dropped; none is needed where there is no limit.
+    /// Acquires a permit, released on drop. Returns none if there is no limit.
     pub(super) async fn enter(&self, server: &str) -> Result<Option<OwnedSemaphorePermit>, CallError> {
         let Some(limit) = self.limit else { return Ok(None) };
         if let Ok(place) = self.places.clone().try_acquire_owned() {
@@ -39,16 +39,17 @@ impl Gate {
         }
         let waiting = Waiting::new(&self.waiting);
         if waiting.before >= WAITING {
-            let message = format!("{server} runs {limit} calls at a time, and {WAITING} wait for it already");
+            let message =
+                format!("{server} runs {limit} calls at a time, and {WAITING} calls are already waiting");
             return Err(CallError::new(ErrorCode::Overloaded, message)
-                .hint("Nothing was run. Wait for calls to end and call again."));
+                .hint("Nothing was run. Wait for running calls to end and call again."));
         }
-        // Never closed.
+        // The semaphore is never closed.
         Ok(self.places.clone().acquire_owned().await.ok())
     }
 }
 
-/// Counted until it is dropped, also by a caller that no longer wants to wait.
+/// Counts a waiting call until dropped, even if the caller stops waiting.
 struct Waiting<'g> {
     count: &'g AtomicUsize,
     before: usize,
@@ -73,24 +74,27 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn as_many_as_may_run_do_so_many_wait_and_the_rest_are_turned_away() {
+    async fn queue_limit_rejects_excess_calls() {
         let gate = Gate::new(Some(2));
         let running = [gate.enter("s").await.unwrap(), gate.enter("s").await.unwrap()];
         let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(gate.enter("s"))).collect();
         for enter in &mut waiting {
             assert!(enter.now_or_never().is_none());
         }
-        let turned_away = gate.enter("s").await.unwrap_err();
-        assert_eq!(turned_away.code, ErrorCode::Overloaded);
+        let rejected = gate.enter("s").await.unwrap_err();
+        assert_eq!(rejected.code, ErrorCode::Overloaded);
         drop(running);
-        // In the order they came.
+        // First come, first served.
         assert!((&mut waiting[0]).now_or_never().unwrap().unwrap().is_some());
         drop(waiting);
-        assert!(gate.enter("s").now_or_never().unwrap().unwrap().is_some(), "those who left are not counted");
+        assert!(
+            gate.enter("s").now_or_never().unwrap().unwrap().is_some(),
+            "callers that stopped waiting are not counted"
+        );
     }
 
     #[tokio::test]
-    async fn without_a_limit_nobody_waits() {
+    async fn calls_without_a_limit_do_not_wait() {
         assert!(Gate::new(None).enter("s").await.unwrap().is_none());
     }
 }

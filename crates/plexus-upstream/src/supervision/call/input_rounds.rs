@@ -1,7 +1,12 @@
-//! From a request to its result, however often its server asks in between.
+//! Runs a request to its result, including the questions that its server asks.
 //!
+<<<<<<< HEAD
 //! A server of the stateless era asks by what it answers with: the request is made again with what it wanted to know, over
 //! the same connection. A session asks on the way, which `questions` answers.
+=======
+//! A server of the stateless era asks in its result: the request is repeated with the answers over the same
+//! connection. A server with a session asks while the request runs, which `questions` handles.
+>>>>>>> w-t3
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,15 +26,15 @@ use super::upstream_call::{CallOutcome, MISSING_CAPABILITY, Operation};
 use crate::client::{Client, ClientError, Inputs, Outgoing, Replied, Request, Returned};
 use crate::supervision::unit::Unit;
 
-/// How often a server may ask before it answers.
+/// Limit of questions before a result.
 const MAX_ROUNDS: usize = 16;
-/// The user has to go somewhere first; nothing was run. Only 2025-11-25 has it.
+/// Error code: the user must open a URL first, and nothing was run. Only 2025-11-25 defines it.
 const URL_FIRST: i64 = -32042;
 
-/// Why there is no result.
+/// Why a request has no result.
 pub(in crate::supervision) enum Failed {
     Client(ClientError),
-    /// In words for the caller.
+    /// An error that is already worded for the caller.
     Call(CallError),
 }
 
@@ -39,8 +44,8 @@ impl From<ClientError> for Failed {
     }
 }
 
-/// Makes a request until there is a result.
-pub(super) async fn to_the_end(
+/// Sends a request, and repeats it with answers until there is a result.
+pub(super) async fn run_to_completion(
     unit: &Arc<Unit>,
     client: &Client,
     operation: &Operation<'_>,
@@ -62,14 +67,14 @@ pub(super) async fn to_the_end(
                 after_urls(dialog, context, data, error).await?;
                 match send(Inputs::default()).await? {
                     Sent::CallOutcome(ended) => Ok(ended),
-                    _ => Err(ClientError::Protocol("the server asks in two ways at once".to_owned()).into()),
+                    _ => Err(ClientError::Protocol("the server mixes two ways of asking".to_owned()).into()),
                 }
             })
             .await;
         }
         other => other?,
     };
-    // What is rare is boxed: every call carries the rest of this with it.
+    // Boxed because questions are rare: otherwise every call would carry this future's size.
     Box::pin(async {
         let mut sent = first;
         for _ in 0..MAX_ROUNDS {
@@ -82,7 +87,7 @@ pub(super) async fn to_the_end(
                 Sent::Ask { questions, state } => (questions, state),
             };
             let responses = match questions.is_empty() {
-                // It only wants to be called again.
+                // The server only requests a repetition.
                 true => None,
                 false => Some(answers(questions, dialog, context).await?),
             };
@@ -92,7 +97,8 @@ pub(super) async fn to_the_end(
         match sent {
             Sent::CallOutcome(ended) => Ok(ended),
             _ => {
-                let why = format!("it asked {MAX_ROUNDS} times before it answered, which is too often");
+                let why =
+                    format!("it asked {MAX_ROUNDS} times without returning a result, which is the limit");
                 Err(ClientError::Protocol(why).into())
             }
         }
@@ -100,7 +106,7 @@ pub(super) async fn to_the_end(
     .await
 }
 
-/// What came back.
+/// The server's response to one attempt.
 enum Sent {
     CallOutcome(CallOutcome),
     Ask { questions: Vec<Question>, state: Option<String> },
@@ -138,7 +144,7 @@ async fn send(
     }
 }
 
-/// What the caller says to these questions, as an object by their keys.
+/// The caller's answers to these questions, as an object keyed by question.
 pub(super) async fn answers(
     questions: Vec<Question>,
     dialog: &CallerDialog,
@@ -146,13 +152,13 @@ pub(super) async fn answers(
 ) -> Result<RawJson, Failed> {
     let can = dialog.bridge.capabilities;
     if questions.iter().any(|question| can.lacks(question).is_some()) {
-        let why = "it asks for what the request did not say that it can be asked";
+        let why = "it asks for a capability that the request did not declare";
         return Err(ClientError::Protocol(why.to_owned()).into());
     }
     let normal = |question: Question| {
         let params = normal_form(question.inquiry, question.params).map_err(|refusal| match refusal {
             Answer::Error { message, .. } => ClientError::Protocol(message),
-            Answer::Result(_) => ClientError::Protocol("it asks nothing".to_owned()),
+            Answer::Result(_) => ClientError::Protocol("its question is empty".to_owned()),
         })?;
         Ok(Question { params, ..question })
     };
@@ -163,7 +169,7 @@ pub(super) async fn answers(
     given(&inquiries, &answers)
 }
 
-/// The stateless era has no way to answer with an error.
+/// Encodes the answers. The stateless era cannot express an error as an answer.
 fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<RawJson, Failed> {
     const CANCELLED: &str = r#"{"action":"cancel"}"#;
     let mut given: BTreeMap<&str, &RawValue> = BTreeMap::new();
@@ -176,7 +182,7 @@ fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<Raw
                 let message = format!("the client did not answer {}: {message} ({code})", inquiry.as_str());
                 return Err(Failed::Call(CallError::new(ErrorCode::ToolFailed, message)));
             }
-            // The server asks again for what is missing.
+            // The server asks again for missing answers.
             (None, _) => continue,
         };
         given.insert(key, serde_json::from_str(text).map_err(unwritten)?);
@@ -184,7 +190,7 @@ fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<Raw
     Ok(RawJson::of(&to_raw_value(&given).map_err(unwritten)?))
 }
 
-/// Why nobody answers, for whoever called.
+/// The error for the caller when a question remains unanswered.
 fn nobody_answers(unasked: &Unasked) -> CallError {
     let code = match unasked {
         Unasked::Incapable(_) => ErrorCode::ToolFailed,
@@ -192,24 +198,23 @@ fn nobody_answers(unasked: &Unasked) -> CallError {
         Unasked::Expired => ErrorCode::DeadlineExceeded,
         Unasked::Gone => ErrorCode::Cancelled,
     };
-    let message = format!("the tool asks something and gets no answer: {unasked}");
+    let message = format!("the tool asked a question that was not answered: {unasked}");
     let error = CallError::new(code, message);
     match unasked {
         Unasked::Incapable(lacking) => {
             let data = json!({ "requiredCapabilities": lacking.to_json() });
-            error.hint("Call it from an MCP client that can be asked this.").from_rpc(
+            error.hint("Call it from an MCP client that can answer questions of this kind.").from_rpc(
                 MISSING_CAPABILITY,
                 unasked.to_string(),
                 Some(data),
             )
         }
-        _ => {
-            error.hint("It may have done a part of its work. Look first, and call again only if it has not.")
-        }
+        _ => error.hint("It may have done part of its work. Check first, and call again only if needed."),
     }
 }
 
-/// Sends the user where the server wants it to have been first. The error, where that cannot be done.
+/// Asks the user to open the URLs that the server requires first. Returns the server's error if that is not
+/// possible.
 async fn after_urls(
     dialog: &CallerDialog,
     context: &ToolContext,
@@ -238,6 +243,6 @@ async fn after_urls(
     if accepted == asked {
         return Ok(());
     }
-    let message = "the tool wants the user to open a web page first, and the user did not";
+    let message = "the tool requires the user to open a web page first, which the user did not do";
     Err(Failed::Call(CallError::new(ErrorCode::ToolFailed, message).hint("Nothing was run.")))
 }

@@ -1,4 +1,4 @@
-//! One call of a tool of another server: from the dispatcher to the server and back.
+//! One call of a tool of an upstream server: from the dispatcher to the server and back.
 
 pub(super) mod concurrency;
 mod input_rounds;
@@ -21,8 +21,8 @@ use crate::client::Request;
 use crate::supervision::catalog::injection;
 use crate::supervision::unit::Unit;
 
-/// What runs the tool that is called so at the server, under this canonical name. It knows the unit and nothing else,
-/// so it stays right whatever becomes of the server.
+/// The handler of a server's tool under this canonical name. It refers only to the unit, so it stays valid
+/// when the server's connection or file changes.
 pub(super) fn handler(unit: &Arc<Unit>, name: String, tool: String) -> Arc<Run> {
     let unit = Arc::downgrade(unit);
     let (name, tool): (Arc<str>, Arc<str>) = (name.into(), tool.into());
@@ -40,13 +40,13 @@ async fn run(
     arguments: Value,
 ) -> Result<Outcome, CallError> {
     let withdrawn =
-        || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It is gone.");
+        || CallError::new(ErrorCode::UnknownTool, format!("Unknown tool: {name}")).hint("It was removed.");
     let unit = unit.upgrade().ok_or_else(withdrawn)?;
-    // The name may stand for another tool by now, which the caller was not admitted to.
+    // The name may now stand for a different tool, which this caller was not authorized for.
     let entry = unit.catalog.load().entries.get(name).filter(|entry| entry.tool == tool).cloned();
     let entry = entry.ok_or_else(withdrawn)?;
     let config = unit.config().ok_or_else(withdrawn)?;
-    let _beat = unit.activity.begin(config.timeout);
+    let _in_flight = unit.activity.begin(config.timeout);
     let mut arguments = arguments;
     if let (false, Value::Object(arguments)) = (entry.injected.is_empty(), &mut arguments) {
         let home = unit.shared.environment.get(env::HOME).map(Path::new);
@@ -61,30 +61,32 @@ async fn run(
         CallOutcome::Output(output) => {
             Ok(Outcome::Ready(ToolOutput::Foreign(ForeignOutput { lacking, ..output })))
         }
-        CallOutcome::Result(_) => {
-            Err(CallError::new(ErrorCode::Internal, "a call of a tool ended as something else"))
-        }
+        CallOutcome::Result(_) => Err(CallError::new(
+            ErrorCode::Internal,
+            "a tool call returned something other than a tool result",
+        )),
     }
 }
 
-/// The text of the result; what the server asks on the way is asked of the caller. Only for what may be read twice.
+/// Returns the text of a result; questions of the server go to the caller. Only for requests that may be
+/// repeated.
 pub(super) async fn request(
     unit: &Arc<Unit>,
     context: &ToolContext,
     request: Request,
 ) -> Result<Bytes, CallError> {
-    let gone = || CallError::new(ErrorCode::UnknownTool, format!("{} is gone", unit.name));
+    let gone = || CallError::new(ErrorCode::UnknownTool, format!("{} was removed", unit.name));
     let config = unit.config().ok_or_else(gone)?;
-    let _beat = unit.activity.begin(config.timeout);
+    let _in_flight = unit.activity.begin(config.timeout);
     let call = UpstreamCall::begin(unit, &config, context, true).await?;
     let operation = Operation::Request { method: request.method, params: request.params };
     let ended = call.run(&operation).await;
-    // Only of a call it is said what its client lacks; the note goes with the request.
+    // Only tool calls report missing capabilities; this discards the note.
     let _ = call.lacking();
     match ended? {
         CallOutcome::Result(result) => Ok(result),
         CallOutcome::Output(_) => {
-            Err(CallError::new(ErrorCode::Internal, "a request ended as something else"))
+            Err(CallError::new(ErrorCode::Internal, "a request returned a tool result"))
         }
     }
 }

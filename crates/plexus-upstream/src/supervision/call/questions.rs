@@ -1,7 +1,7 @@
-//! Asking a caller what a server wants to know, in the course of one call.
+//! Passes questions of a server to the caller during one call.
 //!
-//! A question of a session comes as a request, and is brought into the form of 2026-07-28 here, which is the form that
-//! questions have inside of the hub.
+//! A question within a session arrives as a request. It is converted to the form of 2026-07-28, which the hub
+//! uses internally.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,15 +17,15 @@ use crate::client::{Answerer, Bridge};
 use crate::config::ServerConfig;
 use crate::supervision::unit::Unit;
 
-/// Questions in the course of one call; a server that has more is told that nobody answers them.
+/// Questions per call; further ones are refused.
 const MAX_QUESTIONS_OF_CALL: u64 = 128;
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
-/// Everything that the hub can pass on, for a session that is of no caller.
-pub(in crate::supervision) const EVERYTHING: Capabilities = Capabilities {
+/// Everything that the hub can relay, for connections that belong to no single caller.
+pub(in crate::supervision) const ALL_CAPABILITIES: Capabilities = Capabilities {
     form: true,
     url: true,
     sampling: true,
@@ -35,18 +35,18 @@ pub(in crate::supervision) const EVERYTHING: Capabilities = Capabilities {
     tasks: false,
 };
 
-/// What passes between a caller and a server in the course of one call. When it is dropped, nobody is asked any more.
+/// The dialog between a caller and a server during one call. Dropping it ends all questions.
 pub(super) struct CallerDialog {
     pub(super) bridge: Bridge,
     asking: Option<Arc<QuestionRelay>>,
-    /// The server has asked by its results, and was answered.
+    /// The server has asked through a result and was answered.
     rounds: AtomicBool,
 }
 
 impl CallerDialog {
     pub(in crate::supervision) fn of(unit: &Arc<Unit>, config: &ServerConfig, context: &ToolContext) -> Self {
         let log = context.log_sink();
-        // Whether its client takes tasks is no affair of the server: the hub follows them itself.
+        // The hub follows tasks itself, so the client's support for them is irrelevant.
         let capabilities = match config.questions {
             true => Capabilities { tasks: false, ..context.capabilities() },
             false => Capabilities::default(),
@@ -60,7 +60,7 @@ impl CallerDialog {
         Self { bridge, asking, rounds: AtomicBool::new(false) }
     }
 
-    /// Somebody was asked: from now on the call cannot be made as if nobody had been.
+    /// Whether a question was asked. If so, the call can no longer be repeated as if nothing had happened.
     pub(super) fn has_asked(&self) -> bool {
         self.rounds.load(Ordering::Acquire) || self.asking.as_ref().is_some_and(|asking| asking.has_asked())
     }
@@ -78,16 +78,16 @@ impl Drop for CallerDialog {
     }
 }
 
-/// Answers what a session asks on the way.
+/// Answers questions that a server asks within a session.
 struct QuestionRelay {
     context: ToolContext,
     unit: Weak<Unit>,
-    /// Of the call.
+    /// The number of the call.
     call: u64,
-    /// Of the last question.
+    /// The number of the last question.
     number: AtomicU64,
     asked: AtomicBool,
-    /// The call has ended.
+    /// Cancelled when the call has ended.
     over: CancellationToken,
 }
 
@@ -107,7 +107,7 @@ impl QuestionRelay {
         let params = normal_form(inquiry, params)?;
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
         if number > MAX_QUESTIONS_OF_CALL {
-            return Err(refusal(INTERNAL, "this call has asked more than anybody answers"));
+            return Err(refusal(INTERNAL, "this call has asked too many questions"));
         }
         let question = Question { key: format!("q{number}"), inquiry, params };
         let can = self.context.capabilities();
@@ -117,7 +117,7 @@ impl QuestionRelay {
                 if let Some(unit) = self.unit.upgrade() {
                     unit.missing_capabilities.note(self.call, lacking);
                 }
-                // Of what it can be asked at all, this is only one way.
+                // The client supports this kind of question, only not this variant.
                 let has_base = (lacking.url && can.form) || (lacking.sampling_tools && can.sampling);
                 let code = if has_base { INVALID_PARAMS } else { METHOD_NOT_FOUND };
                 Err(refusal(code, Unasked::Incapable(lacking).to_string()))
@@ -140,7 +140,7 @@ impl Answerer for QuestionRelay {
     }
 
     fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer> {
-        // Who asks is there.
+        // A question is a sign of life.
         if let Some(unit) = self.unit.upgrade() {
             unit.activity.hear();
         }
@@ -154,7 +154,7 @@ impl Answerer for QuestionRelay {
             let key = question.key.clone();
             let asked = tokio::select! {
                 biased;
-                () = over.cancelled() => return refusal(INTERNAL, "the call that asks has ended"),
+                () = over.cancelled() => return refusal(INTERNAL, "the call that asked has ended"),
                 asked = context.ask(vec![question]) => asked,
             };
             match asked {
@@ -167,7 +167,7 @@ impl Answerer for QuestionRelay {
     }
 }
 
-/// The parameters of a question in the form of 2026-07-28, from that of any revision.
+/// Converts the parameters of a question from any revision to the form of 2026-07-28.
 pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<Option<RawJson>, Answer> {
     let wrong = |why: &str| refusal(INVALID_PARAMS, format!("{}: {why}", inquiry.as_str()));
     let Some(params) = params else {
@@ -198,12 +198,12 @@ pub(super) fn normal_form(inquiry: Inquiry, params: Option<RawJson>) -> Result<O
             }
             Some("url") => {
                 params.remove("elicitationId");
-                // A person is to open it in a browser, and nothing else on their machine.
+                // The URL is opened in a browser and must not start any other program on the user's machine.
                 if !params.get("url").and_then(Value::as_str).is_some_and(is_web) {
                     return Err(wrong("it has no `url` that begins with https:// or http://"));
                 }
             }
-            Some(_) => return Err(wrong("its `mode` is not known here")),
+            Some(_) => return Err(wrong("its `mode` is not supported")),
         }
     }
     if params.is_empty() {
@@ -221,8 +221,8 @@ fn refusal(code: i64, message: impl Into<String>) -> Answer {
     Answer::Error { code, message: message.into(), data: None }
 }
 
-/// Calls that are noted; the oldest is forgotten first.
-const MOST: usize = 256;
+/// Calls with a note; the oldest note is dropped first.
+const MAX_NOTES: usize = 256;
 
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct MissingCapabilities {
@@ -232,7 +232,7 @@ pub(in crate::supervision) struct MissingCapabilities {
 }
 
 impl MissingCapabilities {
-    /// What a call is noted under.
+    /// Allocates the number under which a call is noted.
     pub(in crate::supervision) fn number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -241,13 +241,13 @@ impl MissingCapabilities {
         let mut noted = self.noted();
         let before = noted.get(&call).copied().unwrap_or_default();
         noted.insert(call, before.and(lacking));
-        if noted.len() > MOST {
+        if noted.len() > MAX_NOTES {
             noted.pop_first();
         }
         self.count.store(noted.len(), Ordering::Release);
     }
 
-    /// What the client of a call that has ended lacks.
+    /// Takes the capabilities that the client of a finished call lacked.
     pub(in crate::supervision) fn take(&self, call: u64) -> Option<Capabilities> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_any_revision_has_one_form() {
+    fn questions_of_all_revisions_are_normalized() {
         let schema = json!({ "type": "object", "properties": {} });
         let old = json!({ "message": "?", "requestedSchema": schema, "_meta": { "progressToken": 1 } });
         let form = json!({ "mode": "form", "message": "?", "requestedSchema": schema });
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn invalid_questions_are_refused() {
         for wrong in [
             json!([]),
             json!({}),

@@ -1,5 +1,5 @@
-//! How a caller gets to a server: by the connection that all share, or by one of its session; and what it is told when
-//! there is none.
+//! Finds the connection for a caller, the shared one or one of its session, and words the error if there is
+//! none.
 
 use plexus_proto::ErrorCode;
 use plexus_proto::api::UpstreamState;
@@ -11,18 +11,18 @@ use crate::supervision::sessions::{self, SessionLease};
 use crate::supervision::status::Status;
 use crate::supervision::unit::Unit;
 
-/// A caller on its way to a server.
+/// The route of a caller to a server.
 #[derive(Clone, Copy)]
 pub(super) struct Route<'c> {
     pub(in crate::supervision) unit: &'c std::sync::Arc<Unit>,
     pub(in crate::supervision) context: &'c ToolContext,
-    /// The session has a connection of its own.
+    /// The session has its own connection.
     pub(in crate::supervision) own: bool,
-    /// What can be asked over that one, at least.
+    /// The capabilities that a session's own connection must support.
     pub(in crate::supervision) can: Capabilities,
 }
 
-/// A connection, and the place that it has if it is that of a session.
+/// A connection, with its lease if it belongs to a session.
 pub(super) struct Connected<'u> {
     pub(in crate::supervision) client: Client,
     pub(in crate::supervision) place: Option<SessionLease>,
@@ -30,19 +30,19 @@ pub(super) struct Connected<'u> {
 }
 
 impl<'c> Route<'c> {
-    /// What is rare is boxed: every call carries the rest of this with it.
+    /// Returns a connection. The rare slow path is boxed: otherwise every call would carry its size.
     pub(in crate::supervision) async fn connection(
         &self,
         patience: Patience,
     ) -> Result<Connected<'c>, CallError> {
-        match there(self.unit) {
+        match live_connection(self.unit) {
             Some(connected) if !self.own => Ok(connected),
-            _ => Box::pin(self.coming_connection(patience)).await,
+            _ => Box::pin(self.wait_for_connection(patience)).await,
         }
     }
 
-    /// One that may have to be waited for.
-    async fn coming_connection(&self, patience: Patience) -> Result<Connected<'c>, CallError> {
+    /// Returns a connection, waiting for it if necessary.
+    async fn wait_for_connection(&self, patience: Patience) -> Result<Connected<'c>, CallError> {
         let connection = async {
             match self.own {
                 true => self.own_connection(patience).await,
@@ -56,7 +56,7 @@ impl<'c> Route<'c> {
         }
     }
 
-    /// The connection of the session that calls. How the one is that all share matters only to make it.
+    /// Returns the session's own connection. The shared one only matters for creating it.
     async fn own_connection(&self, patience: Patience) -> Result<Connected<'c>, CallError> {
         let unit = self.unit;
         let session = self.context.session_id;
@@ -72,16 +72,14 @@ impl<'c> Route<'c> {
         let running = shared(unit, patience).await?.running;
         let Some(of) = fingerprint() else { return Err(unavailable(unit, "")) };
         let Some(place) = unit.sessions.place(session, of) else {
-            let message = format!(
-                "{} is used by {} sessions, each with a connection of its own",
-                unit.name,
-                sessions::MAX
-            );
+            let message =
+                format!("{} already has {} sessions with their own connections", unit.name, sessions::MAX);
             return Err(CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Try again when one of them has ended its calls."));
         };
         let connect = async {
-            // It has its place by now: when something else is wanted after this, it is closed with the others.
+            // The lease is already held, so a change from here on closes this connection together with the
+            // others.
             let config = unit.to_run().filter(|config| config.fingerprint == of.0);
             let config = config.ok_or_else(|| ClientError::Unreachable("its file has changed".to_owned()))?;
             Client::connect(unit.connect(config, unit.stderr.clone(), place.can())).await
@@ -90,10 +88,10 @@ impl<'c> Route<'c> {
             Ok(client) => Ok(Connected { client, place: Some(place), running }),
             Err(error) => {
                 unit.sessions.forget(session, &place);
-                let why = format!("a connection for this session cannot be made: {error}");
+                let why = format!("cannot connect for this session: {error}");
                 Err(match error {
                     ClientError::Busy(_) => busy(unit, &why),
-                    ClientError::NeedsLogin(_) => locked(unit, &why),
+                    ClientError::NeedsLogin(_) => needs_login(unit, &why),
                     _ => unavailable(unit, &why),
                 })
             }
@@ -101,23 +99,24 @@ impl<'c> Route<'c> {
     }
 }
 
-/// For what a call waits.
+/// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// For a server that is being started.
+    /// A server that is starting.
     Starting,
-    /// Also for one that was just lost and is tried again.
-    Away,
+    /// Also a server that was just lost and is being retried.
+    Reconnecting,
 }
 
-/// The connection that all share, if it is there. One that has ended is not, also when nobody has noticed.
-fn there(unit: &Unit) -> Option<Connected<'_>> {
+/// The shared connection, if it is open. A connection that has ended is ignored even before its end was
+/// noticed.
+fn live_connection(unit: &Unit) -> Option<Connected<'_>> {
     let running = unit.activity.run();
     let client = unit.client.load_full().filter(|client| !client.has_ended())?;
     Some(Connected { client: (*client).clone(), place: None, running })
 }
 
-/// The connection that all share, as soon as there is one.
+/// Returns the shared connection, waiting for it if necessary.
 pub(in crate::supervision) async fn shared(
     unit: &Unit,
     patience: Patience,
@@ -128,14 +127,14 @@ pub(in crate::supervision) async fn shared(
             let state = status.borrow_and_update().state;
             match state {
                 UpstreamState::Ready => {
-                    if let Some(connected) = there(unit) {
+                    if let Some(connected) = live_connection(unit) {
                         return Some(connected);
                     }
                 }
-                // A lazy server waits for this.
+                // A lazy server starts on this notification.
                 UpstreamState::Idle => unit.called.notify_one(),
                 UpstreamState::Starting => {}
-                UpstreamState::Down if patience == Patience::Away => {}
+                UpstreamState::Down if patience == Patience::Reconnecting => {}
                 UpstreamState::Down
                 | UpstreamState::Failed
                 | UpstreamState::NeedsLogin
@@ -153,29 +152,29 @@ pub(in crate::supervision) async fn shared(
     }
 }
 
-/// Nobody wants it any more, and it did not get to its server.
+/// The call was cancelled before it reached its server.
 pub(super) fn cancelled_before() -> CallError {
     CallError::new(ErrorCode::Cancelled, "the call was cancelled").hint("Nothing was run.").before_it_ran()
 }
 
-/// The server takes no more calls now: nothing was run.
+/// The server accepts no more calls now, and nothing was run.
 pub(in crate::supervision) fn busy(unit: &Unit, why: &str) -> CallError {
     CallError::new(
         ErrorCode::Overloaded,
-        format!("{} takes no more calls now: {}", unit.name, for_callers(why)),
+        format!("{} accepts no more calls now: {}", unit.name, for_callers(why)),
     )
     .hint("Nothing was run. Wait for a while and call again.")
 }
 
 /// The server requires a login: nothing was run.
-pub(super) fn locked(unit: &Unit, why: &str) -> CallError {
+pub(super) fn needs_login(unit: &Unit, why: &str) -> CallError {
     let (name, why) = (&unit.name, for_callers(why));
     CallError::new(ErrorCode::Unavailable, format!("{name} requires a login: {why}"))
         .hint(format!("Nothing was run. Call again when somebody has run `plexus upstream login {name}`."))
         .before_it_ran()
 }
 
-/// The server is not there: nothing was run, and the caller may try again.
+/// The server is not available; nothing was run and the caller may retry.
 pub(super) fn unavailable(unit: &Unit, why: &str) -> CallError {
     let status = unit.status.borrow().clone();
     let last = status.failure.as_ref().map(|failure| failure.message.as_str());
@@ -189,17 +188,17 @@ pub(super) fn unavailable(unit: &Unit, why: &str) -> CallError {
 
 fn advice(unit: &Unit, status: &Status) -> String {
     let name = &unit.name;
-    let next = status.retry_at.map(|at| format!("It is tried again at {at}"));
+    let next = status.retry_at.map(|at| format!("The hub retries at {at}"));
     match (status.state, next) {
         (UpstreamState::Failed, Some(next)) => format!(
-            "It failed so often that it is left alone for a while. {next}, or at once by \
-             `plexus upstream restart {name}`; `plexus upstream logs {name}` shows what it said."
+            "It failed repeatedly, so retries are paused. {next}; to retry at once, run \
+             `plexus upstream restart {name}`; `plexus upstream logs {name}` shows its output."
         ),
         (UpstreamState::NeedsLogin, _) => {
             format!("Call again when somebody has run `plexus upstream login {name}`.")
         }
         (_, Some(next)) => format!("{next}; call again after that."),
-        (UpstreamState::Starting, None) => "It is being started; call again in a while.".to_owned(),
+        (UpstreamState::Starting, None) => "It is starting; call again in a while.".to_owned(),
         (_, None) => "Call again in a while.".to_owned(),
     }
 }

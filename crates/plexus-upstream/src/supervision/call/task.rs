@@ -1,4 +1,4 @@
-//! A call that goes on as a task of its server: looked at until it has ended.
+//! A call that continues as a task of its server: polls the task until it has ended.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::client::{
 };
 use crate::supervision::unit::Unit;
 
-/// Looks in a row that fail before the task is given up for lost.
+/// Consecutive failed polls before the task counts as lost.
 const MAX_MISSES: usize = 5;
 
-/// A task that the server works on. Dropped before its end, the server hears that nobody wants it.
+/// A task that is running at the server. If dropped before its end, it is cancelled.
 struct Followed<'f> {
     unit: &'f Arc<Unit>,
     client: &'f Client,
     id: String,
-    /// Between two looks no request is under way, and the server is at work all the same.
+    /// Marks the caller as present at the server between polls, when no request is in flight.
     present: Option<Present>,
     ended: bool,
 }
@@ -41,7 +41,7 @@ impl Followed<'_> {
 
 impl Drop for Followed<'_> {
     fn drop(&mut self) {
-        // Where tasks end because all of them do, nobody is left to say it.
+        // During shutdown the runtime is gone, and no task can send the cancellation.
         if self.ended || Handle::try_current().is_err() {
             return;
         }
@@ -52,13 +52,13 @@ impl Drop for Followed<'_> {
         let (client, request) = (self.client.clone(), Request::new(Method::CancelTask, params));
         let name = format!("upstream {}: cancel a task", self.unit.name);
         self.unit.shared.supervisor.spawn(Stage::Work, name, async move {
-            // A server that does not hear of it works for nobody.
+            // If the cancellation fails, the server finishes work that nobody needs.
             let _ = client.request(request).await;
         });
     }
 }
 
-/// In a session there is a request that is answered when the task has ended, and the server asks meanwhile.
+/// Within a session, one request is answered when the task ends, and the server may ask questions meanwhile.
 async fn in_session(
     task: &mut Followed<'_>,
     dialog: &CallerDialog,
@@ -70,18 +70,20 @@ async fn in_session(
     task.ended = true;
     match replied {
         Replied::Result(result) => ended(&result),
-        Replied::Ask { .. } => Err(ClientError::Protocol("tasks/result asks something".to_owned()).into()),
+        Replied::Ask { .. } => {
+            Err(ClientError::Protocol("tasks/result returned a question".to_owned()).into())
+        }
     }
 }
 
 fn ended(result: &Bytes) -> Result<CallOutcome, Failed> {
     match called(result)? {
         Returned::Output(output) => Ok(CallOutcome::Output(output)),
-        _ => Err(ClientError::Protocol("a task ended with what is no result".to_owned()).into()),
+        _ => Err(ClientError::Protocol("a task ended without a result".to_owned()).into()),
     }
 }
 
-/// A call that has begun is lost, whatever is said of its task.
+/// Once a call has begun, every failure of its task means that the call is lost.
 fn begun(error: ClientError) -> ClientError {
     match error {
         ClientError::Unreachable(why) | ClientError::Busy(why) | ClientError::NeedsLogin(why) => {
@@ -116,9 +118,9 @@ pub(in crate::supervision) async fn follow(
         let state = match client.request(task.request(Method::GetTask, dialog)).await {
             Ok(Replied::Result(result)) => task_state(&result)?,
             Ok(Replied::Ask { .. }) => {
-                return Err(ClientError::Protocol("tasks/get asks something".to_owned()).into());
+                return Err(ClientError::Protocol("tasks/get returned a question".to_owned()).into());
             }
-            // The task may go on all the same.
+            // The task may continue nevertheless.
             Err(ClientError::Busy(why) | ClientError::Lost(why) | ClientError::Unreachable(why)) => {
                 misses += 1;
                 if misses == MAX_MISSES || client.has_ended() {
@@ -126,12 +128,12 @@ pub(in crate::supervision) async fn follow(
                 }
                 continue;
             }
-            // The call has begun, whatever became of it.
+            // The call has begun, so its outcome is unknown.
             Err(ClientError::NeedsLogin(why) | ClientError::Protocol(why)) => {
                 return Err(ClientError::Lost(why).into());
             }
             Err(ClientError::Rpc { message, code, .. }) => {
-                let why = format!("the task that it had become cannot be asked after: {message} ({code})");
+                let why = format!("the status of its task is not available: {message} ({code})");
                 return Err(ClientError::Lost(why).into());
             }
             Err(ClientError::Cancelled) => return Err(ClientError::Cancelled.into()),
@@ -142,7 +144,7 @@ pub(in crate::supervision) async fn follow(
             TaskState::Working(again) => poll = again,
             TaskState::Asks { questions, poll: again } => {
                 poll = again;
-                // What is answered may still be listed for a moment.
+                // An answered question may still be listed for a moment.
                 let new: Vec<_> =
                     questions.into_iter().filter(|question| answered.insert(question.key.clone())).collect();
                 if new.is_empty() {
@@ -164,7 +166,7 @@ pub(in crate::supervision) async fn follow(
             }
             TaskState::Cancelled => {
                 task.ended = true;
-                let why = "the server cancelled the task that the call had become";
+                let why = "the server cancelled the task of the call";
                 return Err(ClientError::Protocol(why.to_owned()).into());
             }
         }

@@ -1,9 +1,9 @@
-//! What is carried out at a server for a caller, whatever happens on the way.
+//! Carries out one request of a caller at a server, including retries.
 //!
-//! What a caller is told holds: that nothing was run is said only of what did not reach the server. Such a call
-//! goes to the next connection, once, when the one it was to go to has ended. A tool that may be run twice is run again
-//! here, once, when its server was lost; any other call that was lost is left to its caller, who is told to look first.
-//! So is one in the course of which a question was answered: nobody is asked twice because a server was lost.
+//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server.
+//! Such a request is sent once more over the next connection if its own had ended. An idempotent tool is run
+//! once more if its connection was lost. Any other lost call is reported to the caller with the advice to
+//! check first, and so is a call in which a question was answered, because nobody should be asked twice.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use crate::config::ServerConfig;
 use crate::supervision::unit::Unit;
 
 const INVALID_PARAMS: i64 = -32602;
-/// The server cannot do without asking, and its client cannot be asked.
+/// The server must ask something that the client does not support.
 pub(super) const MISSING_CAPABILITY: i64 = -32021;
 
-/// What is to be done.
+/// The operation to carry out.
 pub(super) enum Operation<'e> {
     Call { tool: &'e str, arguments: Arc<Value>, as_task: bool },
     Request { method: Method, params: Map<String, Value> },
 }
 
 impl Operation<'_> {
-    /// For those who read why it failed.
+    /// The name used in errors.
     fn name(&self) -> &str {
         match self {
             Self::Call { tool, .. } => tool,
@@ -40,24 +40,24 @@ impl Operation<'_> {
     }
 }
 
-/// What became of it.
+/// The result of an operation.
 pub(super) enum CallOutcome {
     Output(ForeignOutput),
-    /// The text of the result of a request.
+    /// The text of a request's result.
     Result(Bytes),
 }
 
-/// A request of one caller at one server.
+/// One request of a caller at a server.
 pub(super) struct UpstreamCall<'c> {
     reach: Route<'c>,
     dialog: CallerDialog,
-    /// It may be carried out twice.
+    /// It may be run twice.
     repeatable: bool,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<'c> UpstreamCall<'c> {
-    /// Waits for a place among those who are there.
+    /// Waits for a permit of the server's gate.
     pub(in crate::supervision) async fn begin(
         unit: &'c Arc<Unit>,
         config: &ServerConfig,
@@ -86,22 +86,22 @@ impl<'c> UpstreamCall<'c> {
             Err(Failed::Client(error)) => error,
         };
         let ended = connected.client.has_ended();
-        // From here on it only waits.
+        // From here on the call only waits.
         drop(connected);
         match error {
-            // It has begun its work, and somebody was asked in the course of it.
+            // The call has begun, and a question was asked during it.
             ClientError::Unreachable(why) | ClientError::Busy(why) | ClientError::NeedsLogin(why)
                 if self.dialog.has_asked() =>
             {
                 Err(self.explain(operation, ClientError::Lost(why)))
             }
-            ClientError::Lost(why) if self.may_repeat() => Box::pin(self.again(why, operation)).await,
-            ClientError::Unreachable(_) if ended => Box::pin(self.anew(operation)).await,
+            ClientError::Lost(why) if self.may_repeat() => Box::pin(self.rerun(why, operation)).await,
+            ClientError::Unreachable(_) if ended => Box::pin(self.resend(operation)).await,
             error => Err(self.explain(operation, error)),
         }
     }
 
-    /// What the caller could not be asked in the course of it.
+    /// The capabilities that the caller lacked for questions of the server.
     pub(in crate::supervision) fn lacking(&self) -> Option<Capabilities> {
         self.reach.unit.missing_capabilities.take(self.dialog.bridge.number)
     }
@@ -110,8 +110,8 @@ impl<'c> UpstreamCall<'c> {
         self.repeatable && !self.dialog.has_asked()
     }
 
-    /// It was not sent, because the connection had ended: the next one may be on its way.
-    async fn anew(&self, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
+    /// The request was not sent because the connection had ended; a new connection may be on its way.
+    async fn resend(&self, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
         let connected = self.reach.connection(Patience::Starting).await?;
         self.once(&connected, operation).await.map_err(|failed| match failed {
             Failed::Call(error) => error,
@@ -119,11 +119,11 @@ impl<'c> UpstreamCall<'c> {
         })
     }
 
-    /// It was lost and may be run twice. What can be said when that fails too is not that nothing was run.
-    async fn again(&self, why: String, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
+    /// The request was lost and may be run twice. If that fails too, "nothing was run" must not be reported.
+    async fn rerun(&self, why: String, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
         let (server, name) = (&self.reach.unit.name, operation.name());
-        tracing::debug!(%server, name, "runs again: its server was lost");
-        let Ok(connected) = self.reach.connection(Patience::Away).await else {
+        tracing::debug!(%server, name, "running again after the server was lost");
+        let Ok(connected) = self.reach.connection(Patience::Reconnecting).await else {
             return Err(self.explain(operation, ClientError::Lost(why)));
         };
         self.once(&connected, operation).await.map_err(|failed| match failed {
@@ -132,7 +132,7 @@ impl<'c> UpstreamCall<'c> {
                 ClientError::Unreachable(_) | ClientError::Busy(_) | ClientError::NeedsLogin(_),
             ) => self.explain(operation, ClientError::Lost(why)),
             Failed::Client(ClientError::Lost(why)) if self.may_repeat() => {
-                self.harmless(operation, " twice", &why)
+                self.repeatable_loss(operation, " twice", &why)
             }
             Failed::Client(error) => self.explain(operation, error),
         })
@@ -146,18 +146,20 @@ impl<'c> UpstreamCall<'c> {
         let Connected { client, place, .. } = connected;
         let (unit, context) = (self.reach.unit, self.reach.context);
         let progress = context.progress_sink().map(|sink| self.listening(sink));
-        let ended = input_rounds::to_the_end(unit, client, operation, progress, &self.dialog, context).await;
+        let ended =
+            input_rounds::run_to_completion(unit, client, operation, progress, &self.dialog, context).await;
         match &ended {
             Ok(_) | Err(Failed::Client(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 unit.activity.hear();
             }
-            // Over HTTP a session outlives what was lost in it; a server that has forgotten it says so.
+            // Over HTTP the session outlives a lost request; a server that has forgotten the session reports
+            // it.
             Err(Failed::Client(ClientError::Lost(_))) if place.is_some() && !client.is_pipe() => {}
             Err(Failed::Client(
                 ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_),
             )) => match place {
                 Some(place) => unit.sessions.forget(context.session_id, place),
-                // The unit looks for itself whether the server is still there.
+                // The unit checks whether the server is still available.
                 None => unit.list_changed.notify_one(),
             },
             Err(Failed::Call(_) | Failed::Client(ClientError::Busy(_) | ClientError::Cancelled)) => {}
@@ -165,7 +167,7 @@ impl<'c> UpstreamCall<'c> {
         ended
     }
 
-    /// Progress is a sign of life.
+    /// Counts progress as a sign of life.
     fn listening(&self, sink: ProgressSink) -> ProgressSink {
         let unit = Arc::downgrade(self.reach.unit);
         Arc::new(move |progress| {
@@ -176,19 +178,19 @@ impl<'c> UpstreamCall<'c> {
         })
     }
 
-    /// It was lost, which does no harm.
-    fn harmless(&self, operation: &Operation<'_>, how_often: &str, why: &str) -> CallError {
+    /// The error for a lost call that may be repeated.
+    fn repeatable_loss(&self, operation: &Operation<'_>, how_often: &str, why: &str) -> CallError {
         let (server, name, why) = (&self.reach.unit.name, operation.name(), for_callers(why));
         let message = format!("{server} was lost{how_often} while {name} ran: {why}");
         CallError::new(ErrorCode::Unavailable, message)
             .hint("The tool may be run again without harm. Try again in a while.")
     }
 
-    /// The server's failure in words for the caller.
+    /// The server's failure, worded for the caller.
     fn explain(&self, operation: &Operation<'_>, error: ClientError) -> CallError {
         let (unit, name) = (self.reach.unit, operation.name());
         match error {
-            ClientError::Lost(why) if self.may_repeat() => self.harmless(operation, "", &why),
+            ClientError::Lost(why) if self.may_repeat() => self.repeatable_loss(operation, "", &why),
             ClientError::Rpc { code: INVALID_PARAMS, message, data } => {
                 let said = format!("{} does not accept the arguments: {message}", unit.name);
                 CallError::new(ErrorCode::InvalidArguments, said)
@@ -200,18 +202,18 @@ impl<'c> UpstreamCall<'c> {
     }
 }
 
-/// A server's failure in words for whoever it was asked for.
+/// A server's failure, worded for the caller.
 pub(super) fn explain(unit: &Unit, name: &str, error: ClientError) -> CallError {
     let server = &unit.name;
     match error {
         ClientError::Unreachable(why) => route::unavailable(unit, &why),
         ClientError::Busy(why) => route::busy(unit, &why),
-        ClientError::NeedsLogin(why) => route::locked(unit, &why),
+        ClientError::NeedsLogin(why) => route::needs_login(unit, &why),
         ClientError::Lost(why) => CallError::new(
             ErrorCode::Unavailable,
             format!("{server} was lost while {name} ran: {}", for_callers(&why)),
         )
-        .hint("Nobody knows whether it has done its work. Look first, and call again only if it has not."),
+        .hint("It is unknown whether it did its work. Check first, and call again only if it did not."),
         ClientError::Rpc { code, message, data } => {
             let said = format!("{server} answered with an error: {message} ({code})");
             let error = CallError::new(ErrorCode::ToolFailed, said).details(data.clone().unwrap_or_default());
@@ -219,16 +221,16 @@ pub(super) fn explain(unit: &Unit, name: &str, error: ClientError) -> CallError 
                 MISSING_CAPABILITY => {
                     let lacking = data.as_ref().map(|data| Capabilities::read(&data["requiredCapabilities"]));
                     let lacking = lacking.filter(|lacking| !lacking.is_empty());
-                    let what = lacking.map(|lacking| format!(" this: {lacking}")).unwrap_or_default();
-                    error.hint(format!("Call it from an MCP client that can be asked{what}."))
+                    let what = lacking.map(|lacking| format!(" of this kind: {lacking}")).unwrap_or_default();
+                    error.hint(format!("Call it from an MCP client that can answer questions{what}."))
                 }
                 _ => error,
             };
             error.from_rpc(code, message, data)
         }
         ClientError::Protocol(why) => {
-            CallError::new(ErrorCode::ToolFailed, format!("the answer of {server} cannot be used: {why}"))
-                .hint("The tool may have done its work all the same.")
+            CallError::new(ErrorCode::ToolFailed, format!("the answer of {server} is invalid: {why}"))
+                .hint("The tool may have done its work nevertheless.")
         }
         ClientError::Cancelled => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
     }

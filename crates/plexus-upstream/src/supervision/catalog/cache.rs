@@ -1,8 +1,8 @@
-//! What servers listed last, kept over a restart of the hub: their tools are listed at once, calls wait for the server
-//! that is being started instead of being refused, and its era is not asked for again.
+//! Caches the tool lists of servers across restarts of the hub: their tools are listed immediately, calls
+//! wait for the starting server instead of being refused, and its era need not be probed again.
 //!
-//! One file per server, which is only a memory: one that cannot be read, or is of a server that is started in another
-//! way now, is as good as none, and what the server says itself takes its place.
+//! There is one file per server. A file that is unreadable, or belongs to a different configuration of the
+//! server, is ignored; the server's own list replaces it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::Definitions;
 
-/// A list that is longer is not remembered.
+/// A longer list is not cached.
 const MAX_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Clone, Default)]
 pub(in crate::supervision) struct CatalogCache {
-    /// None: nothing is remembered.
+    /// None: nothing is cached.
     folder: Option<PathBuf>,
 }
 
-/// What is known of a server before it was talked to.
+/// The knowledge about a server before it is connected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::supervision) struct CachedCatalog {
-    /// Of how it was started then.
+    /// Fingerprint of the configuration at that time.
     fingerprint: u64,
     pub(in crate::supervision) era: UpstreamEra,
     pub(in crate::supervision) definitions: Arc<Definitions>,
@@ -41,14 +41,14 @@ impl CatalogCache {
         self.folder.as_deref().map(|folder: &Path| folder.join(format!("{slug}.json")))
     }
 
-    /// What a server listed last, if it is started in the same way as then.
+    /// The last list of a server, if its fingerprint is unchanged.
     pub(in crate::supervision) async fn recall(&self, slug: &str, fingerprint: u64) -> Option<CachedCatalog> {
         let text = tokio::fs::read(self.file(slug)?).await.ok().filter(|text| text.len() <= MAX_BYTES)?;
         let remembered: CachedCatalog = serde_json::from_slice(&text).ok()?;
         (remembered.fingerprint == fingerprint).then_some(remembered)
     }
 
-    /// Keeps what a server has listed.
+    /// Stores the list of a server.
     pub(in crate::supervision) async fn keep(
         &self,
         slug: &str,
@@ -67,11 +67,12 @@ impl CatalogCache {
             private_file::write_unsynced(&file, &text)
         });
         if let Ok(Err(error)) = kept.await {
-            tracing::warn!(server = slug, %error, "cannot remember the tools of a server");
+            tracing::warn!(server = slug, %error, "cannot cache the tools of a server");
         }
     }
 
-    /// Keeps what is known of these servers only: files of others may have gone while no hub was there to see it.
+    /// Deletes the files of all other servers, including those whose configuration was deleted while no hub
+    /// was running.
     pub(in crate::supervision) fn retain(&self, slugs: &BTreeSet<&str>) {
         let files = self.folder.as_ref().and_then(|folder| fs_err::read_dir(folder).ok());
         for file in files.into_iter().flatten().flatten() {
@@ -83,10 +84,10 @@ impl CatalogCache {
         }
     }
 
-    /// Its file is gone.
+    /// Deletes a server's file.
     pub(in crate::supervision) fn forget(&self, slug: &str) {
         if let Some(file) = self.file(slug) {
-            // There may never have been one.
+            // The file may not exist.
             let _ = fs_err::remove_file(file);
         }
     }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_list_is_recalled_as_it_was_and_only_of_a_server_that_is_started_in_the_same_way() {
+    async fn list_is_recalled_only_for_the_same_fingerprint() {
         let folder = tempfile::tempdir().unwrap();
         let memory = CatalogCache::new(Some(folder.path().join("tools")));
         assert_eq!(memory.recall("files", 7).await, None);
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(memory.recall("files", 8).await, None);
 
         std::fs::write(folder.path().join("tools/files.json"), "{").unwrap();
-        assert_eq!(memory.recall("files", 7).await, None, "a memory that is damaged is none");
+        assert_eq!(memory.recall("files", 7).await, None, "a damaged file is ignored");
         memory.retain(&BTreeSet::from(["files"]));
         assert!(folder.path().join("tools/files.json").exists());
         memory.retain(&BTreeSet::from(["other"]));

@@ -1,14 +1,14 @@
-//! What a server says of a tool, in the form that clients insist on.
+//! Normalizes tool definitions to what strict clients accept.
 //!
-//! A client that is strict about one tool refuses the whole list for it, and with it the tools of everybody else. So
-//! what has another type than it should is put right where its meaning is plain, and else dropped; only a tool
-//! that takes no object as its arguments cannot be passed on at all.
+//! A strict client rejects a whole list because of one tool, including the tools of other servers. Members of
+//! the wrong type are therefore corrected if their meaning is clear, and dropped otherwise; only a tool whose
+//! arguments are not an object is unusable.
 
 use serde_json::{Map, Value, json};
 
-/// Makes a definition such that no client refuses it; else why the tool cannot be used.
+/// Normalizes a definition, or returns why the tool is unusable.
 pub(super) fn clean(definition: &mut Map<String, Value>) -> Result<(), &'static str> {
-    // Tasks of the server are not passed on, so nobody should ask for them.
+    // The server's task support is not offered to callers, so they should not request it.
     definition.remove("execution");
     for (member, right) in [
         ("title", Value::is_string as fn(&Value) -> bool),
@@ -41,7 +41,7 @@ pub(super) fn clean(definition: &mut Map<String, Value>) -> Result<(), &'static 
     }
 }
 
-/// Arguments are always an object, so that is what a schema without a type, or with several, means by it.
+/// Arguments are always an object, so a schema without a type, or with several, is taken to mean one.
 fn clean_type(schema: &mut Map<String, Value>) -> Result<(), &'static str> {
     let is_object = match schema.get("type") {
         None | Some(Value::Null) => true,
@@ -55,14 +55,14 @@ fn clean_type(schema: &mut Map<String, Value>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The part of a schema that clients look at: its properties and which of them are required.
+/// Normalizes the parts of a schema that clients inspect: its properties and the required ones.
 fn clean_schema(schema: &mut Map<String, Value>) {
     let is_text = |list: &Vec<Value>| list.iter().all(Value::is_string);
     keep_if(schema, "required", |required| required.as_array().is_some_and(is_text));
     keep_if(schema, "properties", Value::is_object);
     let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
     for property in properties.values_mut().filter(|property| !property.is_object()) {
-        // `false` fits nothing; `true`, and what is no schema at all, anything.
+        // `false` matches nothing; `true`, and anything that is not a schema, matches everything.
         *property = if *property == false { json!({ "not": {} }) } else { json!({}) };
     }
 }

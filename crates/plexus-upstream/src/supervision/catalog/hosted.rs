@@ -1,8 +1,8 @@
-//! Tools of servers that run on other machines: what is said of them comes over a link, and is looked at as what any
-//! server says.
+//! Tools of servers that run on nodes: their definitions arrive over a link, and are checked like those of
+//! any server.
 //!
-//! Which definitions are approved is decided on the machine that runs the server, by who runs the machine. What nobody can
-//! see is left out here too, whatever was decided there.
+//! The node that runs the server decides which definitions are approved. Definitions with invisible text are
+//! left out here regardless of that decision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 use crate::supervision::catalog::{self, definition};
 use crate::trust::{self, MAX_DEFINITION, MAX_NAME};
 
-/// What a call may take; the machine keeps to what its own file of the server says.
+/// Deadline of a call; the node applies the timeout in its own file of the server.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// What a hub says of a tool of a server of this slug that runs elsewhere, by this canonical name; else why it is left out.
+/// The hub's definition of a tool of a node's server, under this canonical name; or why it is left out.
 pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) -> Result<ToolSpec, String> {
     let there = said.get("name").and_then(Value::as_str).unwrap_or_default();
     let shown: String = there.chars().take(40).collect();
@@ -40,10 +40,10 @@ pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) 
     definition::clean(&mut definition).map_err(|why| format!("{shown:?} {why} and is left out"))?;
     catalog::bound_description(&mut definition);
     let input_schema = definition.remove("inputSchema").unwrap_or_default();
-    // A machine is called with arguments and nothing else.
+    // A node is called with arguments only, without headers.
     if param_headers(&input_schema).is_ok_and(|marks| !marks.is_empty()) {
         return Err(format!(
-            "{shown:?} wants arguments in headers, which do not go over a link, and is left out"
+            "{shown:?} requires arguments in headers, which links do not carry, and is left out"
         ));
     }
     let text = |member: &str| definition.get(member).and_then(Value::as_str).map(str::to_owned);

@@ -1,7 +1,7 @@
-//! Arguments that the hub fills in, so that a model never has to type them.
+//! Arguments that the hub fills in, so that a model does not have to provide them.
 //!
-//! What is filled in whole is taken out of the schema that a model sees; whatever it sends under that name all the
-//! same is replaced. A path stays in the schema, and is made absolute on its way.
+//! An argument that is filled in completely is removed from the schema that models see; a value that a model
+//! sends nevertheless is replaced. A path stays in the schema and is made absolute.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::config::Inject;
 
-/// The arguments of one tool that are filled in: those of the server's that this tool has.
+/// The injected arguments of one tool: those of the server's configuration that this tool has.
 pub(super) type Injected = Vec<(String, Inject)>;
 
-/// Which of the arguments a schema has, and the schema without those that a model need not know of.
+/// Determines the injected arguments of a schema, and hides those that models need not know.
 pub(super) fn prepare(mut schema: Value, inject: &BTreeMap<String, Inject>) -> (Value, Injected) {
     let mut injected = Injected::new();
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
@@ -35,7 +35,7 @@ pub(super) fn prepare(mut schema: Value, inject: &BTreeMap<String, Inject>) -> (
             injected.iter().any(|(hidden, what)| *what != Inject::Path && name.as_str() == Some(hidden))
         };
         required.retain(|name| !hidden(name));
-        // The older drafts of JSON Schema have no empty list here.
+        // Older drafts of JSON Schema do not allow an empty list here.
         if required.is_empty()
             && let Some(schema) = schema.as_object_mut()
         {
@@ -45,7 +45,7 @@ pub(super) fn prepare(mut schema: Value, inject: &BTreeMap<String, Inject>) -> (
     (schema, injected)
 }
 
-/// Fills the arguments of a call in.
+/// Fills in the arguments of a call.
 pub(in crate::supervision) fn fill(
     injected: &Injected,
     context: &ToolContext,
@@ -73,8 +73,8 @@ pub(in crate::supervision) fn fill(
 
 fn files_dir(context: &ToolContext) -> Result<PathBuf, CallError> {
     context.files_dir(context.session_id).map_err(|error| {
-        tracing::error!(%error, session = %context.session_id, "cannot make the session's folder");
-        CallError::new(ErrorCode::Internal, "the hub could not make the folder for files of the session")
+        tracing::error!(%error, session = %context.session_id, "cannot create the session's file folder");
+        CallError::new(ErrorCode::Internal, "the hub could not create the session's file folder")
     })
 }
 
@@ -82,8 +82,8 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// `~` is the home folder, a relative path is inside `folder`; `.` and `..` are worked out without looking at the
-/// disk.
+/// Expands `~` to the home folder and resolves relative paths against `folder`; resolves `.` and `..`
+/// lexically, without accessing the disk.
 fn absolute(path: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
     let from_home = match (path.strip_prefix('~'), home) {
         (Some(""), Some(home)) => Some(home.to_owned()),
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in_whole_is_not_shown_and_what_a_tool_has_not_is_left_alone() {
+    fn injected_arguments_are_hidden_except_paths() {
         let inject = BTreeMap::from([
             ("session".to_owned(), Inject::SessionId),
             ("folder".to_owned(), Inject::SessionFiles),

@@ -1,7 +1,7 @@
-//! The tools of one server: what it lists, by the rules of its file, under our names.
+//! The tools of one server: its list, filtered and renamed by the rules of its file, under canonical names.
 //!
-//! What a server says is foreign: each definition is checked and bounded, and one that cannot be used is left out
-//! with a warning, alone. Names depend on the set of tools only, never on their order.
+//! Definitions are untrusted: each is checked and bounded, and an unusable one is left out with a warning
+//! without affecting the others. Names depend only on the set of tools, never on their order.
 
 pub(super) mod cache;
 mod definition;
@@ -26,43 +26,43 @@ use crate::client::Definitions;
 use crate::config::ServerConfig;
 use crate::trust::{MAX_DEFINITION, MAX_NAME};
 
-/// Tools of one server; more are left out, the last by name.
+/// Tools of one server; further ones, in name order, are left out.
 const MAX_TOOLS: usize = 1_000;
-/// Longest description, in bytes; the rest is cut off.
+/// Longest description in bytes; the rest is cut off.
 const MAX_DESCRIPTION: usize = 16 << 10;
-/// Warnings kept of one list; of more, only their number.
+/// Warnings per list; of further ones only the number is reported.
 const MAX_WARNINGS: usize = 20;
 
-/// What is needed to call a tool.
+/// The data needed to call a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
-    /// The server's own name of it.
+    /// The server's own name of the tool.
     pub(super) tool: String,
-    /// It may be run again when nobody knows whether it ran.
+    /// It may be run again when it is unknown whether it ran.
     pub(super) repeatable: bool,
-    /// It can be called as a task of the server only.
+    /// The server only runs it as a task.
     pub(super) as_task: bool,
     pub(super) injected: Injected,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
-    /// By canonical name.
+    /// Keyed by canonical name.
     pub(super) entries: BTreeMap<String, Entry>,
     pub(super) warnings: Vec<String>,
 }
 
-/// A tool that the rules let through.
+/// A tool that the rules admit.
 struct Draft<'d> {
     /// The server's own name.
     tool: &'d str,
-    /// The one to use here.
+    /// The name to use here, before the server's prefix.
     shown: &'d str,
     as_task: bool,
     definition: Map<String, Value>,
 }
 
-/// The tools that are trusted, and what to say about them in the registry.
+/// Builds the catalog of trusted tools, and their specs for the registry.
 pub(super) fn build(
     config: &ServerConfig,
     definitions: &Definitions,
@@ -85,7 +85,7 @@ pub(super) fn build(
     }
     if drafts.len() > MAX_TOOLS {
         warnings.push(format!(
-            "it lists {} tools; the first {MAX_TOOLS} by name are used. Say in tools.allow which are wanted",
+            "it lists {} tools; the first {MAX_TOOLS} by name are used. Select the tools you need in tools.allow",
             drafts.len()
         ));
     }
@@ -97,7 +97,8 @@ pub(super) fn build(
     let mut specs = Vec::with_capacity(drafts.len());
     for (name, draft) in named(&config.slug, drafts) {
         if catalog.entries.contains_key(&name) {
-            warnings.push(format!("{:?} would have the name of another tool and is left out", draft.tool));
+            warnings
+                .push(format!("{:?} would have the same name as another tool and is left out", draft.tool));
             continue;
         }
         let (entry, spec) = entry(config, name, draft);
@@ -113,7 +114,7 @@ pub(super) fn build(
     (catalog, specs)
 }
 
-/// Checks a definition; none when the rules of the file leave the tool out.
+/// Checks a definition; none if the rules of the file exclude the tool.
 fn draft<'d>(
     config: &'d ServerConfig,
     definition: &'d Map<String, Value>,
@@ -127,9 +128,7 @@ fn draft<'d>(
         return Err(format!("{start:?}… has a name of more than {MAX_NAME} bytes and is left out"));
     }
     if name == INSTRUCTIONS {
-        return Err(format!(
-            "{name:?} is what its instructions are called here, and no tool; it is left out"
-        ));
+        return Err(format!("{name:?} is reserved for the server's instructions, so the tool is left out"));
     }
     let rules = &config.tools;
     if !rules.admit(name) {
@@ -141,19 +140,19 @@ fn draft<'d>(
             "the definition of {name:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"
         ));
     }
-    // Who calls it need not know: the hub follows the task.
+    // The hub follows the task, so callers need not know.
     let as_task = definition.get("execution").and_then(|execution| execution.get("taskSupport"));
     let as_task = as_task == Some(&Value::from("required"));
     let mut definition = definition.clone();
     definition::clean(&mut definition).map_err(|why| format!("{name:?} {why} and is left out"))?;
     if param_headers(definition.get("inputSchema").unwrap_or(&Value::Null)).is_err() {
-        return Err(format!("{name:?} has an x-mcp-header that cannot be followed and is left out"));
+        return Err(format!("{name:?} has an invalid x-mcp-header and is left out"));
     }
     bound_description(&mut definition);
     Ok(Some(Draft { tool: name, shown: rules.name_of(name), as_task, definition }))
 }
 
-/// Cuts a description that is too long.
+/// Truncates a long description.
 pub(super) fn bound_description(definition: &mut Map<String, Value>) {
     if let Some(Value::String(description)) = definition.get_mut("description")
         && description.len() > MAX_DESCRIPTION
@@ -163,7 +162,7 @@ pub(super) fn bound_description(definition: &mut Map<String, Value>) {
     }
 }
 
-/// Takes back what would give a tool the name that another has of its own: whoever calls that name means the other.
+/// Cancels renames to a name that another tool has originally: callers of that name mean the other tool.
 fn keep_own_names(slug: &str, drafts: &mut [Draft<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     loop {
@@ -175,19 +174,19 @@ fn keep_own_names(slug: &str, drafts: &mut [Draft<'_>]) -> Vec<String> {
         let before = warnings.len();
         for draft in drafts.iter_mut().filter(is_taken) {
             warnings.push(format!(
-                "tools.rename would give {:?} the name {:?}, which is that of another of its tools; it is not renamed",
+                "tools.rename would give {:?} the name {:?}, which another of its tools already has; it is not renamed",
                 draft.tool, draft.shown
             ));
             draft.shown = draft.tool;
         }
-        // One that keeps its own name may be in the way of the next.
+        // A tool that keeps its own name may conflict with the next rename.
         if warnings.len() == before {
             return warnings;
         }
     }
 }
 
-/// Gives each its canonical name. Where two would have the same, each gets one with a hash of its own in it.
+/// Assigns canonical names. Tools whose names would collide each get a name with a hash.
 fn named<'d>(slug: &str, drafts: Vec<Draft<'d>>) -> Vec<(String, Draft<'d>)> {
     let mut plain: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let mut shown: BTreeMap<&str, usize> = BTreeMap::new();
@@ -199,7 +198,7 @@ fn named<'d>(slug: &str, drafts: Vec<Draft<'d>>) -> Vec<(String, Draft<'d>)> {
         let canonical = tool_name::canonical(slug, draft.shown);
         match plain[&canonical].len() {
             1 => canonical,
-            // Two of the same name can only come of renaming; their own names tell them apart.
+            // Equal names can only result from renaming, so the original names are distinct.
             _ if shown[draft.shown] > 1 => tool_name::distinct(slug, draft.tool),
             _ => tool_name::distinct(slug, draft.shown),
         }
@@ -219,7 +218,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
         tool: shown.to_owned(),
         groups: config.groups_of(tool).map(str::to_owned).collect(),
         bare: config.bare_names,
-        // What is filled in here is unknown to callers, and so nothing that they could repeat.
+        // Callers do not know injected arguments, so they cannot repeat them in headers.
         repeats_arguments: param_headers(&input_schema).is_ok_and(|marks| !marks.is_empty()),
         node: None,
         definition: Map::new(),
@@ -243,7 +242,7 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
     (entry, spec)
 }
 
-/// What a server says of a tool; of what it does not say, MCP's own defaults, which fear the worst.
+/// A tool's annotations, with the pessimistic defaults of MCP for missing ones.
 pub(super) fn annotations(definition: &Map<String, Value>) -> ToolAnnotations {
     let said = definition.get("annotations").and_then(Value::as_object);
     let hint = |name: &str| said.and_then(|said| said.get(name)).and_then(Value::as_bool);
@@ -256,11 +255,11 @@ pub(super) fn annotations(definition: &Map<String, Value>) -> ToolAnnotations {
     }
 }
 
-/// Between the words of a name.
+/// Separators between the words of a name.
 const SEPARATORS: [char; 5] = ['_', '-', '.', '/', ':'];
 
-/// A warning for each name and pattern that fits none of the tools that a server lists. What was meant is looked for
-/// in the first `most` of them: the others are not shown.
+/// A warning for each name and pattern that matches none of the listed tools. Suggestions are computed for
+/// the first `most` warnings only, because the others are not shown.
 pub(super) fn unmatched_names(config: &ServerConfig, listed: &BTreeSet<&str>, most: usize) -> Vec<String> {
     let rules = &config.tools;
     let lists = [("allow", &rules.allow), ("deny", &rules.deny), ("idempotent", &rules.idempotent)];
@@ -275,7 +274,7 @@ pub(super) fn unmatched_names(config: &ServerConfig, listed: &BTreeSet<&str>, mo
         .filter(|(_, name)| !listed.iter().any(|tool| glob::matches(name, tool)))
         .enumerate()
         .map(|(place, (field, name))| {
-            let what = if name.contains('*') { "fits none of" } else { "is not among" };
+            let what = if name.contains('*') { "matches none of" } else { "is not among" };
             let meant = (place < most).then(|| meant(name, listed)).flatten();
             let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
             format!("{field} names {name:?}, which {what} its tools{meant}")
@@ -283,7 +282,7 @@ pub(super) fn unmatched_names(config: &ServerConfig, listed: &BTreeSet<&str>, mo
         .collect()
 }
 
-/// The tool of the most similar name; for a pattern, one of the same form that fits a tool.
+/// The tool with the most similar name; for a pattern, one of the same form that matches a tool.
 fn meant(name: &str, listed: &BTreeSet<&str>) -> Option<String> {
     let at_end = name.strip_suffix('*').is_some_and(|rest| !rest.contains('*'));
     let at_start = name.strip_prefix('*').is_some_and(|rest| !rest.contains('*'));
@@ -296,7 +295,7 @@ fn meant(name: &str, listed: &BTreeSet<&str>) -> Option<String> {
     nearest(name, patterns.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// Where words of the names end.
+/// The positions at which words of the names end.
 fn places<'l>(listed: &'l BTreeSet<&str>) -> impl Iterator<Item = (&'l str, usize)> {
     listed.iter().flat_map(|tool| tool.match_indices(SEPARATORS).map(|(at, _)| (*tool, at)))
 }

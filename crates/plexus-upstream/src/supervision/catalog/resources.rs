@@ -1,7 +1,7 @@
-//! What a server offers beside its tools: asked for, put where callers find it, and used on their behalf.
+//! Resources, prompts and completions of a server: listed, published, and used on behalf of callers.
 //!
-//! A caller's access to it is that to a [facility](plexus_tools::Facility), a tool which no list shows. So scopes,
-//! profiles, quotas, deadlines and records are those of any call.
+//! Access to them is access to a [facility](plexus_tools::Facility), a tool that no list shows. Scopes,
+//! profiles, quotas, deadlines and records therefore work as for any call.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use crate::supervision::unit::Unit;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-/// What the registry has of a server beside its tools.
+/// The registered offers of a server besides its tools.
 #[derive(Default)]
 pub(in crate::supervision) struct Offering {
     offer: ArcSwap<Offer>,
@@ -37,18 +37,18 @@ pub(in crate::supervision) struct Offering {
 #[derive(Default)]
 struct Published {
     is: bool,
-    /// One for each, so that the registry sees that a facility is the one it has.
+    /// One handler per facility, so that the registry recognizes an unchanged facility.
     runs: Option<[Arc<Run>; 2]>,
 }
 
 impl Offering {
-    /// As it was listed last; empty while nothing is.
+    /// The most recent offer; empty while nothing is published.
     pub(in crate::supervision) fn offer(&self) -> Arc<Offer> {
         self.offer.load_full()
     }
 }
 
-/// Asks a server for all that it says it has. A list that cannot be had is the one that there was.
+/// Requests all lists that a server announces. A list that cannot be fetched keeps its previous entries.
 pub(in crate::supervision) async fn ask(client: &Client, said: client::Offers, before: &Offer) -> Offer {
     let before = before.lists();
     let resources = said.resources;
@@ -69,17 +69,17 @@ async fn list(client: &Client, what: Listed, has: bool, before: Option<Entries>)
     }
     match client.list_all(what).await {
         Ok(entries) => Some(entries),
-        // Many have resources and know of no templates.
+        // Many servers have resources and do not support templates.
         Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) => Some(Entries::new()),
         Err(error) => {
-            tracing::warn!(?what, %error, "a list of a server cannot be had; what it listed before stays");
+            tracing::warn!(?what, %error, "a server did not return a list; the previous one stays");
             Some(before.unwrap_or_default())
         }
     }
 }
 
 impl Unit {
-    /// Puts this where callers find it. Costs nothing when it is what is there.
+    /// Publishes an offer. Cheap if nothing changed.
     pub(in crate::supervision) fn publish_offer(self: &Arc<Self>, offer: Offer) {
         let mut published = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner);
         let config = match &self.wanted.borrow().target {
@@ -108,7 +108,7 @@ impl Unit {
         }
     }
 
-    /// The same again by a file that may say something else of it.
+    /// Publishes the current offer again after the file changed.
     pub(in crate::supervision) fn publish_offer_again(self: &Arc<Self>) {
         let is = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner).is;
         if is {
@@ -126,14 +126,14 @@ impl Unit {
     }
 }
 
-/// What the registry is to know of an offer.
+/// The facilities to register for an offer.
 fn facilities(config: &ServerConfig, offer: &Offer, [resources, prompts]: [Arc<Run>; 2]) -> Vec<Tool> {
     let mut facilities = Vec::new();
     if offer.resources.is_some() {
         facilities.push(Tool::upstream(spec(config, Facility::Resources, Vec::new()), resources));
     }
     if let Some(listed) = &offer.prompts {
-        // A scope may name one prompt, as it may name one action of a tool.
+        // A scope may name one prompt, like one action of a tool.
         let names: BTreeSet<String> = listed.iter().filter_map(prompt_of).collect();
         let action = |name| Action { name: Cow::Owned(name), access: Access::READ };
         let actions = names.into_iter().map(action).collect();
@@ -142,7 +142,7 @@ fn facilities(config: &ServerConfig, offer: &Offer, [resources, prompts]: [Arc<R
     facilities
 }
 
-/// A prompt's name as scopes have it.
+/// A prompt's name in scopes.
 fn prompt_of(prompt: &Map<String, Value>) -> Option<String> {
     prompt.get("name")?.as_str().map(tool_name::sanitized)
 }
@@ -174,8 +174,8 @@ fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> Tool
     }
 }
 
-/// What reads a resource or gets a prompt. It knows the unit and nothing else, so it stays right whatever becomes of the
-/// server.
+/// The handler that reads a resource or gets a prompt. It refers only to the unit, so it stays valid when the
+/// server's connection or file changes.
 fn handler(unit: &Arc<Unit>, facility: Facility) -> Arc<Run> {
     let unit = Arc::downgrade(unit);
     Arc::new(move |context, arguments| {
@@ -190,7 +190,7 @@ async fn run(
     context: ToolContext,
     arguments: Value,
 ) -> Result<Outcome, CallError> {
-    let gone = || CallError::new(ErrorCode::UnknownTool, "the server is gone");
+    let gone = || CallError::new(ErrorCode::UnknownTool, "the server was removed");
     let unit = unit.upgrade().ok_or_else(gone)?;
     let Value::Object(params) = arguments else { return Err(gone()) };
     let (method, member) = match facility {
@@ -198,11 +198,11 @@ async fn run(
         Facility::Prompts => (Method::GetPrompt, "messages"),
     };
     if facility == Facility::Prompts && !may_get(&context, &unit.slug, &params) {
-        return Err(CallError::new(ErrorCode::UnknownTool, "there is no such prompt that you may use"));
+        return Err(CallError::new(ErrorCode::UnknownTool, "no such prompt is available to you"));
     }
     let text = call::request(&unit, &context, Request::new(method, params)).await?;
     let unusable = |what: String| {
-        let message = format!("the answer of {} cannot be used: {what}", unit.name);
+        let message = format!("the answer of {} is invalid: {what}", unit.name);
         CallError::new(ErrorCode::ToolFailed, message)
     };
     let result: &RawValue = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
@@ -214,7 +214,7 @@ async fn run(
     Ok(Outcome::Ready(ToolOutput::Passed(RawJson::within(&text, result))))
 }
 
-/// The result of a completion, by the connection that all share.
+/// The result of a completion, over the shared connection.
 pub(in crate::supervision) async fn complete(
     unit: &Unit,
     asked: Map<String, Value>,
@@ -224,20 +224,23 @@ pub(in crate::supervision) async fn complete(
         return Ok(None);
     };
     let uncompleted = |message: &str, is_about_params| {
-        let message = format!("{} did not complete it: {}", unit.name, for_callers(message));
+        let message = format!("{} returned no completion: {}", unit.name, for_callers(message));
         Err(CompletionError { message, is_about_params })
     };
-    // Whoever types it is not known here: for as long as it takes it may be anybody.
+    // The caller of a completion is unknown here, so the server's questions are attributed to nobody while it
+    // runs.
     let _present = client.present(Bridge::default());
     match client.request(Request::new(Method::Complete, asked)).await {
         Ok(Replied::Result(text)) => Ok(Some(text)),
-        Ok(Replied::Ask { .. }) => uncompleted("it asks back, which nothing that is typed can answer", false),
+        Ok(Replied::Ask { .. }) => {
+            uncompleted("it asked a question, which a completion cannot answer", false)
+        }
         Err(ClientError::Rpc { code, message, .. }) => uncompleted(&message, code == INVALID_PARAMS),
         Err(error) => uncompleted(&error.to_string(), false),
     }
 }
 
-/// Whether a scope reaches this prompt: it may be one of single prompts.
+/// Whether a scope covers this prompt; a scope may name single prompts.
 fn may_get(context: &ToolContext, server: &str, params: &Map<String, Value>) -> bool {
     let scope = format!("call:{}", Facility::Prompts.name(server));
     let one = prompt_of(params).map(|prompt| format!("{scope}.{prompt}"));

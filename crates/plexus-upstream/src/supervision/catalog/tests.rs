@@ -1,4 +1,4 @@
-//! Lists that servers may send, and what becomes of them.
+//! Tool lists of servers and the resulting catalogs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn config() -> ServerConfig {
     }
 }
 
-/// Of a server that is trusted.
+/// The catalog of a fully trusted server.
 fn all_of(config: &ServerConfig, definitions: &Definitions) -> (Catalog, Vec<ToolSpec>) {
     build(config, definitions, |_| true)
 }
@@ -62,7 +62,7 @@ fn strings(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn rules_choose_and_rename_by_the_servers_own_names() {
+fn rules_match_and_rename_the_servers_own_names() {
     let rules = ToolRules {
         allow: strings(&["issue_*", "search"]),
         deny: strings(&["*_delete"]),
@@ -83,18 +83,14 @@ fn rules_choose_and_rename_by_the_servers_own_names() {
     let groups: Vec<_> = specs.iter().map(|spec| spec.upstream().unwrap().groups.clone()).collect();
     assert_eq!(groups, [strings(&["issues", "reading"]), strings(&["issues"]), strings(&["reading"])]);
     let find = &catalog.entries["mcp__s__find"];
-    assert_eq!(
-        (find.tool.as_str(), find.repeatable),
-        ("search", false),
-        "the server knows it by its own name"
-    );
+    assert_eq!((find.tool.as_str(), find.repeatable), ("search", false), "calls use the server's own name");
     assert_eq!(specs[2].upstream().unwrap().tool, "find");
     assert!(catalog.entries["mcp__s__issue_set"].repeatable);
     assert_eq!(catalog.warnings, ["tools.rename names \"gone\", which is not among its tools"]);
 }
 
 #[test]
-fn what_fits_no_tool_is_told_with_what_was_meant() {
+fn unmatched_names_are_warned_about_with_a_suggestion() {
     let rules = ToolRules {
         allow: strings(&["issue_*", "serach", "*"]),
         deny: strings(&["delte_*", "*_delet", "issue_gett", "zebra", "a*b*", "issue_delete"]),
@@ -111,20 +107,20 @@ fn what_fits_no_tool_is_told_with_what_was_meant() {
         all_of(&config, &list).0.warnings,
         [
             "tools.allow names \"serach\", which is not among its tools; did you mean \"search\"?",
-            "tools.deny names \"delte_*\", which fits none of its tools; did you mean \"delete_*\"?",
-            "tools.deny names \"*_delet\", which fits none of its tools; did you mean \"*_delete\"?",
+            "tools.deny names \"delte_*\", which matches none of its tools; did you mean \"delete_*\"?",
+            "tools.deny names \"*_delet\", which matches none of its tools; did you mean \"*_delete\"?",
             "tools.deny names \"issue_gett\", which is not among its tools; did you mean \"issue_get\"?",
             "tools.deny names \"zebra\", which is not among its tools",
-            "tools.deny names \"a*b*\", which fits none of its tools",
+            "tools.deny names \"a*b*\", which matches none of its tools",
             "tools.idempotent names \"isue_set\", which is not among its tools; did you mean \"issue_set\"?",
-            "groups.issues names \"issues_*\", which fits none of its tools; did you mean \"issue_*\"?",
+            "groups.issues names \"issues_*\", which matches none of its tools; did you mean \"issue_*\"?",
             "tools.rename names \"serch\", which is not among its tools; did you mean \"search\"?",
         ]
     );
 }
 
 #[test]
-fn a_tool_is_not_renamed_to_what_another_is_called() {
+fn tool_is_not_renamed_to_another_tools_name() {
     let renaming = |pairs: &[(&str, &str)], list: &[&str]| {
         let rename = pairs.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
         let config = ServerConfig { tools: ToolRules { rename, ..ToolRules::default() }, ..config() };
@@ -139,7 +135,7 @@ fn a_tool_is_not_renamed_to_what_another_is_called() {
     assert_eq!(
         warnings,
         [
-            "tools.rename would give \"a\" the name \"b\", which is that of another of its tools; it is not renamed"
+            "tools.rename would give \"a\" the name \"b\", which another of its tools already has; it is not renamed"
         ]
     );
     let (tools, warnings) = renaming(&[("a", "b c")], &["a", "b_c"]);
@@ -148,11 +144,11 @@ fn a_tool_is_not_renamed_to_what_another_is_called() {
     assert_eq!((tools, warnings.len()), (vec![called("a", "b"), called("b", "a")], 0), "they swap names");
     let (tools, warnings) = renaming(&[("a", "b"), ("b", "c")], &["a", "b", "c"]);
     let own = ["a", "b", "c"].map(|name| called(name, name));
-    assert_eq!((tools, warnings.len()), (own.to_vec(), 2), "one stands in the way of the other");
+    assert_eq!((tools, warnings.len()), (own.to_vec(), 2), "one rename blocks the other");
 }
 
 #[test]
-fn names_that_become_one_are_kept_apart_whatever_their_order() {
+fn colliding_names_stay_distinct_in_any_order() {
     let config = config();
     let list = vec![tool("a.b"), tool("a/b"), tool("a_b"), tool("c")];
     let (catalog, specs) = all_of(&config, &list);
@@ -160,7 +156,7 @@ fn names_that_become_one_are_kept_apart_whatever_their_order() {
     assert_eq!(specs.iter().filter(|spec| spec.name.starts_with("mcp__s__a_b_")).count(), 3, "{specs:?}");
     let reversed: Definitions = list.iter().rev().cloned().collect();
     assert_eq!(all_of(&config, &reversed).0.entries, catalog.entries);
-    // One that goes does not give its name to another.
+    // Removing one tool does not give its name to another.
     let (fewer, _) = all_of(&config, &list[..3].to_vec());
     for (name, entry) in &fewer.entries {
         assert_eq!(catalog.entries.get(name), Some(entry));
@@ -168,7 +164,7 @@ fn names_that_become_one_are_kept_apart_whatever_their_order() {
 }
 
 #[test]
-fn two_that_are_renamed_to_one_go_by_their_own_names() {
+fn tools_renamed_to_one_name_use_their_own_names() {
     let rename = ["a", "b"].map(|name| (name.to_owned(), "x".to_owned()));
     let config = ServerConfig {
         tools: ToolRules { rename: BTreeMap::from(rename), ..ToolRules::default() },
@@ -180,7 +176,7 @@ fn two_that_are_renamed_to_one_go_by_their_own_names() {
 }
 
 #[test]
-fn what_cannot_be_used_is_left_out_alone_and_said() {
+fn unusable_tools_are_left_out_with_a_warning() {
     let nameless = with("x", json!({ "name": 7 }));
     let without_schema = with("no_schema", json!({ "inputSchema": [] }));
     let huge = with("huge", json!({ "outputSchema": { "description": "x".repeat(MAX_DEFINITION) } }));
@@ -192,7 +188,7 @@ fn what_cannot_be_used_is_left_out_alone_and_said() {
 }
 
 #[test]
-fn a_list_without_end_is_cut() {
+fn long_list_is_truncated() {
     let list: Definitions = (0..MAX_TOOLS + 5).map(|n| tool(&format!("t{n:05}"))).collect();
     let (catalog, specs) = all_of(&config(), &list);
     assert_eq!((catalog.entries.len(), specs.len()), (MAX_TOOLS, MAX_TOOLS));
@@ -202,7 +198,7 @@ fn a_list_without_end_is_cut() {
 }
 
 #[test]
-fn what_a_server_does_not_say_of_a_tool_is_the_worst() {
+fn missing_annotations_default_to_the_worst_case() {
     let read = with("read", json!({ "annotations": { "readOnlyHint": true, "openWorldHint": false } }));
     let odd = with("odd", json!({ "annotations": "no", "title": 3, "description": null, "execution": {} }));
     let (catalog, specs) = all_of(&config(), &vec![tool("plain"), read, odd]);
@@ -216,12 +212,12 @@ fn what_a_server_does_not_say_of_a_tool_is_the_worst() {
     assert!(catalog.entries["mcp__s__read"].repeatable);
     let odd = specs.iter().find(|spec| spec.name.ends_with("odd")).unwrap();
     let members: Vec<_> = odd.upstream().unwrap().definition.keys().collect();
-    assert_eq!(members, ["name"], "what is of the wrong type is not passed on");
+    assert_eq!(members, ["name"], "members of the wrong type are not passed on");
     assert!(specs.iter().all(|spec| !spec.access.bufferable && spec.deadline == Duration::from_secs(7)));
 }
 
 #[test]
-fn a_long_description_is_cut_and_arguments_of_the_hub_are_hidden() {
+fn long_description_is_cut_and_injected_arguments_hidden() {
     let schema =
         json!({ "type": "object", "properties": { "session": {}, "text": {} }, "required": ["session"] });
     let long = with("long", json!({ "description": "é".repeat(MAX_DESCRIPTION), "inputSchema": schema }));
@@ -234,7 +230,7 @@ fn a_long_description_is_cut_and_arguments_of_the_hub_are_hidden() {
 }
 
 #[test]
-fn what_is_not_trusted_is_in_no_list_and_has_no_part_in_names() {
+fn untrusted_tools_are_unlisted_and_do_not_affect_names() {
     let rename = BTreeMap::from([("held".to_owned(), "x".to_owned())]);
     let config = ServerConfig { tools: ToolRules { rename, ..ToolRules::default() }, ..config() };
     let list = vec![tool("a.b"), tool("a/b"), tool("held")];
@@ -247,7 +243,7 @@ fn what_is_not_trusted_is_in_no_list_and_has_no_part_in_names() {
 }
 
 #[test]
-fn a_tool_whose_marks_cannot_be_followed_is_left_out_aloud() {
+fn tool_with_invalid_parameter_headers_is_left_out() {
     let marked = |kind: &str| {
         json!({ "inputSchema": { "type": "object", "properties": {
             "region": { "type": kind, "x-mcp-header": "Region" } } } })
@@ -255,10 +251,10 @@ fn a_tool_whose_marks_cannot_be_followed_is_left_out_aloud() {
     let list = vec![with("good", marked("string")), with("bad", marked("number")), tool("plain")];
     let (catalog, specs) = all_of(&config(), &list);
     assert_eq!(names(&specs), ["mcp__s__good", "mcp__s__plain"]);
-    assert_eq!(catalog.warnings, [r#""bad" has an x-mcp-header that cannot be followed and is left out"#]);
+    assert_eq!(catalog.warnings, [r#""bad" has an invalid x-mcp-header and is left out"#]);
     let repeats: Vec<bool> = specs.iter().map(|spec| spec.upstream().unwrap().repeats_arguments).collect();
     assert_eq!(repeats, [true, false]);
     let inject = BTreeMap::from([("region".to_owned(), Inject::SessionId)]);
     let (_, specs) = all_of(&ServerConfig { inject, ..config() }, &list);
-    assert!(!specs[0].upstream().unwrap().repeats_arguments, "callers do not know what is filled in");
+    assert!(!specs[0].upstream().unwrap().repeats_arguments, "callers do not know injected arguments");
 }

@@ -1,4 +1,4 @@
-//! Signs of life of one server: the calls that run there, and when it was last heard.
+//! Activity of one server: its calls, and when it was last heard from.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use plexus_kit::metrics::Gauge;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Touched by every call, so without locks.
+/// Updated by every call, therefore without locks.
 #[derive(Debug)]
 pub(in crate::supervision) struct Activity {
     epoch: Instant,
     in_flight: AtomicUsize,
-    /// Of these, the calls that have a connection; the others wait for one.
+    /// The calls in flight that have a connection; the others wait for one.
     running: AtomicUsize,
     gauge: Gauge,
     /// Milliseconds since `epoch`.
     heard: AtomicU64,
     called: AtomicU64,
-    /// A call ran out of time and nothing at all was heard since it began.
+    /// A call timed out and the server sent nothing since it began.
     suspect: AtomicBool,
     quiet: Notify,
 }
@@ -45,7 +45,7 @@ impl Activity {
         self.epoch + Duration::from_millis(millis.load(Ordering::Relaxed))
     }
 
-    /// The server has said something.
+    /// Records a sign of life of the server.
     pub(in crate::supervision) fn hear(&self) {
         self.heard.store(self.now(), Ordering::Relaxed);
         self.suspect.store(false, Ordering::Relaxed);
@@ -73,24 +73,24 @@ impl Activity {
         self.suspect.load(Ordering::Relaxed)
     }
 
-    /// A call begins, which may take this long.
-    pub(in crate::supervision) fn begin(&self, timeout: Duration) -> Beat<'_> {
+    /// Registers a call with this timeout.
+    pub(in crate::supervision) fn begin(&self, timeout: Duration) -> CallInFlight<'_> {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         self.gauge.inc();
         let began = self.now();
         self.called.store(began, Ordering::Relaxed);
-        Beat { activity: self, began, timeout }
+        CallInFlight { activity: self, began, timeout }
     }
 
-    /// A call takes a connection. It is counted before it looks for one: who takes the connection away and then counts
-    /// misses none.
+    /// Registers that a call uses a connection. The call is counted before it takes the connection, so that
+    /// whoever removes the connection and then reads the count misses no call.
     pub(in crate::supervision) fn run(&self) -> Running<'_> {
         self.running.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         Running(self)
     }
 
-    /// Returns when no call runs; for the one task that keeps the server.
+    /// Waits until no call runs; used only by the task that supervises the server.
     pub(super) async fn quiet(&self) {
         while self.running() > 0 {
             self.quiet.notified().await;
@@ -98,7 +98,7 @@ impl Activity {
     }
 }
 
-/// A call that has a connection, until it is dropped.
+/// A call that uses a connection, until dropped.
 #[derive(Debug)]
 pub(in crate::supervision) struct Running<'p>(&'p Activity);
 
@@ -110,20 +110,20 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A call in flight, until it is dropped.
+/// A call in flight, until dropped.
 #[derive(Debug)]
-pub(in crate::supervision) struct Beat<'p> {
+pub(in crate::supervision) struct CallInFlight<'p> {
     activity: &'p Activity,
     began: u64,
     timeout: Duration,
 }
 
-impl Drop for Beat<'_> {
+impl Drop for CallInFlight<'_> {
     fn drop(&mut self) {
         let activity = self.activity;
         let now = activity.now();
         activity.called.store(now, Ordering::Relaxed);
-        if ran_out_in_silence(self.began, now, activity.heard.load(Ordering::Relaxed), self.timeout) {
+        if timed_out_in_silence(self.began, now, activity.heard.load(Ordering::Relaxed), self.timeout) {
             activity.suspect.store(true, Ordering::Relaxed);
         }
         activity.gauge.dec();
@@ -131,9 +131,9 @@ impl Drop for Beat<'_> {
     }
 }
 
-/// Whether a call had all the time it may have and the server said nothing at all in it.
-fn ran_out_in_silence(began: u64, now: u64, heard: u64, timeout: Duration) -> bool {
-    // A timer may be a millisecond early by this measure.
+/// Whether a call used its full timeout and the server sent nothing in that time.
+fn timed_out_in_silence(began: u64, now: u64, heard: u64, timeout: Duration) -> bool {
+    // A timer may fire a millisecond early by this measure.
     heard < began && u128::from(now.saturating_sub(began)) + 1 >= timeout.as_millis()
 }
 
@@ -144,15 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_call_that_ran_out_of_time_in_silence_makes_a_server_suspect() {
+    fn timeout_without_any_message_makes_a_server_suspect() {
         let timeout = Duration::from_secs(5);
-        assert!(!ran_out_in_silence(1_000, 2_000, 900, timeout), "it was given up early");
-        assert!(!ran_out_in_silence(1_000, 6_000, 5_000, timeout), "the server was heard in the meantime");
-        assert!(ran_out_in_silence(1_000, 6_000, 900, timeout));
+        assert!(!timed_out_in_silence(1_000, 2_000, 900, timeout), "it was cancelled early");
+        assert!(!timed_out_in_silence(1_000, 6_000, 5_000, timeout), "the server was heard in the meantime");
+        assert!(timed_out_in_silence(1_000, 6_000, 900, timeout));
     }
 
     #[test]
-    fn a_suspect_is_one_until_it_is_heard() {
+    fn any_message_clears_the_suspicion() {
         let activity = Activity::new(Gauge::default());
         activity.heard.store(0, Ordering::Relaxed);
         let mut silent = activity.begin(Duration::ZERO);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quiet_when_the_last_call_that_runs_has_ended() {
+    fn quiet_resolves_when_the_last_running_call_ends() {
         let activity = Activity::new(Gauge::default());
         let _waiting = activity.begin(Duration::MAX);
         assert!(activity.quiet().now_or_never().is_some());

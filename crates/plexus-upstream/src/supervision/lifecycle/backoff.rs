@@ -1,8 +1,8 @@
-//! When to try again, and when to stop trying.
+//! The retry schedule of a server, and when to give up.
 //!
-//! The first attempt after a good run follows at once; then the pauses double, each shortened by a random part, up
-//! to a limit. Only a run that lasted makes the next failure a first one again: a server that comes up and dies
-//! after a second is in the same loop as one that never comes up.
+//! The first attempt after a good run follows immediately; then the pauses double up to a limit, each
+//! shortened by random jitter. Only a sustained run resets the schedule: a server that starts and dies after
+//! a second is in the same crash loop as one that never starts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::supervision::timing::Timing;
 #[derive(Debug)]
 pub(super) struct Backoff {
     timing: Timing,
-    /// Whether it may be given up. A process that is started in vain costs something each time; a server elsewhere
-    /// that is not reached costs next to nothing, and comes back without telling.
+    /// Whether the server may be given up. Every failed start of a process costs resources; a failed
+    /// connection to a remote server costs almost nothing, and the server may come back unnoticed.
     settles: bool,
     failures: VecDeque<Instant>,
     pauses: u32,
     given_up: bool,
 }
 
-/// What follows a failure.
+/// The step after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Another attempt after this.
+pub(super) enum NextAttempt {
+    /// Retry after this pause.
     Retry(Duration),
-    /// A crash loop: nothing for a long while.
+    /// A crash loop: pause for a long time.
     GiveUp(Duration),
 }
 
@@ -37,8 +37,8 @@ impl Backoff {
         Self { timing, settles, failures: VecDeque::new(), pauses: 0, given_up: false }
     }
 
-    /// Notes a failure, after the server had been there for `uptime`.
-    pub(in crate::supervision) fn failed(&mut self, now: Instant, uptime: Duration) -> Next {
+    /// Records a failure after the server was up for `uptime`.
+    pub(in crate::supervision) fn failed(&mut self, now: Instant, uptime: Duration) -> NextAttempt {
         let timing = &self.timing;
         if uptime >= timing.sustained {
             self.failures.clear();
@@ -46,21 +46,21 @@ impl Backoff {
             self.given_up = false;
         }
         self.failures.retain(|at| now.duration_since(*at) < timing.crash_window);
-        // No more than these decide.
+        // No more failures than these matter.
         if self.failures.len() >= timing.crashes {
             self.failures.pop_front();
         }
         self.failures.push_back(now);
         if self.settles && (self.given_up || self.failures.len() >= timing.crashes) {
             self.given_up = true;
-            return Next::GiveUp(timing.given_up);
+            return NextAttempt::GiveUp(timing.given_up);
         }
         let pause = match self.pauses {
             0 => Duration::ZERO,
             n => doubled(timing.first_pause, n - 1, timing.longest_pause),
         };
         self.pauses += 1;
-        Next::Retry(timing.jitter.shorten(pause))
+        NextAttempt::Retry(timing.jitter.shorten(pause))
     }
 }
 
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_the_limit_and_start_anew_only_after_a_long_run() {
+    fn pauses_double_up_to_the_limit_and_reset_after_a_long_run() {
         let mut backoff = Backoff::new(timing(), false);
         let mut now = Instant::now();
         let mut fail = |uptime: u64| {
             now += Duration::from_secs(100);
             match backoff.failed(now, Duration::from_secs(uptime)) {
-                Next::Retry(pause) => pause.as_millis(),
-                Next::GiveUp(_) => panic!("it never gives up what costs nothing"),
+                NextAttempt::Retry(pause) => pause.as_millis(),
+                NextAttempt::GiveUp(_) => panic!("a remote server is never given up"),
             }
         };
         let pauses: Vec<_> = (0..10).map(|_| fail(0)).collect();
@@ -92,38 +92,38 @@ mod tests {
     }
 
     #[test]
-    fn the_random_part_takes_up_to_half_of_a_pause() {
+    fn jitter_shortens_a_pause_by_up_to_half() {
         for (number, pause) in [(0.0, 250), (0.5, 375), (1.0, 500)] {
             let timing = Timing { jitter: Jitter::fixed(number), ..Timing::default() };
             let mut backoff = Backoff::new(timing, true);
             backoff.failed(Instant::now(), Duration::ZERO);
             let next = backoff.failed(Instant::now(), Duration::ZERO);
-            assert_eq!(next, Next::Retry(Duration::from_millis(pause)));
+            assert_eq!(next, NextAttempt::Retry(Duration::from_millis(pause)));
         }
     }
 
     #[test]
-    fn a_crash_loop_is_given_up_until_a_run_lasts() {
+    fn crash_loop_is_given_up_until_a_run_lasts() {
         let mut backoff = Backoff::new(timing(), true);
         let now = Instant::now();
         for n in 1..8 {
-            assert!(matches!(backoff.failed(now, Duration::ZERO), Next::Retry(_)), "failure {n}");
+            assert!(matches!(backoff.failed(now, Duration::ZERO), NextAttempt::Retry(_)), "failure {n}");
         }
-        let given_up = Next::GiveUp(Duration::from_secs(600));
+        let given_up = NextAttempt::GiveUp(Duration::from_secs(600));
         assert_eq!(backoff.failed(now, Duration::ZERO), given_up);
-        // The slow attempt fails too, long after the others.
+        // The slow retry fails too, long after the others.
         let later = now + Duration::from_secs(700);
         assert_eq!(backoff.failed(later, Duration::ZERO), given_up);
-        assert_eq!(backoff.failed(later, Duration::from_secs(60)), Next::Retry(Duration::ZERO));
+        assert_eq!(backoff.failed(later, Duration::from_secs(60)), NextAttempt::Retry(Duration::ZERO));
     }
 
     #[test]
-    fn failures_far_apart_are_no_loop() {
+    fn infrequent_failures_do_not_give_up() {
         let mut backoff = Backoff::new(timing(), true);
         let mut now = Instant::now();
         for _ in 0..100 {
             now += Duration::from_secs(100);
-            assert!(matches!(backoff.failed(now, Duration::from_secs(30)), Next::Retry(_)));
+            assert!(matches!(backoff.failed(now, Duration::from_secs(30)), NextAttempt::Retry(_)));
         }
     }
 }

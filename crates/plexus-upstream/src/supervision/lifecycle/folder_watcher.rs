@@ -1,10 +1,11 @@
-//! Notices that files have changed, by looking again and again.
+//! Detects changed files by polling.
 //!
-//! A look costs one `stat` for each file, works on every file system, and needs nothing of the kernel that could run
-//! out. A change is acted on when a second look soon after sees the same, so that a file is not read while it is
-//! written; what was only touched restarts nothing, because content is compared and not times.
+//! A poll costs one `stat` per file, works on every file system, and needs no kernel resources that could run
+//! out. A change is applied when a second poll soon after sees the same state, so that a file is not read
+//! while it is being written. A file that was only touched restarts nothing, because contents are compared,
+//! not times.
 //!
-//! What a `${file:…}` names is read with the file that names it, and not watched itself.
+//! The target of a `${file:…}` reference is read with the file that names it, and is not watched itself.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,27 +18,27 @@ use plexus_kit::Stage;
 use crate::config::Reading;
 use crate::supervision::Upstreams;
 
-/// More files than the folder may have; those behind them are seen when something else changes.
+/// More files than the folder may have; changes of further files are noticed with the next other change.
 const MAX_FILES: usize = 1_024;
-/// The part of a mode that is not about the owner.
+/// The mode bits of group and others.
 const FOR_OTHERS: u32 = 0o077;
 
-/// What is in a folder, and what others may do with it; empty when there is none.
+/// The files in a folder, and what other users may do with the folder; empty if it does not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::supervision) struct Snapshot {
-    files: BTreeMap<OsString, Looks>,
+    files: BTreeMap<OsString, FileStat>,
     open: u32,
 }
 
 /// Time, size and mode of a file.
-type Looks = (Option<SystemTime>, u64, u32);
+type FileStat = (Option<SystemTime>, u64, u32);
 
 impl Snapshot {
     pub(in crate::supervision) fn of(dir: &Path) -> Self {
         let Ok(entries) = std::fs::read_dir(dir) else { return Self::default() };
         let files = entries.take(MAX_FILES).filter_map(|entry| {
             let entry = entry.ok()?;
-            // A link is looked through, so that one that comes or goes is seen; it is refused when it is read.
+            // Symlinks are followed, so that one that appears or disappears is noticed; reading refuses it.
             let about = std::fs::metadata(entry.path()).ok()?;
             let looks = || (about.modified().ok(), about.len(), about.permissions().mode());
             about.is_file().then(|| (entry.file_name(), looks()))
@@ -52,7 +53,7 @@ impl Upstreams {
     pub(in crate::supervision) async fn watch(&self, mut seen: Snapshot) {
         let stop = self.0.shared.supervisor.stopping(Stage::Work);
         let mut before = seen.clone();
-        let mut told = None;
+        let mut reported = None;
         let timing = &self.0.shared.timing;
         loop {
             let pause = if before == seen { timing.watch } else { timing.confirm };
@@ -65,18 +66,18 @@ impl Upstreams {
             if now != seen && now == before {
                 match self.read_again(Reading::Changed).await {
                     Ok(applied) => {
-                        // Not before: what could not be read is read again.
-                        (seen, told) = (now.clone(), None);
-                        // What was added over REST is taken already.
+                        // Only now, so that files that could not be read are read again.
+                        (seen, reported) = (now.clone(), None);
+                        // Servers added over REST have already been applied.
                         if let servers @ [_, ..] = &applied.names()[..] {
                             tracing::info!(?servers, "files of upstream servers have changed");
                         }
                     }
-                    // Once, however often it is tried.
-                    Err(error) if told.as_ref() == Some(&error) => {}
+                    // Logged once, however often it is retried.
+                    Err(error) if reported.as_ref() == Some(&error) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "the files of upstream servers cannot be read");
-                        told = Some(error);
+                        tracing::warn!(%error, "cannot read the files of upstream servers");
+                        reported = Some(error);
                     }
                 }
             }
@@ -96,13 +97,13 @@ mod tests {
     use crate::supervision::Timing;
 
     #[test]
-    fn a_change_is_taken_within_a_second() {
+    fn change_is_applied_within_a_second() {
         let Timing { watch, confirm, .. } = Timing::default();
         assert!(watch + confirm <= Duration::from_secs(1), "{watch:?} + {confirm:?}");
     }
 
     #[test]
-    fn a_file_that_comes_changes_or_goes_is_seen() {
+    fn added_changed_and_removed_files_are_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.json");
         let look = || Snapshot::of(dir.path());
@@ -119,7 +120,7 @@ mod tests {
         assert_ne!(one, look());
         let before = look();
         set_mode(&file, 0o666);
-        assert_ne!(before, look(), "who may write it counts");
+        assert_ne!(before, look(), "the mode counts");
         std::fs::remove_file(&file).unwrap();
         assert_eq!(nothing, look());
         set_mode(dir.path(), 0o777);

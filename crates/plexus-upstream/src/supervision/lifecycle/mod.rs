@@ -1,7 +1,7 @@
-//! The life of one server: started, attended, started again, until its file or the hub is gone.
+//! The lifecycle of one server: started, monitored and restarted until its file is removed or the hub stops.
 //!
-//! One task does all of it, one thing after the other. Whatever it waits for, it also waits for the hub to stop, for
-//! a file that wants something else, and for the time when the tools of a server that is away are withdrawn.
+//! A single task does all of it sequentially. Whatever it waits for, it also waits for the hub to stop, for a
+//! changed file, and for the time at which the tools of an unavailable server are withdrawn.
 
 pub(super) mod activity;
 mod backoff;
@@ -24,12 +24,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::backoff::{Backoff, Next};
+use self::backoff::{Backoff, NextAttempt};
 use self::monitor::MonitorEnd;
 use self::reload::{DesiredState, Target};
 use crate::client::{Client, ClientError, Connect, Definitions, Mark};
 use crate::config::ServerConfig;
-use crate::supervision::call::questions::EVERYTHING;
+use crate::supervision::call::questions::ALL_CAPABILITIES;
 use crate::supervision::unit::Unit;
 use crate::trust::Offer;
 
@@ -37,15 +37,15 @@ pub(super) struct Lifecycle {
     unit: Arc<Unit>,
     wanted: watch::Receiver<DesiredState>,
     stop: CancellationToken,
-    /// The file it goes by now, and the number of restarts that were asked for before.
+    /// The current configuration, and the number of restarts requested before it.
     now: Option<(Arc<ServerConfig>, u64)>,
-    /// When the tools of a server that is away are withdrawn.
+    /// When the tools of an unavailable server are withdrawn.
     withdraw_at: Option<Instant>,
-    /// The fingerprint that a lazy server had when its tools were learnt.
+    /// The fingerprint that a lazy server had when its tools were listed.
     learnt: Option<u64>,
-    /// Where what the process of the newest attempt writes to its standard error begins.
-    begun: Mark,
-    /// When connections of sessions that nobody uses are next let go.
+    /// Start of the current process's output in the standard error buffer.
+    stderr_start: Mark,
+    /// When idle connections of sessions are closed next.
     sweep_at: Instant,
 }
 
@@ -54,8 +54,8 @@ impl Lifecycle {
         let stop = unit.shared.supervisor.stopping(Stage::Work);
         let wanted = unit.wanted.subscribe();
         let sweep_at = Instant::now() + unit.shared.timing.idle;
-        let begun = Mark::default();
-        Self { unit, wanted, stop, now: None, withdraw_at: None, learnt: None, begun, sweep_at }
+        let stderr_start = Mark::default();
+        Self { unit, wanted, stop, now: None, withdraw_at: None, learnt: None, stderr_start, sweep_at }
     }
 
     pub(super) async fn run(mut self) {
@@ -63,28 +63,34 @@ impl Lifecycle {
             let wanted = self.wanted.borrow_and_update().clone();
             match wanted.target {
                 Target::Run(config) => {
-                    let keep = self.keep(wanted.turn, wanted.restarts, config);
-                    let kept = AssertUnwindSafe(keep).catch_unwind().await;
+                    let keep_running = self.keep_running(wanted.turn, wanted.restarts, config);
+                    let outcome = AssertUnwindSafe(keep_running).catch_unwind().await;
                     self.end_sessions().await;
-                    if kept.is_err() {
+                    if outcome.is_err() {
                         self.fault().await;
                     }
                 }
-                Target::Off(_) => self.rest(wanted.turn, UpstreamState::Disabled, None).await,
+                Target::Off(_) => self.idle_until_changed(wanted.turn, UpstreamState::Disabled, None).await,
                 Target::Wrong { message, .. } => {
                     let failure = self.unit.failure(message.to_string(), self.unit.stderr.mark());
-                    self.rest(wanted.turn, UpstreamState::Invalid, Some(failure)).await;
+                    self.idle_until_changed(wanted.turn, UpstreamState::Invalid, Some(failure)).await;
                 }
                 Target::Gone => break,
             }
         }
         self.unit.withdraw();
-        // For calls that wait for it: nothing comes any more. It is not counted, as it is not known to anybody else.
+        // Tells waiting calls that the server will not return. It is not counted in the metrics, which no
+        // longer know it.
         self.unit.status.send_modify(|status| status.state = UpstreamState::Disabled);
     }
 
-    /// Does nothing until something else is wanted.
-    async fn rest(&mut self, turn: u64, state: UpstreamState, failure: Option<UpstreamFailure>) {
+    /// Waits until a different state is desired.
+    async fn idle_until_changed(
+        &mut self,
+        turn: u64,
+        state: UpstreamState,
+        failure: Option<UpstreamFailure>,
+    ) {
         self.now = None;
         self.learnt = None;
         self.withdraw_at = None;
@@ -96,12 +102,12 @@ impl Lifecycle {
         });
         tokio::select! {
             () = self.stop.cancelled() => {}
-            // An error would mean that nobody can want anything any more.
+            // An error would mean that no further state can be desired.
             _ = self.wanted.changed() => {}
         }
     }
 
-    /// Connections of sessions are of the file that they were made with, and go when it does.
+    /// Connections of sessions belong to the configuration that they were made from, and are closed with it.
     async fn end_sessions(&self) {
         let (unit, timing) = (&self.unit, &self.unit.shared.timing);
         if unit.sessions.is_empty() {
@@ -111,27 +117,28 @@ impl Lifecycle {
         unit.sessions.close_all(timing.close).await;
     }
 
-    /// A fault of ours ends the work for this server only, until something else is wanted.
+    /// An internal error stops only this server, until a different state is desired.
     async fn fault(&mut self) {
-        tracing::error!(server = %self.unit.name, "the task that keeps it panicked");
+        tracing::error!(server = %self.unit.name, "the task that supervises it panicked");
         self.unit.client.store(None);
-        let failure =
-            self.unit.failure("a fault inside the hub; its log has the details".to_owned(), self.begun);
+        let failure = self
+            .unit
+            .failure("an internal error of the hub; its log has the details".to_owned(), self.stderr_start);
         let turn = self.wanted.borrow().turn;
-        self.rest(turn, UpstreamState::Failed, Some(failure)).await;
+        self.idle_until_changed(turn, UpstreamState::Failed, Some(failure)).await;
     }
 
-    /// Keeps the server there until something else is wanted.
-    async fn keep(&mut self, turn: u64, restarts: u64, config: Arc<ServerConfig>) {
+    /// Keeps the server running until a different state is desired.
+    async fn keep_running(&mut self, turn: u64, restarts: u64, config: Arc<ServerConfig>) {
         let unit = self.unit.clone();
         let mut backoff = Backoff::new(unit.shared.timing.clone(), reload::is_process(&config));
         unit.adopt(&config).await;
         if unit.recall(&config).await {
-            // As of a server that was just lost.
+            // The same grace period as for a server that was just lost.
             self.withdraw_at = Some(Instant::now() + unit.shared.timing.grace);
             self.learnt = Some(config.fingerprint);
         }
-        // Whoever asks for a restart wants to see it come up, also a lazy one.
+        // A requested restart starts the server, even a lazy one.
         if self.now.replace((config, restarts)).is_some_and(|(_, before)| before != restarts) {
             self.learnt = None;
         }
@@ -139,10 +146,10 @@ impl Lifecycle {
         loop {
             let Some((config, _)) = self.now.clone() else { return };
             if config.lazy && self.learnt == Some(config.fingerprint) {
-                // Of the calls that woke it the last time, one was enough.
+                // Discards further notifications of the calls that woke it the last time.
                 let _ = unit.called.notified().now_or_never();
                 unit.become_state(UpstreamState::Idle, |status| status.turn = status.turn.max(turn));
-                // Its tools are listed although it is not there: that is what it is lazy for.
+                // A lazy server's tools stay listed while it is stopped.
                 self.withdraw_at = None;
                 if self.meanwhile(unit.called.notified()).await.is_none() {
                     return;
@@ -150,10 +157,10 @@ impl Lifecycle {
             }
             unit.become_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
             turn = 0;
-            self.begun = unit.stderr.mark();
+            self.stderr_start = unit.stderr.mark();
             let (ended, uptime) = match self.meanwhile(open(&unit, config)).await {
                 None => return,
-                Some(Err(ClientError::NeedsLogin(why))) => (MonitorEnd::Locked(why), Duration::ZERO),
+                Some(Err(ClientError::NeedsLogin(why))) => (MonitorEnd::NeedsLogin(why), Duration::ZERO),
                 Some(Err(error)) => (MonitorEnd::Lost(error.to_string()), Duration::ZERO),
                 Some(Ok(opened)) => {
                     let began = Instant::now();
@@ -161,29 +168,28 @@ impl Lifecycle {
                     (ended, began.elapsed())
                 }
             };
-            let goes_on = match ended {
+            let continues = match ended {
                 MonitorEnd::Lost(why) => self.pause(&mut backoff, why, uptime).await,
-                MonitorEnd::Locked(why) => self.wait_for_login(why).await,
+                MonitorEnd::NeedsLogin(why) => self.wait_for_login(why).await,
                 MonitorEnd::Idle => true,
             };
-            if !goes_on {
+            if !continues {
                 return;
             }
         }
     }
 
-    /// Is with a server that is there, to its end. None when something else is wanted, or nothing.
+    /// Monitors a connected server until its end. None if a different state is desired.
     async fn attend(&mut self, opened: Opened) -> Option<MonitorEnd> {
         let unit = self.unit.clone();
         let (config, _) = self.now.clone()?;
         let Opened { client, definitions } = opened;
         let instructions = client.peer().instructions.clone();
-        // First: what it lists now may be something else than what it listed before, and no call gets there until that is
-        // judged.
+        // Publish first: the list may differ from the previous one, and no call may reach the server before
+        // the list is judged.
         if !unit.publish(Offer { definitions, instructions, live: true }).await {
             close(&client, unit.shared.timing.close).await;
-            let why =
-                "the database does not say which of its tools are approved; the hub's log has the reason";
+            let why = "the hub could not read which of its tools are approved; the hub's log has the reason";
             return Some(MonitorEnd::Lost(why.to_owned()));
         }
         self.learnt = Some(config.fingerprint);
@@ -199,8 +205,8 @@ impl Lifecycle {
         let ended = self.stay(&client).await;
         let timing = &unit.shared.timing;
         self.withdraw_at = Some(Instant::now() + timing.grace);
-        // What is lost with the connection is lost. Else calls that run there may end: the hub stops, the file has
-        // changed, or a server over HTTP takes no new ones.
+        // Calls over a lost pipe are lost. Otherwise running calls may finish: the hub stops, the file has
+        // changed, or a server over HTTP accepts no new calls.
         if !(client.is_pipe() && matches!(ended, Some(MonitorEnd::Lost(_)))) {
             let _ = tokio::time::timeout(timing.drain, unit.activity.quiet()).await;
         }
@@ -208,12 +214,12 @@ impl Lifecycle {
             unit.sessions.close_all(timing.close).await;
         }
         close(&client, timing.close).await;
-        // It may have changed its list while it was there.
+        // The list may have changed during the connection.
         unit.remember().await;
         ended
     }
 
-    /// Attends a server until it is to go; no new call gets the connection then.
+    /// Monitors a server until it is to be disconnected; new calls do not get the connection after that.
     async fn stay(&mut self, client: &Client) -> Option<MonitorEnd> {
         let unit = self.unit.clone();
         loop {
@@ -222,34 +228,35 @@ impl Lifecycle {
             if ended != Some(MonitorEnd::Idle) || unit.activity.running() == 0 {
                 return ended;
             }
-            // A call was faster: the server is not idle at all. Who came in between waits for news.
+            // A call arrived in time, so the server is not idle. Calls that arrived in between wait for this
+            // notification.
             unit.client.store(Some(Arc::new(client.clone())));
             unit.status.send_modify(|_| ());
         }
     }
 
-    /// Waits for somebody to log in, who has it started anew. It is looked at again after a long while all the same: it
-    /// may no longer want that.
+    /// Waits for a login, which restarts the server. Retries after a long pause nevertheless, because the
+    /// server may no longer require a login.
     async fn wait_for_login(&mut self, why: String) -> bool {
         let unit = self.unit.clone();
-        let failure = Some(unit.failure(why, self.begun));
+        let failure = Some(unit.failure(why, self.stderr_start));
         unit.become_state(UpstreamState::NeedsLogin, |status| status.failure = failure);
         self.meanwhile(tokio::time::sleep(unit.shared.timing.given_up)).await.is_some()
     }
 
-    /// Waits before the next attempt; false when there is none.
+    /// Waits before the next attempt; false if there is none.
     async fn pause(&mut self, backoff: &mut Backoff, why: String, uptime: Duration) -> bool {
         let unit = self.unit.clone();
-        let failure = Some(unit.failure(why, self.begun));
+        let failure = Some(unit.failure(why, self.stderr_start));
         let (state, pause) = match backoff.failed(Instant::now(), uptime) {
-            // Nobody need see a server down that is about to be started again.
-            Next::Retry(Duration::ZERO) => {
+            // The "down" state is not shown for a server that restarts immediately.
+            NextAttempt::Retry(Duration::ZERO) => {
                 unit.status.send_modify(|status| status.failure = failure);
                 unit.shared.changed();
                 return !self.stop.is_cancelled();
             }
-            Next::Retry(pause) => (UpstreamState::Down, pause),
-            Next::GiveUp(pause) => (UpstreamState::Failed, pause),
+            NextAttempt::Retry(pause) => (UpstreamState::Down, pause),
+            NextAttempt::GiveUp(pause) => (UpstreamState::Failed, pause),
         };
         let retry_at = later(unit.shared.clock.now(), pause);
         unit.become_state(state, |status| {
@@ -259,7 +266,7 @@ impl Lifecycle {
         self.meanwhile(tokio::time::sleep(pause)).await.is_some()
     }
 
-    /// Waits for something, as long as nothing else is wanted.
+    /// Waits for `work` as long as the desired state does not change.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
@@ -267,7 +274,7 @@ impl Lifecycle {
                 biased;
                 () = self.stop.cancelled() => return None,
                 changed = self.wanted.changed() => {
-                    if changed.is_err() || !self.goes_on().await {
+                    if changed.is_err() || !self.apply_without_restart().await {
                         return None;
                     }
                 }
@@ -278,7 +285,7 @@ impl Lifecycle {
                 }
                 () = until(self.withdraw_at) => {
                     self.withdraw_at = None;
-                    // A lazy server whose tools nobody sees would never be called.
+                    // A lazy server whose tools are not listed would never be called.
                     self.learnt = None;
                     tracing::info!(server = %self.unit.name, "its tools are withdrawn until it is back");
                     self.unit.withdraw();
@@ -288,8 +295,8 @@ impl Lifecycle {
         }
     }
 
-    /// Whether what is wanted now can be had without a restart; it is then so.
-    async fn goes_on(&mut self) -> bool {
+    /// Applies a change of the desired state that needs no restart; returns false if one is needed.
+    async fn apply_without_restart(&mut self) -> bool {
         let wanted = self.wanted.borrow_and_update().clone();
         let (Some((now, restarts)), Target::Run(config)) = (&mut self.now, &wanted.target) else {
             return false;
@@ -300,7 +307,7 @@ impl Lifecycle {
         *now = config.clone();
         self.unit.adopt(config).await;
         if !config.lazy {
-            // One that waits for a call waits for nothing any more.
+            // A lazy server that waits for a call must start now.
             self.unit.called.notify_one();
         }
         self.unit.status.send_modify(|status| status.turn = wanted.turn);
@@ -309,12 +316,12 @@ impl Lifecycle {
     }
 }
 
-/// Connects with the access that the hub has, if any.
+/// Connects, with the hub's tokens if there are any.
 async fn open(unit: &Arc<Unit>, config: Arc<ServerConfig>) -> Result<Opened, ClientError> {
     if let Some(http) = config.transport.http() {
         unit.account.follow(http).await?;
     }
-    Opened::open(unit.connect(config, unit.stderr.clone(), EVERYTHING)).await
+    Opened::open(unit.connect(config, unit.stderr.clone(), ALL_CAPABILITIES)).await
 }
 
 async fn until(at: Option<Instant>) {
@@ -337,15 +344,15 @@ pub(super) struct Opened {
 impl Opened {
     /// Connects and lists the tools. Both are bounded by the settings of the connection.
     pub(super) async fn open(connect: Connect) -> Result<Self, ClientError> {
-        // Boxed: a unit keeps its room for as long as it lives, and connecting takes much of it for a moment.
+        // Boxed because connecting needs much memory for a short time, while a unit lives long.
         let client = Box::pin(Client::connect(connect)).await?;
         let definitions = Arc::new(client.list_tools().await?);
         Ok(Self { client, definitions })
     }
 }
 
-/// Ends a connection in good order, as long as that does not take too long; then it ends without being waited for.
+/// Closes a connection cleanly within `patience`; after that it is abandoned.
 pub(super) async fn close(client: &Client, patience: Duration) {
-    // Nothing is left to be done about one that takes longer: its process is killed by whoever keeps it.
+    // After a timeout the task that owns the process kills it.
     let _ = tokio::time::timeout(patience, client.close()).await;
 }

@@ -1,6 +1,7 @@
-//! With a server that is there: follows what it lists, tells it which resources are watched, asks whether it is still
-//! there, lets a lazy one go.
+//! Monitors a connected server: refreshes its lists, updates its resource subscriptions, checks that it is
+//! alive, and stops a lazy one.
 //!
+<<<<<<< HEAD
 //! At most one question is on its way at a time, and beside it one about what is no tool: nothing is concluded from how
 //! long that takes. A call that did not reach the server asks for its list too, which is
 //! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](crate::supervision::Timing) and
@@ -8,6 +9,15 @@
 //! do: a busy server may be slow to answer, and is not dead, nor is one that says that it takes no more now, or that
 //! is not reached while calls still run there. The exception is one that let a call run out of its time
 //! without saying anything since: it is asked although others wait for it.
+=======
+//! At most one list request or ping is in flight at a time, and next to it one request about resources and
+//! prompts, whose duration is not evaluated. A call that did not reach the server also triggers a list
+//! request, which detects the loss of an HTTP server. A flood of change notifications costs one list request
+//! per [`relist`](super::Timing) interval. Pings are only sent in the session era, to a server that was
+//! silent for a while and runs no calls: a busy server may answer slowly without being dead, and so may one
+//! that reports that it is overloaded or that is unreachable while calls still run. The exception is a server
+//! that let a call time out without sending anything: it is pinged although other calls wait for it.
+>>>>>>> w-t3
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -24,29 +34,30 @@ use crate::supervision::catalog::resources;
 use crate::supervision::unit::Unit;
 use crate::trust::Offer;
 
-/// Questions without an answer in a row; then the server is taken for dead.
+/// Consecutive unanswered requests after which the server counts as dead.
 const MISSED: u32 = 2;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MonitorEnd {
-    /// It is gone, or as good as gone, and why.
+    /// The connection is lost; with the reason.
     Lost(String),
-    /// It requires a login, in words that say how.
-    Locked(String),
-    /// It is lazy and nobody called it for a while.
+    /// A login is required; with instructions.
+    NeedsLogin(String),
+    /// The server is lazy and was not called for a while.
     Idle,
 }
 
-/// Something that was asked and not answered yet.
+/// The answer to a list request or ping.
 enum ListOrPing {
     Listed(Result<Definitions, ClientError>),
     Pinged(Result<(), ClientError>),
 }
 
-/// The same of what is no tool.
+/// The answer to a request about resources and prompts.
 enum OfferOrWatch {
     Offered(offers::Offer),
-    /// It was told which resources are watched, as they were at this turn; some may have changed while it was not.
+    /// The subscriptions were updated to the state of this turn. Resources that may have changed while they
+    /// were not subscribed are returned.
     Watching(u64, Result<BTreeSet<String>, ClientError>),
 }
 
@@ -55,7 +66,7 @@ pub(super) async fn monitor(unit: &Arc<Unit>, client: &Client) -> MonitorEnd {
         unit,
         client,
         asked: None,
-        aside: None,
+        offer_request: None,
         relist: false,
         pause: unit.shared.timing.relist,
         listed_at: Instant::now(),
@@ -86,8 +97,8 @@ pub(super) async fn monitor(unit: &Arc<Unit>, client: &Client) -> MonitorEnd {
                 None
             }
             answer = answered(&mut monitor.asked) => monitor.take(answer).await,
-            answer = answered(&mut monitor.aside) => {
-                monitor.take_aside(answer);
+            answer = answered(&mut monitor.offer_request) => {
+                monitor.take_offer_answer(answer);
                 None
             }
             () = tokio::time::sleep_until(due) => monitor.act(),
@@ -113,27 +124,27 @@ struct Monitor<'u> {
     unit: &'u Arc<Unit>,
     client: &'u Client,
     asked: Option<BoxFuture<'u, ListOrPing>>,
-    aside: Option<BoxFuture<'u, OfferOrWatch>>,
+    offer_request: Option<BoxFuture<'u, OfferOrWatch>>,
     relist: bool,
-    /// Before it is asked for its list again; longer each time that it does not give it.
+    /// Pause before the next list request; longer after each failure.
     pause: Duration,
     listed_at: Instant,
-    /// When a ping was last sent, or last not needed.
+    /// When a ping was last sent, or last found unnecessary.
     pinged_at: Instant,
-    /// Pings that were not answered, and lists.
+    /// Consecutive unanswered pings and list requests.
     missed: u32,
     unlisted: u32,
-    /// When it is to be asked what it offers beside tools.
+    /// When resources and prompts are listed next.
     offers_at: Option<Instant>,
-    /// When it last was.
+    /// When they were last listed.
     offered_at: Option<Instant>,
-    /// It is to be told which resources are watched.
+    /// The subscriptions must be updated.
     watch: bool,
-    /// Those that were watched before it was there, and may have changed meanwhile.
+    /// Resources that were watched before the connection, and may have changed meanwhile.
     unheard: BTreeSet<String>,
 }
 
-/// There is something of it that may have to go.
+/// Whether a previous offer may have to be withdrawn.
 fn offered_before(unit: &Unit) -> bool {
     *unit.offering.offer() != offers::Offer::default()
 }
@@ -144,17 +155,17 @@ fn offers_something(client: &Client) -> bool {
 }
 
 impl<'u> Monitor<'u> {
-    /// When there is next something to do.
+    /// When the next action is due.
     fn due(&self) -> Instant {
         let timing = &self.unit.shared.timing;
         let mut due = Instant::now() + timing.idle;
         if self.asked.is_none() && self.relist {
             due = due.min(self.listed_at + self.pause);
         }
-        if let (None, Some(at)) = (&self.aside, self.offers_at) {
+        if let (None, Some(at)) = (&self.offer_request, self.offers_at) {
             due = due.min(at);
         }
-        if self.aside.is_none() && self.watch {
+        if self.offer_request.is_none() && self.watch {
             due = due.min(Instant::now());
         }
         if let Some(ping) = self.ping_due() {
@@ -169,18 +180,19 @@ impl<'u> Monitor<'u> {
     fn ping_due(&self) -> Option<Instant> {
         let pings = self.asked.is_none() && self.client.peer().era == UpstreamEra::Session;
         let timing = &self.unit.shared.timing;
-        // After an unanswered one the next follows at once.
+        // After an unanswered ping the next one follows quickly.
         let pause = if self.missed > 0 { timing.ping_answer.min(timing.ping) } else { timing.ping };
         pings.then(|| self.pinged_at.max(self.unit.activity.last_heard()) + pause)
     }
 
-    /// No sooner than after the pause that follows a list.
+    /// Not before the pause after the previous list request.
     fn next_offer(&self) -> Instant {
         let now = Instant::now();
         self.offered_at.map_or(now, |at| now.max(at + self.unit.shared.timing.relist))
     }
 
-    /// While calls run it is not idle, and their end counts from then; nor is it while somebody wants to hear of it.
+    /// A server is not idle while calls run or resources are watched; the idle time starts at the end of the
+    /// last call.
     fn may_idle(&self) -> bool {
         let is_lazy = self.unit.config().is_some_and(|config| config.lazy);
         is_lazy && self.unit.activity.in_flight() == 0 && self.unit.watches.is_empty()
@@ -190,7 +202,7 @@ impl<'u> Monitor<'u> {
         self.unit.activity.last_call().max(self.unit.activity.last_heard()) + self.unit.shared.timing.idle
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     fn act(&mut self) -> Option<MonitorEnd> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
@@ -201,18 +213,18 @@ impl<'u> Monitor<'u> {
             self.relist = false;
             self.asked = Some(Box::pin(async { ListOrPing::Listed(client.list_tools().await) }));
         }
-        if self.aside.is_none() && self.offers_at.is_some_and(|at| at <= now) {
+        if self.offer_request.is_none() && self.offers_at.is_some_and(|at| at <= now) {
             self.offers_at = None;
             let before = unit.offering.offer();
-            self.aside = Some(Box::pin(async move {
+            self.offer_request = Some(Box::pin(async move {
                 OfferOrWatch::Offered(resources::ask(client, client.peer().offers, &before).await)
             }));
         }
-        if self.aside.is_none() && self.watch {
+        if self.offer_request.is_none() && self.watch {
             self.watch = false;
-            // Before it is read what is watched: what comes later is told later.
+            // Read the turn before the URIs, so that a later change is applied later.
             let (turn, uris) = (unit.watches.turn(), unit.watches.uris());
-            self.aside =
+            self.offer_request =
                 Some(Box::pin(async move { OfferOrWatch::Watching(turn, client.watch(uris).await) }));
         }
         if self.ping_due().is_some_and(|ping| ping <= now) {
@@ -231,10 +243,10 @@ impl<'u> Monitor<'u> {
         None
     }
 
-    /// The list cannot be had; the tools that are known stay.
+    /// Handles a failed list request; the known tools stay.
     fn unlisted(&mut self, error: ClientError) -> Option<MonitorEnd> {
         let unit = self.unit;
-        tracing::warn!(server = %unit.name, %error, "its list of tools cannot be had");
+        tracing::warn!(server = %unit.name, %error, "cannot get its list of tools");
         self.listed_at = Instant::now();
         let at_work = unit.activity.running() > 0;
         if matches!(error, ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::Busy(_)) {
@@ -242,40 +254,40 @@ impl<'u> Monitor<'u> {
             self.pause = self.pause.saturating_mul(2).min(unit.shared.timing.ping.max(self.pause));
         }
         match error {
-            // Over HTTP there is no connection whose end would be noticed.
+            // Over HTTP the loss of a server is not noticed otherwise.
             ClientError::Unreachable(why) if !at_work => Some(MonitorEnd::Lost(why)),
             ClientError::Unreachable(why) | ClientError::Lost(why) => {
-                // Asked once more, it may turn out to be gone. One that is at work may be slow to answer.
+                // A second failure means that it is lost. A server that runs calls may be slow to answer.
                 self.unlisted = if at_work { 0 } else { self.unlisted + 1 };
                 (self.unlisted >= MISSED).then_some(MonitorEnd::Lost(why))
             }
             ClientError::Busy(_) => None,
-            ClientError::NeedsLogin(why) => Some(MonitorEnd::Locked(why)),
+            ClientError::NeedsLogin(why) => Some(MonitorEnd::NeedsLogin(why)),
             ClientError::Rpc { .. } | ClientError::Protocol(_) | ClientError::Cancelled => None,
         }
     }
 
-    fn take_aside(&mut self, answer: OfferOrWatch) {
+    fn take_offer_answer(&mut self, answer: OfferOrWatch) {
         let unit = self.unit;
         match answer {
             OfferOrWatch::Offered(offer) => {
                 self.offered_at = Some(Instant::now());
                 unit.publish_offer(offer);
-                // A session that was begun anew knows of none of them.
+                // A new session has no subscriptions.
                 self.watch |= !unit.watches.uris().is_empty();
             }
-            OfferOrWatch::Watching(turn, told) => {
-                match told {
-                    // Not before: what changes from now on is heard.
+            OfferOrWatch::Watching(turn, updated) => {
+                match updated {
+                    // Only now, because changes are reported from now on.
                     Ok(unheard) => {
                         let before = std::mem::take(&mut self.unheard);
-                        before.union(&unheard).for_each(|uri| unit.watches.tell(uri));
+                        before.union(&unheard).for_each(|uri| unit.watches.notify(uri));
                     }
                     Err(error) => {
-                        tracing::warn!(server = %unit.name, %error, "it cannot be told which resources are watched");
+                        tracing::warn!(server = %unit.name, %error, "cannot update its resource subscriptions");
                     }
                 }
-                unit.watches.heed(turn);
+                unit.watches.acknowledge(turn);
             }
         }
     }
@@ -292,17 +304,17 @@ impl<'u> Monitor<'u> {
                 None
             }
             ListOrPing::Listed(Err(error)) => self.unlisted(error),
-            // An error of the protocol is an answer.
+            // A protocol error is an answer too.
             ListOrPing::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 self.missed = 0;
                 unit.activity.hear();
                 None
             }
-            // It has too much to do.
+            // The server is overloaded.
             ListOrPing::Pinged(Err(ClientError::Busy(_))) => None,
-            ListOrPing::Pinged(Err(ClientError::NeedsLogin(why))) => Some(MonitorEnd::Locked(why)),
+            ListOrPing::Pinged(Err(ClientError::NeedsLogin(why))) => Some(MonitorEnd::NeedsLogin(why)),
             ListOrPing::Pinged(Err(error)) => {
-                // Anything that came in the meantime is a sign of life too.
+                // Any message that arrived in the meantime is a sign of life too.
                 self.missed = if unit.activity.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };
                 (self.missed >= MISSED).then(|| MonitorEnd::Lost(error.to_string()))
             }

@@ -1,4 +1,4 @@
-//! From the files to the units: only what has changed is touched.
+//! Applies the files to the units; only changed servers are touched.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,26 +13,27 @@ use crate::config::{Entry, Reading, ServerConfig, Transport};
 use crate::supervision::unit::Unit;
 use crate::supervision::{Upstreams, status};
 
-/// What reading the files has come to.
+/// The result of reading the files.
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct Applied {
     added: Vec<(Arc<Unit>, u64)>,
     changed: Vec<(Arc<Unit>, u64)>,
-    /// As they were, but what was wanted of them before is not done yet: their files have changed a moment ago, and whoever
-    /// looked was faster than whoever asks now.
+    /// Unchanged servers that have not reached their desired state yet, because the folder watcher applied
+    /// the change just before this reload.
     pending: Vec<(Arc<Unit>, u64)>,
     removed: Vec<String>,
 }
 
 impl Upstreams {
-    /// Reads the files again; only what has changed is restarted. Tells how that went, of servers that come up in time.
+    /// Rereads the files and restarts only changed servers. Reports the outcome of servers that settle in
+    /// time.
     ///
-    /// A folder that cannot be read changes nothing: that is no reason to stop servers that run.
+    /// A folder that cannot be read changes nothing, because that is no reason to stop running servers.
     pub async fn reload(&self) -> ReloadReport {
         self.reload_within(self.0.shared.timing.settle).await
     }
 
-    /// The same for a caller who does not wait longer than this for what is started.
+    /// Like [`Self::reload`], waiting at most `patience` for started servers.
     pub async fn reload_within(&self, patience: Duration) -> ReloadReport {
         match self.read_again(Reading::All).await {
             Ok(applied) => applied.report(patience).await,
@@ -45,15 +46,15 @@ impl Upstreams {
         }
     }
 
-    /// The same without waiting for any server.
+    /// Like [`Self::reload`], without waiting for any server.
     pub(super) async fn read_again(&self, reading: Reading) -> Result<Applied, String> {
-        // One at a time: an older look at the folder must not be applied after a newer one.
+        // One at a time, so that an older scan is not applied after a newer one.
         let _turn = self.0.reloading.lock().await;
         Ok(self.apply(self.scan(reading).await?))
     }
 
-    /// Asks one server to be started anew by what its file says now, and what the references in it stand for; the number
-    /// to wait for. Where the file cannot be read it starts as it did. No other server is touched.
+    /// Requests a restart of one server with its current file and references; returns the turn to wait for.
+    /// If the file cannot be read, the configuration stays. No other server is touched.
     pub(in crate::supervision) async fn start_anew(&self, unit: &Unit) -> u64 {
         let _turn = self.0.reloading.lock().await;
         let entries = self.scan(Reading::One(unit.name.clone())).await.unwrap_or_default();
@@ -67,7 +68,7 @@ impl Upstreams {
         tokio::task::spawn_blocking(scan).await.map_err(|error| error.to_string()).flatten()
     }
 
-    /// Makes each unit aim at what its file says now.
+    /// Sets the desired state of each unit to its current file.
     pub(in crate::supervision) fn apply(&self, entries: Vec<Entry>) -> Applied {
         let mut applied = Applied::default();
         let mut units = self.lock();
@@ -109,7 +110,7 @@ impl Upstreams {
     }
 }
 
-/// Says what is odd about a file, when it is taken.
+/// Logs the warnings of a file when it is applied.
 fn warn(name: &str, config: Option<&ServerConfig>) {
     for warning in config.map(|config| config.warnings.as_slice()).unwrap_or_default() {
         tracing::warn!(server = name, "{warning}");
@@ -117,13 +118,13 @@ fn warn(name: &str, config: Option<&ServerConfig>) {
 }
 
 impl Applied {
-    /// Names of the servers whose files are new, gone or changed.
+    /// Names of the servers whose files were added, removed or changed.
     pub(in crate::supervision) fn names(&self) -> Vec<&str> {
         let started = self.added.iter().chain(&self.changed).map(|(unit, _)| unit.name.as_str());
         started.chain(self.removed.iter().map(String::as_str)).collect()
     }
 
-    /// Waits for what was started, all of it at the same time.
+    /// Waits for all started servers concurrently.
     async fn report(self, patience: Duration) -> ReloadReport {
         let names = |units: &[(Arc<Unit>, u64)]| units.iter().map(|(unit, _)| unit.name.clone()).collect();
         let mut report = ReloadReport {
@@ -147,11 +148,11 @@ impl Applied {
     }
 }
 
-/// A wish, and how it is told that it was fulfilled: the unit repeats the number of the newest one it has acted on.
+/// A desired state. The unit reports the turn of the newest one that it has applied.
 #[derive(Debug, Clone)]
 pub(in crate::supervision) struct DesiredState {
     pub(in crate::supervision) turn: u64,
-    /// Grows when the server is to be started anew whatever its file says.
+    /// Increases with each requested restart, even if the file is unchanged.
     pub(in crate::supervision) restarts: u64,
     pub(in crate::supervision) target: Target,
 }
@@ -160,12 +161,12 @@ pub(in crate::supervision) struct DesiredState {
 pub(in crate::supervision) enum Target {
     Run(Arc<ServerConfig>),
     Off(Arc<ServerConfig>),
-    /// The file is wrong.
+    /// The file is invalid.
     Wrong {
         file: PathBuf,
         message: Arc<str>,
     },
-    /// There is no file any more.
+    /// The file was removed.
     Gone,
 }
 
@@ -188,7 +189,7 @@ impl Target {
         }
     }
 
-    /// True if a unit that aims at this has nothing to do to get to the other.
+    /// True if a unit with this target has nothing to do to reach the other.
     pub(in crate::supervision) fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Run(one), Self::Run(other)) => runs_on(one, other) && presented_alike(one, other),
@@ -202,14 +203,14 @@ impl Target {
     }
 }
 
-/// Whether a server that was started with one goes on with the other.
+/// Whether a server that was started with one configuration can continue with the other.
 pub(super) fn runs_on(one: &ServerConfig, other: &ServerConfig) -> bool {
     one.fingerprint == other.fingerprint
 }
 
-/// Whether what the hub makes of the server is the same.
+/// Whether the hub presents the server in the same way.
 fn presented_alike(one: &ServerConfig, other: &ServerConfig) -> bool {
-    // What others may do to a file is warned about, and changes without it.
+    // Warnings about file permissions change without the content of the file.
     one.presentation == other.presentation && one.file == other.file && one.warnings == other.warnings
 }
 

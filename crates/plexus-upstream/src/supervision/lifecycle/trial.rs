@@ -1,4 +1,4 @@
-//! Trying a server out: connected to once, beside those that run.
+//! Tests a server: connects once, independently of the running units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use crate::client::{ClientSettings, Connect, Listener, News, StderrRing};
 use crate::config::ServerConfig;
 use crate::oauth::Account;
-use crate::supervision::call::questions::EVERYTHING;
+use crate::supervision::call::questions::ALL_CAPABILITIES;
 use crate::supervision::lifecycle::{self, Opened};
 use crate::supervision::{Timing, Upstreams, catalog, unit};
 use crate::trust;
 
-/// Lines of standard error that are shown.
+/// Lines of standard error that are reported.
 const STDERR_SHOWN: usize = 50;
 
-/// Starts or dials a server as a client of it would, lists its tools and leaves.
+/// Starts or connects to a server, lists its tools and disconnects.
 pub async fn try_out(
     server: ServerConfig,
     environment: &Environment,
@@ -33,7 +33,8 @@ pub async fn try_out(
 }
 
 impl Upstreams {
-    /// Connects to a server, lists its tools and leaves. No unit is touched; it takes no longer than connecting may.
+    /// Connects to a server, lists its tools and disconnects. No unit is affected; the duration is bounded by
+    /// the connect timeout.
     pub async fn test(&self, server: ServerConfig) -> UpstreamTest {
         let shared = &self.0.shared;
         Trial {
@@ -51,7 +52,7 @@ impl Upstreams {
 
 struct Trial<'a> {
     server: ServerConfig,
-    /// Who is logged in there.
+    /// The account of the server, with its login.
     account: Option<Arc<Account>>,
     environment: &'a Environment,
     supervisor: &'a Supervisor,
@@ -70,12 +71,12 @@ impl Trial<'_> {
             config: config.clone(),
             environment: self.environment.clone(),
             known_era: None,
-            listener: Arc::new(Deaf),
+            listener: Arc::new(IgnoreNews),
             supervisor: self.supervisor.clone(),
             stderr: stderr.clone(),
             chatter: Arc::default(),
             settings: self.settings,
-            capabilities: if config.questions { EVERYTHING } else { Capabilities::default() },
+            capabilities: if config.questions { ALL_CAPABILITIES } else { Capabilities::default() },
         };
         let mut report = UpstreamTest {
             transport: Some(config.transport.kind()),
@@ -97,7 +98,7 @@ impl Trial<'_> {
                 report.server = Some(unit::name_of(client.peer()));
                 report.tools = catalog.entries.into_keys().collect();
                 report.warnings.extend(catalog.warnings);
-                report.warnings.extend(definitions.iter().flat_map(strange));
+                report.warnings.extend(definitions.iter().flat_map(findings));
                 lifecycle::close(&client, self.close).await;
             }
             Err(error) => report.error = Some(error.to_string()),
@@ -109,15 +110,15 @@ impl Trial<'_> {
     }
 }
 
-/// What is strange about a tool, for who is about to trust it.
-fn strange(definition: &Map<String, Value>) -> Vec<String> {
+/// Findings about a tool, for the person who is about to trust it.
+fn findings(definition: &Map<String, Value>) -> Vec<String> {
     let name = trust::visible(definition.get("name").and_then(Value::as_str).unwrap_or_default());
-    let told = |flag: ToolFlag| format!("{name} has {} in {}: {}", flag.kind.as_str(), flag.at, flag.found);
-    trust::flags(definition).into_iter().map(told).collect()
+    let line = |flag: ToolFlag| format!("{name} has {} in {}: {}", flag.kind.as_str(), flag.at, flag.found);
+    trust::flags(definition).into_iter().map(line).collect()
 }
 
 impl Upstreams {
-    /// That of the server which is there, if it is the one that is tried out; else one that has nothing yet.
+    /// The account of the running server if its configuration is the same; otherwise an empty one.
     fn account_for(&self, config: &ServerConfig) -> Arc<Account> {
         let unit = self.unit(&config.name);
         let same = |unit: &Arc<unit::Unit>| {
@@ -130,9 +131,9 @@ impl Upstreams {
     }
 }
 
-/// Nobody follows the list of a server that is only tried out.
-struct Deaf;
+/// Ignores change notifications during a test.
+struct IgnoreNews;
 
-impl Listener for Deaf {
+impl Listener for IgnoreNews {
     fn heard(&self, _: News) {}
 }

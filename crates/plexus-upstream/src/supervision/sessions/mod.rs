@@ -1,14 +1,15 @@
-//! Connections of single sessions, for a server whose file says that each is to have its own.
+//! Connections of single sessions, for servers whose file sets `per_session`.
 //!
-//! A connection is made by the first call of a session and closed when it has none for a while. There are at most
-//! [`MAX`] to a server: for one more, the connection that is idle longest is closed; when all are busy, the call is
-//! turned away. A connection is of the file that it was made with: when that says something else, or the connection is
-//! gone, the next call makes another. One that is let go is closed in good order as soon as no call uses it: the server
-//! would keep its session else, and counts towards [`MAX`] until then.
+//! A session's first call opens its connection, which is closed when it is idle for a while. A server has at
+//! most [`MAX`] of them: to make room, the connection that is idle longest is closed; if all are busy, the
+//! call is rejected. A connection belongs to the configuration that it was made from: if the file changes or
+//! the connection ends, the next call opens another. A removed connection is closed cleanly as soon as no
+//! call uses it, because the server would otherwise keep its session; it counts towards [`MAX`] until then.
 //!
-//! A connection says once for all what can be asked over it, while each request of a session may say something else. So one
-//! that can be asked more serves as well, and one that takes its place can be asked all that the one before could: a
-//! session that changes its mind with every request does not start a process with every request.
+//! The capabilities of a connection are fixed when it is opened, while each request of a session may declare
+//! different ones. A connection with more capabilities is therefore reused, and a replacement has all
+//! capabilities of its predecessor, so that a session with varying requests does not start a process for each
+//! of them.
 
 pub(super) mod resource_watches;
 
@@ -26,10 +27,10 @@ use tokio::time::Instant;
 use crate::client::{Client, ClientError};
 use crate::supervision::lifecycle;
 
-/// Of the file that a connection is made with, and what can be asked over it.
+/// The fingerprint of a connection's configuration, and the connection's capabilities.
 pub(super) type Fingerprint = (u64, Capabilities);
 
-/// Connections to one server beside the one that all share.
+/// Limit of connections to one server besides the shared one.
 pub(super) const MAX: usize = 64;
 
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub(super) struct SessionClients {
 #[derive(Debug, Default)]
 struct Slots {
     of: HashMap<SessionId, Arc<Slot>>,
-    /// Those that another has taken the place of, and that calls may still use.
+    /// Replaced slots that calls may still use.
     replaced: Vec<Weak<Slot>>,
 }
 
@@ -54,7 +55,7 @@ impl Slots {
     }
 }
 
-/// How connections that were let go are closed.
+/// Parameters for closing removed connections.
 #[derive(Debug)]
 pub(super) struct Closing {
     pub(super) server: String,
@@ -64,7 +65,7 @@ pub(super) struct Closing {
 
 #[derive(Debug)]
 struct Slot {
-    /// Made by whoever comes first; others wait for it.
+    /// Opened by the first call; others wait for it.
     client: OnceCell<Client>,
     fingerprint: Fingerprint,
     usage: Mutex<Use>,
@@ -78,7 +79,7 @@ struct Use {
     last: Instant,
 }
 
-/// The place of a session: it is not taken away while this is held.
+/// A lease on a session's connection, which is not removed while the lease exists.
 #[derive(Debug)]
 pub(super) struct SessionLease(Arc<Slot>);
 
@@ -89,14 +90,14 @@ impl Slot {
         SessionLease(self.clone())
     }
 
-    /// Whether a call can use it, or may find out that it can.
+    /// Whether a call can use it, or can wait for its connection.
     fn serves(&self, (file, can): Fingerprint) -> bool {
         let (made_by, asked) = self.fingerprint;
         let can_be_asked = asked.and(can) == asked;
         made_by == file && can_be_asked && self.client.get().is_none_or(|client| !client.has_ended())
     }
 
-    /// Since when nobody uses it; none while somebody does.
+    /// Since when it is idle; none while it is in use.
     fn idle_since(&self) -> Option<Instant> {
         let used = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         (used.calls == 0).then_some(used.last)
@@ -105,7 +106,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Where tasks end because all of them do, nobody is left to close it.
+        // During shutdown the runtime is gone, and no task can close it.
         let Some(client) = self.client.take().filter(|_| Handle::try_current().is_ok()) else { return };
         if client.has_ended() {
             return;
@@ -126,12 +127,12 @@ impl Drop for SessionLease {
 }
 
 impl SessionLease {
-    /// What can be asked over the connection: at least what it was taken for.
+    /// The capabilities of the connection: at least the requested ones.
     pub(super) fn can(&self) -> Capabilities {
         self.0.fingerprint.1
     }
 
-    /// The connection, made by `connect` if there is none yet.
+    /// Returns the connection, opening it with `connect` if necessary.
     pub(super) async fn client(
         &self,
         connect: impl Future<Output = Result<Client, ClientError>>,
@@ -153,7 +154,7 @@ impl SessionClients {
         self.lock().of.is_empty()
     }
 
-    /// The connection that a session has, with its place.
+    /// The open connection of a session, with its lease.
     pub(super) fn connected(
         &self,
         session: SessionId,
@@ -165,7 +166,7 @@ impl SessionClients {
         Some((slot.begin(), client))
     }
 
-    /// The place of a session; none when all are taken and busy.
+    /// A lease for a session; none if all connections are busy.
     pub(super) fn place(&self, session: SessionId, fingerprint: Fingerprint) -> Option<SessionLease> {
         let mut slots = self.lock();
         let (file, mut can) = fingerprint;
@@ -176,7 +177,7 @@ impl SessionClients {
             can = can.and(slot.fingerprint.1);
         }
         slots.replaced.retain(|slot| slot.strong_count() > 0);
-        // One that nobody uses makes room for the one that takes its place.
+        // An idle slot makes room for its replacement.
         let makes_room = slots.of.get(&session).is_some_and(|slot| slot.idle_since().is_some());
         if slots.of.len() + slots.replaced.len() - usize::from(makes_room) >= MAX {
             let idle = slots.of.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
@@ -192,8 +193,8 @@ impl SessionClients {
         Some(slot.begin())
     }
 
-    /// The connection of a session is of no use any more; its next call makes another. Only the one that was
-    /// found so: somebody else may have made the new one already.
+    /// Removes an unusable connection, so that the session's next call opens another. Only the given one is
+    /// removed, because it may already have been replaced.
     pub(super) fn forget(&self, session: SessionId, place: &SessionLease) {
         let mut slots = self.lock();
         if slots.of.get(&session).is_some_and(|slot| Arc::ptr_eq(slot, &place.0)) {
@@ -201,7 +202,7 @@ impl SessionClients {
         }
     }
 
-    /// Lets go of those that had no call for so long.
+    /// Removes connections that were idle for this long.
     pub(super) fn drop_idle(&self, idle: Duration) {
         let now = Instant::now();
         let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
@@ -215,7 +216,7 @@ impl SessionClients {
     }
 }
 
-/// All at the same time.
+/// Closes all connections concurrently.
 async fn close(slots: Vec<Arc<Slot>>, patience: Duration) {
     let clients = slots.iter().filter_map(|slot| slot.client.get());
     futures_util::future::join_all(clients.map(|client| lifecycle::close(client, patience))).await;
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_that_is_idle_longest_goes_and_busy_ones_stay() {
+    fn longest_idle_connection_is_closed_first() {
         let supervisor = Supervisor::new();
         let clients =
             SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO });
@@ -236,9 +237,9 @@ mod tests {
         for session in &sessions[..MAX] {
             places.push(clients.place(*session, of).unwrap());
         }
-        assert!(clients.place(sessions[MAX], of).is_none(), "all are busy");
-        assert!(clients.place(sessions[3], of).is_some(), "one that has its place keeps it");
-        // The first to end is idle longest.
+        assert!(clients.place(sessions[MAX], of).is_none(), "all slots are busy");
+        assert!(clients.place(sessions[3], of).is_some(), "a session with a slot keeps it");
+        // The first to end has been idle longest.
         drop(places.remove(7));
         drop(places.remove(0));
         assert!(clients.place(sessions[MAX], of).is_some());
@@ -247,17 +248,17 @@ mod tests {
         clients.drop_idle(Duration::from_secs(60));
         assert!(there(0));
         clients.drop_idle(Duration::ZERO);
-        assert_eq!(clients.lock().of.len(), MAX - 2, "those that are in use are not closed");
+        assert_eq!(clients.lock().of.len(), MAX - 2, "slots in use are not closed");
     }
 
-    fn none_yet() -> SessionClients {
+    fn no_clients() -> SessionClients {
         let supervisor = Supervisor::new();
         SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO })
     }
 
     #[test]
-    fn a_session_that_changes_its_mind_keeps_the_connection_that_can_be_asked_more() {
-        let (clients, session) = (none_yet(), SessionId::new());
+    fn session_reuses_the_connection_with_more_capabilities() {
+        let (clients, session) = (no_clients(), SessionId::new());
         let (nothing, roots) = (Capabilities::default(), Capabilities { roots: true, ..Default::default() });
         let form = Capabilities { form: true, ..Default::default() };
         let place = |can| clients.place(session, (1, can)).unwrap();
@@ -268,21 +269,25 @@ mod tests {
             assert!(Arc::ptr_eq(&place(can).0, &wider.0), "{can:?}");
         }
         assert_eq!(place(form).can(), form.and(roots), "it is never narrowed");
-        assert_eq!(clients.place(session, (2, nothing)).unwrap().can(), form.and(roots), "another file");
+        assert_eq!(
+            clients.place(session, (2, nothing)).unwrap().can(),
+            form.and(roots),
+            "a different configuration"
+        );
     }
 
     #[test]
-    fn one_that_was_replaced_counts_for_as_long_as_it_is_used() {
-        let clients = none_yet();
+    fn replaced_connection_counts_until_it_is_unused() {
+        let clients = no_clients();
         let sessions: Vec<SessionId> = (0..MAX).map(|_| SessionId::new()).collect();
         let of = (1, Capabilities::default());
         let mut places: Vec<SessionLease> =
             sessions.iter().map(|session| clients.place(*session, of).unwrap()).collect();
         let wider = (1, Capabilities { roots: true, ..Default::default() });
-        assert!(clients.place(sessions[0], wider).is_none(), "that would be one more");
-        assert!(clients.place(sessions[0], of).is_some(), "and takes nothing from it");
+        assert!(clients.place(sessions[0], wider).is_none(), "the limit is reached");
+        assert!(clients.place(sessions[0], of).is_some(), "the old slot still works");
         drop(places.remove(1));
-        // In place of one that is idle.
+        // The replacement of an idle slot.
         places.push(clients.place(sessions[0], wider).unwrap());
         assert!(clients.place(sessions[1], of).is_none(), "both of the first session are in use");
         drop(places.remove(0));

@@ -1,7 +1,7 @@
-//! Resources of one server that somebody wants to hear of. Whoever attends the server tells it which these are.
+//! Subscriptions to resources of one server. The server's monitor forwards them to the server.
 //!
-//! What has changed is put into the mailbox of each who wants to hear of it, once however often it is said. So a server that
-//! says more than anybody can read costs nobody anything, and what it says is lost on nobody.
+//! A change is put into the mailbox of each subscriber at most once until it is read. A server that reports
+//! changes excessively therefore costs little, and no change is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,33 +11,33 @@ use std::time::Duration;
 use plexus_mcp::offers::Mailbox;
 use tokio::sync::{Notify, watch};
 
-/// Resources of one server that are watched at the same time; one more is not.
+/// Limit of watched resources of one server.
 const MAX: usize = 8_192;
-/// Of these, how often one owner may watch one, so that nobody takes the room of all others.
+/// Limit of watches per owner, so that nobody can use up the room of all others.
 const PER_OWNER: usize = 512;
-/// For a server to be told of a resource that somebody wants to hear of from now on.
+/// How long to wait for the server to apply a new subscription.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct Watches {
     watched: Mutex<Watched>,
-    /// Others are watched than before; any number of times is once.
+    /// Notified when the set of watched resources changes.
     pub(in crate::supervision) changed: Notify,
-    /// Grows with every change.
+    /// Increases with every change of the set.
     turn: AtomicU64,
-    /// The turn that the server has been told of.
-    heeded: watch::Sender<u64>,
+    /// The turn that the server has applied.
+    acknowledged: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// By those who watch it.
+    /// Subscribers by URI.
     uris: BTreeMap<String, Vec<Subscriber>>,
-    /// How many each owner has.
+    /// Number of watches by owner.
     owners: BTreeMap<String, usize>,
 }
 
-/// Who hears of a resource, and by what name.
+/// A subscriber of a resource, and the name it uses for the resource.
 #[derive(Debug)]
 struct Subscriber {
     mailbox: Arc<Mailbox>,
@@ -45,8 +45,8 @@ struct Subscriber {
 }
 
 impl Watches {
-    /// Watches a resource for as long as this is held; its changes are put into the mailbox by the name that its owner
-    /// has for it. None: too many are watched, by all or by this owner.
+    /// Watches a resource until the guard is dropped; changes are put into the mailbox under the owner's name
+    /// for the resource. None if the limit of the server or of the owner is reached.
     pub(in crate::supervision) fn hold(
         self: &Arc<Self>,
         uri: &str,
@@ -56,11 +56,11 @@ impl Watches {
     ) -> Option<ResourceWatchGuard> {
         let mut watched = self.lock();
         let Watched { uris, owners } = &mut *watched;
-        let theirs = owners.get(owner).copied().unwrap_or(0);
-        if theirs >= PER_OWNER || (uris.len() >= MAX && !uris.contains_key(uri)) {
+        let held = owners.get(owner).copied().unwrap_or(0);
+        if held >= PER_OWNER || (uris.len() >= MAX && !uris.contains_key(uri)) {
             return None;
         }
-        owners.insert(owner.to_owned(), theirs + 1);
+        owners.insert(owner.to_owned(), held + 1);
         let subscribers = uris.entry(uri.to_owned()).or_default();
         subscribers.push(Subscriber { mailbox: mailbox.clone(), known_as: known_as.to_owned() });
         if subscribers.len() == 1 {
@@ -80,42 +80,43 @@ impl Watches {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A resource has changed. Costs nothing where nobody wants to hear of it.
-    pub(in crate::supervision) fn tell(&self, uri: &str) {
+    /// Reports a change of a resource to its subscribers.
+    pub(in crate::supervision) fn notify(&self, uri: &str) {
         for Subscriber { mailbox, known_as } in self.lock().uris.get(uri).into_iter().flatten() {
             mailbox.put(known_as);
         }
     }
 
-    /// How often it has changed what is watched.
+    /// The number of changes of the set so far.
     pub(in crate::supervision) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Acquire)
     }
 
-    /// The server has been told what was watched at this turn, or could not be.
-    pub(in crate::supervision) fn heed(&self, turn: u64) {
-        self.heeded.send_modify(|heeded| *heeded = turn.max(*heeded));
+    /// Records that the server has applied the subscriptions of this turn, or could not apply them.
+    pub(in crate::supervision) fn acknowledge(&self, turn: u64) {
+        self.acknowledged.send_modify(|acknowledged| *acknowledged = turn.max(*acknowledged));
     }
 
-    /// Returns when the server has been told of all that is watched by now, or has taken too long.
-    pub(in crate::supervision) async fn heeded(&self) {
-        let (turn, mut heeded) = (self.turn(), self.heeded.subscribe());
-        // The sender is our own: it cannot be gone.
-        let _ = tokio::time::timeout(PATIENCE, heeded.wait_for(|heeded| *heeded >= turn)).await;
+    /// Waits until the server has applied the current subscriptions, or a timeout.
+    pub(in crate::supervision) async fn acknowledged(&self) {
+        let (turn, mut acknowledged) = (self.turn(), self.acknowledged.subscribe());
+        // The sender belongs to `self`, so it cannot be dropped.
+        let _ =
+            tokio::time::timeout(PATIENCE, acknowledged.wait_for(|acknowledged| *acknowledged >= turn)).await;
     }
 
-    /// Nobody wants to hear of anything.
+    /// Whether no resource is watched.
     pub(in crate::supervision) fn is_empty(&self) -> bool {
         self.lock().uris.is_empty()
     }
 
-    /// All that are watched.
+    /// All watched URIs.
     pub(in crate::supervision) fn uris(&self) -> BTreeSet<String> {
         self.lock().uris.keys().cloned().collect()
     }
 }
 
-/// Somebody's interest in a resource; it ends when this is dropped.
+/// A subscription that ends when dropped.
 #[derive(Debug)]
 pub(in crate::supervision) struct ResourceWatchGuard {
     watches: Arc<Watches>,
@@ -135,9 +136,9 @@ impl Drop for ResourceWatchGuard {
     fn drop(&mut self) {
         let mut watched = self.watches.lock();
         let Watched { uris, owners } = &mut *watched;
-        if let Some(theirs) = owners.get_mut(&self.owner) {
-            *theirs -= 1;
-            if *theirs == 0 {
+        if let Some(held) = owners.get_mut(&self.owner) {
+            *held -= 1;
+            if *held == 0 {
                 owners.remove(&self.owner);
             }
         }
@@ -162,13 +163,13 @@ mod tests {
     use super::{MAX, PER_OWNER, Watches};
 
     #[test]
-    fn a_resource_is_watched_for_as_long_as_anybody_wants_it() {
+    fn resource_is_watched_until_the_last_subscriber_leaves() {
         let watches = Arc::<Watches>::default();
         let changed = || watches.changed.notified().now_or_never().is_some();
         let mailbox = Arc::<Mailbox>::default();
         let hold = |known_as: &str| watches.hold("a://1", "ann", &mailbox, known_as);
         let (first, second) = (hold("one"), hold("two"));
-        assert!(changed() && !changed(), "the server is told once");
+        assert!(changed() && !changed(), "the server is notified once");
         drop(first);
         assert!(!changed() && watches.uris().contains("a://1"));
         drop(second);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_watched() {
+    fn number_of_watched_resources_is_limited() {
         let watches = Arc::<Watches>::default();
         let mailbox = Arc::<Mailbox>::default();
         let hold = |uri: &str, owner: &str| watches.hold(uri, owner, &mailbox, uri);
@@ -184,11 +185,11 @@ mod tests {
             (0..MAX).map(|n| hold(&format!("a://{n}"), &format!("agent:{}", n / PER_OWNER))).collect();
         assert!(held.iter().all(Option::is_some));
         assert!(hold("a://one-more", "ann").is_none());
-        assert!(hold("a://1", "ann").is_some(), "that one is watched anyway");
+        assert!(hold("a://1", "ann").is_some(), "an additional subscriber needs no room");
     }
 
     #[test]
-    fn nobody_watches_so_many_that_others_cannot() {
+    fn watches_per_owner_are_limited() {
         let watches = Arc::<Watches>::default();
         let mailbox = Arc::<Mailbox>::default();
         let hold = |uri: &str, owner: &str| watches.hold(uri, owner, &mailbox, uri);
@@ -200,23 +201,23 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_kept_once_for_each_who_wants_to_hear_of_it() {
+    fn change_is_queued_once_per_subscriber() {
         let (watches, ann, bob) =
             (Arc::<Watches>::default(), Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
         let _anns = watches.hold("a://1", "ann", &ann, "hers");
         let bobs = watches.hold("a://1", "bob", &bob, "his");
         for _ in 0..1_000 {
-            watches.tell("a://1");
-            watches.tell("a://2");
+            watches.notify("a://1");
+            watches.notify("a://2");
         }
-        let taken =
+        let drain =
             |mailbox: &Mailbox| mailbox.take().now_or_never().map(|all| all.into_iter().collect::<Vec<_>>());
-        assert_eq!(taken(&ann), Some(vec!["hers".to_owned()]));
-        assert_eq!(taken(&ann), None, "it was told");
+        assert_eq!(drain(&ann), Some(vec!["hers".to_owned()]));
+        assert_eq!(drain(&ann), None, "it was delivered once");
         drop(bobs);
-        watches.tell("a://1");
-        assert_eq!(taken(&bob), Some(vec!["his".to_owned()]), "what had changed before");
-        assert_eq!(taken(&bob), None, "and nothing after");
-        assert_eq!(taken(&ann), Some(vec!["hers".to_owned()]));
+        watches.notify("a://1");
+        assert_eq!(drain(&bob), Some(vec!["his".to_owned()]), "the change before the drop");
+        assert_eq!(drain(&bob), None, "and nothing after");
+        assert_eq!(drain(&ann), Some(vec!["hers".to_owned()]));
     }
 }

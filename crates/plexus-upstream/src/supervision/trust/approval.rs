@@ -1,4 +1,4 @@
-//! Approving what servers say, and telling what is strange about it.
+//! Approval of tool definitions, and findings about listed tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,15 +16,15 @@ use crate::trust::{self, Approved};
 pub enum ApproveError {
     #[error("there is no such server")]
     NoServer,
-    /// It has changed since it was looked at, or does not wait.
-    #[error("{0} is not what was looked at")]
+    /// The definition has changed since it was reviewed, or is not pending.
+    #[error("{0} has changed since it was reviewed, or is not pending")]
     Other(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Upstreams {
-    /// What waits to be approved of a server; none: there is no such server.
+    /// The pending definitions of a server; none if the server does not exist.
     #[must_use]
     pub fn pending(&self, name: &str) -> Option<Vec<PendingTool>> {
         let judgement = self.unit(name)?.judgement.load_full();
@@ -34,7 +34,7 @@ impl Upstreams {
     /// Approves exactly these definitions, all or none; they are listed when this returns.
     ///
     /// # Errors
-    /// When one of them is not what waits now, or it cannot be stored.
+    /// If one of them is not pending in this form, or the approval cannot be stored.
     pub async fn approve(
         &self,
         name: &str,
@@ -42,7 +42,7 @@ impl Upstreams {
         by: &str,
     ) -> Result<UpstreamApproval, ApproveError> {
         let unit = self.unit(name).ok_or(ApproveError::NoServer)?;
-        // No other list comes in between: what is looked at here is what is approved.
+        // The turn excludes other lists, so the reviewed definitions are the ones that are approved.
         let _turn = unit.turn().await;
         let judgement = unit.judgement.load_full();
         let approved = match self.0.shared.pins.approve(name, &judgement, wanted, by).await? {
@@ -55,16 +55,16 @@ impl Upstreams {
         Ok(UpstreamApproval { name: name.to_owned(), approved, pending })
     }
 
-    /// Reads the files again after that of a server was taken away on purpose, and forgets what was approved of it: the next
-    /// server of that name is another one. A file that is only gone is remembered.
+    /// Reloads after a server's file was deliberately removed, and deletes its approvals, so that a later
+    /// server of that name counts as new. The approvals of a file that merely disappeared are kept.
     ///
     /// # Errors
-    /// When that cannot be stored.
+    /// If the deletion cannot be stored.
     pub async fn reload_without(&self, name: &str) -> Result<(), StoreError> {
         let gone = self.unit(name);
         self.reload().await;
         if let Some(unit) = gone {
-            // What is being judged of it may still be stored.
+            // A judgement that is in progress may still be stored.
             let _turn = unit.turn().await;
             self.0.shared.pins.forget(name).await?;
         }
@@ -73,7 +73,7 @@ impl Upstreams {
 }
 
 impl Unit {
-    /// Its tools that are listed although something about them is strange, by themselves or beside those of others.
+    /// Listed tools with findings, on their own or in relation to other tools.
     pub(in crate::supervision) fn flagged(&self) -> Vec<FlaggedTool> {
         let (judgement, catalog) = (self.judgement.load(), self.catalog.load());
         let oddities = self.shared.review_cache.of(&self.shared.registry);
@@ -97,13 +97,14 @@ impl Unit {
     }
 }
 
-/// Flags by our names of the tools.
+/// Findings by canonical tool name.
 type Flags = Arc<BTreeMap<String, Vec<ToolFlag>>>;
 
-/// What is strange about listed tools because of other tools: found out when somebody asks, once for each list of tools.
+/// Caches the findings about listed tools in relation to each other, computed on demand once per registry
+/// version.
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct ReviewCache {
-    /// Of this version of the registry.
+    /// The findings for this version of the registry.
     known: Mutex<Option<(u64, Flags)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Access to a server: a person gives it to the hub, or takes it away.
+//! Logins to servers: a person grants the hub access, or ends it.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use crate::supervision::Upstreams;
 use crate::supervision::unit::Unit;
 
 impl Upstreams {
-    /// Finds out where a person can give access to a server, and waits for the answer that the browser brings to
-    /// `redirect`. Nothing of what the hub has is touched by that.
+    /// Determines the URL at which a person can grant access, and waits for the browser's answer at
+    /// `redirect`. Existing access is not affected.
     pub async fn begin_login(&self, name: &str, redirect: &str) -> Result<UpstreamLogin, LoginError> {
-        let (unit, config) = self.to_log_in(name)?;
+        let (unit, config) = self.login_target(name)?;
         let http = config.transport.http().ok_or_else(|| not_http(name))?;
         unit.account.begin(http, &self.0.shared.logins, redirect).await
     }
 
-    /// Takes what the browser brought back. The server is then started anew with the access it was given.
+    /// Redeems the browser's answer, and restarts the server with the new access.
     pub async fn finish_login(
         &self,
         name: &str,
         id: &str,
         answer: &FinishLoginParams,
     ) -> Result<Upstream, LoginError> {
-        let (unit, config) = self.to_log_in(name)?;
+        let (unit, config) = self.login_target(name)?;
         config.transport.http().ok_or_else(|| not_http(name))?;
         unit.account.finish(|| unit.config(), &self.0.shared.logins, id, answer).await?;
         unit.settled(unit.want_restart(None), self.0.shared.timing.settle).await;
         Ok(self.describe(&unit))
     }
 
-    /// Forgets the access to a server and, where its authorization server can be told, ends it there.
+    /// Deletes the login to a server and revokes it at its authorization server if possible.
     pub async fn logout(&self, name: &str) -> Result<UpstreamLogout, LoginError> {
         let unit = self.unit(name).ok_or_else(|| LoginError::NoServer(name.to_owned()))?;
         let config = unit.config();
@@ -44,15 +44,15 @@ impl Upstreams {
         Ok(logout)
     }
 
-    fn to_log_in(&self, name: &str) -> Result<(Arc<Unit>, Arc<ServerConfig>), LoginError> {
+    fn login_target(&self, name: &str) -> Result<(Arc<Unit>, Arc<ServerConfig>), LoginError> {
         let unit = self.unit(name).ok_or_else(|| LoginError::NoServer(name.to_owned()))?;
         let config = unit.config().ok_or_else(|| {
-            LoginError::Unsuitable(format!("the file of {name} is wrong: put it right before you log in"))
+            LoginError::Unsuitable(format!("the file of {name} is invalid: fix it before you log in"))
         })?;
         Ok((unit, config))
     }
 }
 
 fn not_http(name: &str) -> LoginError {
-    LoginError::Unsuitable(format!("{name} is a program on the hub's machine, which nobody logs in to"))
+    LoginError::Unsuitable(format!("{name} is a program on the hub's machine and needs no login"))
 }

@@ -1,4 +1,4 @@
-//! Which tools of a server are listed, who has approved them, and access to servers that want a login.
+//! Which tools of a server are listed, their approval, and logins.
 
 pub(super) mod approval;
 mod login;

@@ -1,7 +1,7 @@
-//! From what a server says of its tools to what the registry lists of it: judged first, and published then.
+//! Judges the tool list of a server and publishes the result in the registry.
 //!
-//! One list at a time is judged for a server, so that an older one is never published after a newer one, nor one from
-//! before an approval after it.
+//! One list of a server is judged at a time, so that an older list is never published after a newer one, nor
+//! a list from before an approval after it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::supervision::unit::Unit;
 use crate::supervision::{call, catalog};
 use crate::trust::{Judgement, Offer};
 
-/// What the registry has of a server, and from what it was made.
+/// The published list of a server, and its source.
 #[derive(Default)]
 pub(in crate::supervision) struct Listing {
     /// Held while a list is judged and published.
@@ -27,9 +27,9 @@ pub(in crate::supervision) struct Listing {
 #[derive(Default)]
 struct Listed {
     published: bool,
-    /// What it was made from.
+    /// The source of the list.
     from: Option<(Arc<ServerConfig>, Arc<Offer>)>,
-    /// One for each name and the tool that it stands for, so that the registry sees that a tool is the one it has.
+    /// One handler per name and tool, so that the registry recognizes unchanged tools.
     runs: HashMap<(String, String), Arc<Run>>,
 }
 
@@ -38,7 +38,7 @@ impl Listing {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is published is made from this.
+    /// The source of the published list.
     fn offer(&self) -> Option<Arc<Offer>> {
         let listed = self.lock();
         listed.from.as_ref().filter(|_| listed.published).map(|(_, offer)| offer.clone())
@@ -46,14 +46,14 @@ impl Listing {
 }
 
 impl Unit {
-    /// Lists what of this is approved. Costs nothing when it is what was listed last. False when nobody can tell what is
-    /// approved of it.
+    /// Publishes the approved part of an offer. Cheap if it is the current one. Returns false if the
+    /// approvals cannot be read.
     pub(in crate::supervision) async fn publish(self: &Arc<Self>, offer: Offer) -> bool {
         let _turn = self.listing.turn.lock().await;
         self.publish_in_turn(Arc::new(offer)).await
     }
 
-    /// The file may change while it is judged by; what is listed goes by the newest one.
+    /// The file may change during the judgement; the newest one applies.
     async fn publish_in_turn(self: &Arc<Self>, offer: Arc<Offer>) -> bool {
         while let Some(config) = self.config() {
             if self.lists(&config, &offer) {
@@ -67,27 +67,27 @@ impl Unit {
         true
     }
 
-    /// Judges once more what is listed, because something else is approved now.
+    /// Judges the current list again after an approval.
     pub(super) async fn judge_again(self: &Arc<Self>) {
         let Some((offer, config)) = self.listing.offer().zip(self.config()) else { return };
         let Some(judgement) = self.judged(&config, &offer).await else { return };
-        // Withdrawn meanwhile, it stays so; with another file, or another list, it is judged anyway.
+        // A list that was withdrawn meanwhile stays withdrawn; a new file or list is judged separately.
         if self.listing.offer().is_some_and(|now| Arc::ptr_eq(&now, &offer)) {
             self.present(&config, &offer, judgement);
         }
     }
 
-    /// One at a time decides on what is listed.
+    /// Acquires the turn to decide on the list.
     pub(in crate::supervision) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.listing.turn.lock().await
     }
 
-    /// None where it cannot be told what is approved: then the list stays as it is, and is asked for again.
+    /// None if the approvals cannot be read: then the list stays, and is requested again.
     async fn judged(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> Option<Arc<Judgement>> {
         match self.shared.pins.judge(config, offer).await {
             Ok(judgement) => Some(Arc::new(judgement)),
             Err(error) => {
-                tracing::error!(server = %self.name, %error, "cannot tell which of its tools are approved");
+                tracing::error!(server = %self.name, %error, "cannot read which of its tools are approved");
                 self.list_changed.notify_one();
                 None
             }
@@ -100,7 +100,7 @@ impl Unit {
         listed.published && listed.from.as_ref().is_some_and(same)
     }
 
-    /// Lists what the judgement admits. False when the file is another by now.
+    /// Publishes what the judgement admits. Returns false if the file has changed meanwhile.
     fn present(
         self: &Arc<Self>,
         config: &Arc<ServerConfig>,
@@ -118,7 +118,7 @@ impl Unit {
         for warning in &catalog.warnings {
             tracing::warn!(server = %self.name, "{warning}");
         }
-        self.tell_of(&judgement);
+        self.log_held(&judgement);
         listed
             .runs
             .retain(|(name, tool), _| catalog.entries.get(name).is_some_and(|entry| entry.tool == *tool));
@@ -132,7 +132,7 @@ impl Unit {
                 Tool::upstream(spec, run.clone())
             })
             .collect();
-        // First: a call that finds the tool finds how to call it.
+        // Stored first, so that a call that finds the tool also finds its entry.
         self.catalog.store(Arc::new(catalog));
         let held =
             judgement.held.iter().map(|held| self.canonical(&held.text.name, config)).collect::<Vec<_>>();
@@ -148,25 +148,25 @@ impl Unit {
         true
     }
 
-    /// Our name of a tool.
+    /// The canonical name of a tool.
     fn canonical(&self, tool: &str, config: &ServerConfig) -> String {
         tool_name::canonical(&self.slug, config.tools.name_of(tool))
     }
 
-    /// Says what is held back, once for each definition.
-    fn tell_of(&self, judgement: &Judgement) {
+    /// Logs each held back definition once.
+    fn log_held(&self, judgement: &Judgement) {
         let before = self.judgement.load();
         for held in &judgement.held {
             if before.held.contains(held) {
                 continue;
             }
-            let told = held.summary();
-            let flags: Vec<&str> = told.flags.iter().map(|flag| flag.kind.as_str()).collect();
-            tracing::warn!(server = %self.name, tool = told.name, reason = told.reason.as_str(), ?flags, "quarantined");
+            let summary = held.summary();
+            let flags: Vec<&str> = summary.flags.iter().map(|flag| flag.kind.as_str()).collect();
+            tracing::warn!(server = %self.name, tool = summary.name, reason = summary.reason.as_str(), ?flags, "quarantined");
         }
     }
 
-    /// Goes by a file that asks for no restart.
+    /// Applies a file that requires no restart.
     pub(in crate::supervision) async fn adopt(self: &Arc<Self>, config: &Arc<ServerConfig>) {
         if self.gate.load().limit() != config.max_concurrency {
             self.gate.store(Arc::new(Gate::new(config.max_concurrency)));
@@ -178,8 +178,8 @@ impl Unit {
         }
     }
 
-    /// Lists what the server listed under an earlier hub, until it says itself what it has. False: nothing is known, or
-    /// nothing of it was ever approved.
+    /// Publishes the cached list of an earlier run until the server lists its tools. Returns false if nothing
+    /// is cached, or nothing of it was ever approved.
     pub(in crate::supervision) async fn recall(self: &Arc<Self>, config: &Arc<ServerConfig>) -> bool {
         let _turn = self.listing.turn.lock().await;
         if self.listing.lock().published {
@@ -197,7 +197,7 @@ impl Unit {
         self.present(config, &offer, judgement)
     }
 
-    /// Keeps for a later hub what the server has listed, whether it is approved or not: that is asked again then.
+    /// Caches the list of the server, whether approved or not: approval is checked again on recall.
     pub(in crate::supervision) async fn remember(&self) {
         let listed = {
             let listed = self.listing.lock();
@@ -212,7 +212,7 @@ impl Unit {
         }
     }
 
-    /// Takes the tools off the list; what is not on it stays so.
+    /// Withdraws the tools.
     pub(in crate::supervision) fn withdraw(&self) {
         self.withdraw_offer();
         let mut listed = self.listing.lock();

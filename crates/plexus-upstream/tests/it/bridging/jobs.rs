@@ -11,13 +11,13 @@ use super::{Era, Scene, Way, in_every_way, in_every_way_from};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// A hub that soon makes tasks of calls, for clients that know them.
+/// A hub that turns calls into tasks quickly, for clients that support tasks.
 async fn busy() -> Scene {
     let hub = TestHub::start_answering(|options| options.task_after = TASK_AFTER).await;
     Scene::at(hub, Eras::Sessions).await
 }
 
-/// The result of a call, followed where it became a task, and whether it did.
+/// The result of a call, following its task if it became one, and whether it did.
 async fn followed(client: &AskedClient, tool: &str, arguments: Value) -> (bool, Value) {
     let result = client.tool(tool, arguments).await.expect("a result");
     if result["resultType"] != "task" {
@@ -84,7 +84,7 @@ async fn bridging_arguments_in_headers_are_compared() {
     .await;
 }
 
-/// The fixture refuses a call whose headers are not as they should be.
+/// The fixture refuses a call with wrong headers.
 async fn repeats(scene: &Scene, way: Way) -> Found {
     let arguments = json!({ "region": "eu", "replicas": 3, "dry_run": true, "note": "none" });
     let scope = format!("call:mcp__{}__*", way.server());

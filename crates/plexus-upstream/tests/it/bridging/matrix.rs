@@ -1,24 +1,24 @@
-//! What is expected of each way, in the words that the documentation has.
+//! The expected behaviour of each direction, as the documentation states it.
 
 use self::Expected::{Nothing, Passes, PassesAs, Refuses};
 use super::{Era, Way};
 
-/// What becomes of a feature on one way.
+/// The expected outcome of a feature in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
     Passes,
-    /// With the change that is stated.
+    /// With the stated change.
     PassesAs(&'static str),
-    /// With this code, and for a reason that the protocol gives.
+    /// With this code, for a reason that the protocol gives.
     Refuses {
         code: i64,
         why: &'static str,
     },
-    /// There is no such thing to try.
+    /// Not applicable.
     Nothing(&'static str),
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     Passed,
@@ -43,7 +43,7 @@ impl Expected {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) feature: &'static str,
-    /// The test that tries it.
+    /// The name of its test.
     test: &'static str,
     /// In the order of [`Way::ALL`].
     ways: [Expected; 4],
@@ -59,7 +59,7 @@ impl Row {
         self.ways[place]
     }
 
-    /// What came of an attempt is what the matrix says.
+    /// Asserts that an outcome is the one in the matrix.
     pub(super) fn check(&self, way: Way, found: &Found) {
         let expected = self.expected(way);
         let right = match expected {
@@ -71,7 +71,7 @@ impl Row {
     }
 }
 
-/// For both ways of one era of client.
+/// The same outcome for both directions of one client era.
 const fn by_client(session: Expected, stateless: Expected) -> [Expected; 4] {
     [session, session, stateless, stateless]
 }
@@ -172,7 +172,7 @@ pub(super) static MATRIX: &[Row] = &[
     },
     Row {
         feature: "a question over stdio while calls of several callers run",
-        test: "bridging_a_question_among_several_callers_is_not_guessed",
+        test: "bridging_ambiguous_question_is_refused",
         ways: [NOBODYS, Passes, NOBODYS, PARKED],
     },
     Row {
@@ -190,7 +190,7 @@ pub(super) static MATRIX: &[Row] = &[
     },
     Row {
         feature: "`cacheScope` and `ttlMs` of what is read",
-        test: "bridging_what_is_read_is_for_its_reader_alone",
+        test: "bridging_read_resources_are_private",
         ways: by_client(
             Nothing("revisions before 2026-07-28 have no such hints"),
             PassesAs("`private` whatever the server says, and at most 30 s"),
@@ -296,7 +296,7 @@ pub(super) static MATRIX: &[Row] = &[
     },
 ];
 
-/// The table of the documentation.
+/// The table in the documentation.
 fn rendered() -> String {
     let era = |era: Era| match era {
         Era::Session => "session",

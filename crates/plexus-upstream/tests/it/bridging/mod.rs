@@ -1,7 +1,8 @@
-//! What passes between a client of either era and a server of either era, feature by feature.
+//! The exchange between clients and servers of both eras, feature by feature.
 //!
-//! `matrix` says what is expected of each of the four ways, and is what `docs/bridging.md` shows; a test here tries a row
-//! of it in all four, against the fixture server over HTTP, and is wrong when anything else comes out.
+//! `matrix` states the expected outcome of each of the four directions and is the source of
+//! `docs/bridging.md`; a test here tries a row in all directions against the fixture server over HTTP, and
+//! fails on any other outcome.
 
 mod jobs;
 mod matrix;
@@ -27,7 +28,7 @@ enum Era {
     Stateless,
 }
 
-/// From a client of one era to a server of one.
+/// From a client of one era to a server of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Way {
     client: Era,
@@ -63,10 +64,10 @@ impl Way {
     }
 }
 
-/// How clients come to the hub.
+/// How clients connect to the hub.
 enum Door {
     Straight,
-    /// Each by a proxy of its own.
+    /// Each through its own proxy.
     Proxies(Mutex<Vec<TestProxy>>),
 }
 
@@ -82,7 +83,7 @@ impl Scene {
         Self::with(Eras::Sessions).await
     }
 
-    /// With these revisions of the server that has sessions.
+    /// With these revisions of the server with sessions.
     async fn with(old: Eras) -> Self {
         Self::at(TestHub::start().await, old).await
     }
@@ -96,12 +97,12 @@ impl Scene {
         Self { hub, door: Door::Straight, _servers: servers }
     }
 
-    /// The same for clients that have a proxy between them and the hub.
+    /// The same for clients behind a proxy.
     fn behind_proxies(self) -> Self {
         Self { door: Door::Proxies(Mutex::default()), ..self }
     }
 
-    /// A client that sees the one server of this way.
+    /// A client that sees the one server of this direction.
     async fn client(&self, way: Way, capabilities: Value) -> AskedClient {
         self.client_that_speaks(way, way.speaks(), capabilities).await
     }
@@ -121,12 +122,12 @@ impl Scene {
         }
     }
 
-    /// One that can be asked everything.
+    /// A client with all capabilities.
     async fn able(&self, way: Way) -> AskedClient {
         self.client(way, everything()).await
     }
 
-    /// A list as soon as there is something in it: what servers offer is asked for after their tools.
+    /// A list once it is not empty: the other offers of servers are listed after their tools.
     async fn listed(&self, client: &AskedClient, method: &str, member: &str) -> Vec<Value> {
         let mut changes = self.hub.upstreams().changes();
         let there = async {
@@ -143,12 +144,12 @@ impl Scene {
     }
 }
 
-/// What a client declares that can be asked everything.
+/// The capabilities of a client that can be asked everything.
 fn everything() -> Value {
     json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {}, "context": {} }, "roots": {} })
 }
 
-/// A person and a model that answer whatever they are asked.
+/// A person and a model that answer every question.
 fn obliging(method: &str, params: &Value) -> Reply {
     Reply::Result(match (method, params["mode"].as_str()) {
         ("elicitation/create", Some("url")) => json!({ "action": "accept" }),
@@ -170,12 +171,12 @@ fn obliging(method: &str, params: &Value) -> Reply {
     })
 }
 
-/// Tries a row of the matrix in all the ways that it has, straight and by a proxy: that changes nothing.
+/// Tries a row of the matrix in all its directions, directly and through a proxy, which changes nothing.
 async fn in_every_way(feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
     in_every_way_from(Scene::start, feature, attempt).await;
 }
 
-/// The same with scenes of one's own.
+/// The same with custom scenes.
 async fn in_every_way_from(
     scene: impl AsyncFn() -> Scene,
     feature: &str,
@@ -195,7 +196,7 @@ async fn in_every_way_of(scene: &Scene, feature: &str, attempt: impl AsyncFn(&Sc
     }
 }
 
-/// How a request ended: as it should, if it has a result.
+/// The result of a request that should succeed.
 fn ended<T>(result: Result<T, RequestError>, holds: impl FnOnce(T)) -> Found {
     match result {
         Ok(result) => {

@@ -51,7 +51,7 @@ async fn bridging_an_unknown_resource_has_the_code_of_the_revision() {
 }
 
 #[tokio::test]
-async fn bridging_what_is_read_is_for_its_reader_alone() {
+async fn bridging_read_resources_are_private() {
     in_every_way("`cacheScope` and `ttlMs` of what is read", async |scene, way| {
         let client = scene.client(way, json!({})).await;
         scene.listed(&client, "resources/list", "resources").await;
@@ -111,7 +111,7 @@ async fn with_scopes(scene: &Scene, scopes: &[&str]) -> AskedClient {
 }
 
 #[tokio::test]
-async fn bridging_two_servers_with_one_uri_are_told_apart() {
+async fn bridging_equal_uris_of_two_servers_are_distinct() {
     let scene = Scene::start().await;
     for way in [Way::ALL[2], Way::ALL[3]] {
         let alone = scene.client(way, json!({})).await;
@@ -138,7 +138,7 @@ async fn bridging_two_servers_with_one_uri_are_told_apart() {
 }
 
 #[tokio::test]
-async fn bridging_what_is_out_of_scope_is_not_reached_by_any_name() {
+async fn bridging_out_of_scope_offers_are_unreachable() {
     let scene = Scene::start().await;
     let everything = with_scopes(&scene, &["call:*"]).await;
     for way in [Way::ALL[2], Way::ALL[3]] {

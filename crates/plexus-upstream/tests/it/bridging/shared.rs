@@ -29,7 +29,7 @@ async fn asks_among_others(hub: &TestHub, speaks: Speaks, server: &str) -> Resul
 }
 
 #[tokio::test]
-async fn bridging_a_question_among_several_callers_is_not_guessed() {
+async fn bridging_ambiguous_question_is_refused() {
     in_every_way("a question over stdio while calls of several callers run", async |scene, way| {
         let hub = &scene.hub;
         let eras = if way.upstream == Era::Session { Eras::Sessions } else { Eras::Stateless };
@@ -61,7 +61,7 @@ async fn bridging_a_question_among_several_callers_is_not_guessed() {
 
 /// A question is put to the caller whose call asks, and nobody else hears of it.
 #[tokio::test]
-async fn bridging_a_question_is_heard_by_its_caller_alone() {
+async fn bridging_question_reaches_only_its_caller() {
     let hub = TestHub::start().await;
     for (name, eras) in [("old", Eras::Sessions), ("new", Eras::Stateless)] {
         hub.add_upstream(name, &stdio_fixture(eras)).await;

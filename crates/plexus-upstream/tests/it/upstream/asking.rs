@@ -1,4 +1,4 @@
-//! Servers over a pipe that ask before they answer: whom they reach, and whom they never do.
+//! Questions of servers over a pipe: which caller they reach, and which they never reach.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -26,13 +26,13 @@ pub(crate) const EVERYTHING: Capabilities = Capabilities {
     tasks: false,
 };
 
-/// Answers by what the test says, and remembers what it was asked.
+/// Answers as the test specifies, and records the questions.
 pub(crate) struct Person {
     asked: Mutex<Vec<(Inquiry, Value)>>,
     says: Value,
-    /// Answers only when it is told to.
+    /// Answers only when told to.
     when: Option<Arc<Notify>>,
-    /// Told when it was asked.
+    /// Notified when a question arrives.
     pub(crate) was_asked: Notify,
 }
 
@@ -74,7 +74,7 @@ impl Answerer for Person {
     }
 }
 
-/// A call by somebody who can be asked everything.
+/// A call by a caller with all capabilities.
 pub(crate) fn by(caller: &str, person: &Arc<Person>, tool: &str, arguments: Value) -> Outgoing {
     let answerer = Some(person.clone() as Arc<dyn Answerer>);
     let bridge =
@@ -93,7 +93,7 @@ fn text(result: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_question_of_a_session_is_answered_by_whoever_calls() {
+async fn session_question_is_answered_by_the_caller() {
     let server = session().await;
     assert_eq!(server.client.peer().revision, "2025-06-18");
     let ann = Person::saying(json!({ "action": "accept", "content": { "username": "ann", "email": "a@b" } }));
@@ -114,19 +114,19 @@ async fn a_question_of_a_session_is_answered_by_whoever_calls() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_is_not_and_the_server_is_told() {
+async fn incapable_caller_is_not_asked_and_the_server_gets_an_error() {
     let server = session().await;
     let result = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
     assert_eq!(result["isError"], true, "{result}");
     assert!(text(&result).contains("cannot be asked"), "{result}");
-    // One that announces nothing is asked nothing.
+    // A client that declares no capabilities is asked nothing.
     let quiet = Start::fixture(Eras::Sessions).connect().await;
     let result = quiet.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
     assert!(text(&result).contains("the client cannot be asked this"), "{result}");
 }
 
 #[tokio::test]
-async fn two_questions_at_once_are_both_open() {
+async fn two_questions_may_be_open_at_once() {
     let server = session().await;
     let answer_now = Arc::new(Notify::new());
     let says = json!({ "action": "accept", "content": { "color": "red", "size": "big" } });
@@ -142,7 +142,7 @@ async fn two_questions_at_once_are_both_open() {
 }
 
 #[tokio::test]
-async fn while_several_callers_are_at_work_nobody_is_asked_for_another() {
+async fn question_among_several_callers_is_refused() {
     let server = session().await;
     let go_on = Arc::new(Notify::new());
     let says = json!({ "action": "accept", "content": { "username": "ann", "email": "a@b" } });
@@ -150,15 +150,15 @@ async fn while_several_callers_are_at_work_nobody_is_asked_for_another() {
     let first = server.call_with(by("ann", &ann, "test_elicitation", json!({ "message": "Ann?" })));
     let second = async {
         ann.was_asked.notified().await;
-        // Its call is under way; whose question the next one is cannot be told.
+        // Its call is in flight, so the next question is ambiguous.
         let call = by("bob", &bob, "test_elicitation", json!({ "message": "Bob?" }));
         let refused = server.call_with(call).await.unwrap();
         assert_eq!(refused["isError"], true, "{refused}");
         assert!(text(&refused).contains("several callers"), "{refused}");
-        // Somebody who says nothing of who it is may be the one who is meant, too.
+        // An unidentified caller may be concerned, too.
         let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await.unwrap();
         assert!(text(&refused).contains("several callers"), "{refused}");
-        // The same caller may be asked on behalf of either call, and is in the course of the older one.
+        // The same caller may be asked for either call; the question goes through the older one.
         let newer = Person::saying(json!({ "action": "decline" }));
         let again = server.call_with(by("ann", &newer, "test_elicitation", json!({ "message": "Again?" })));
         let answers = async {
@@ -176,7 +176,7 @@ async fn while_several_callers_are_at_work_nobody_is_asked_for_another() {
 }
 
 #[tokio::test]
-async fn a_question_outside_of_any_call_reaches_nobody() {
+async fn question_outside_of_a_call_is_refused() {
     let start = Start::script(
         r#"next; initialize; next
         printf '{"jsonrpc":"2.0","id":"r","method":"roots/list"}\n'; read -r roots
@@ -186,14 +186,14 @@ async fn a_question_outside_of_any_call_reaches_nobody() {
         cat >/dev/null"#,
     );
     let server = start.connect().await;
-    // A request of the hub's own is nobody's call.
+    // A request of the hub itself is not a caller's call.
     server.client.ping().await.unwrap();
     let called = server.call("x", json!({})).await.unwrap();
     assert_eq!(text(&called), "none -32600");
 }
 
 #[tokio::test]
-async fn a_server_takes_its_question_back() {
+async fn server_may_cancel_its_question() {
     let start = Start::script(
         r#"next; initialize; next; call="$id"
         printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}\n'
@@ -211,7 +211,7 @@ async fn a_server_takes_its_question_back() {
 }
 
 #[tokio::test]
-async fn log_lines_reach_the_caller_who_wants_them_and_nobody_else() {
+async fn log_lines_reach_only_the_caller_who_wants_them() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -223,7 +223,7 @@ async fn log_lines_reach_the_caller_who_wants_them_and_nobody_else() {
         server.call_with(call).await.unwrap();
         assert_eq!(lines.lock().unwrap().len(), 3, "{eras:?}: {lines:?}");
         assert!(lines.lock().unwrap()[0].contains("Tool execution started"), "{lines:?}");
-        // Whoever wants none gets none, and another who does gets none of theirs.
+        // A caller without a log sink gets no lines, and others get none of its lines.
         let grave = LogSink { least: LogLevel::Error, ..bridge.log.unwrap() };
         let bridge = Bridge { caller: Some("ann".into()), log: Some(grave), ..Bridge::default() };
         let call = Outgoing { bridge, ..outgoing("test_logging_tool", json!({})) };
@@ -233,7 +233,7 @@ async fn log_lines_reach_the_caller_who_wants_them_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_a_server_offers_beside_tools_is_listed_and_read() {
+async fn resources_and_prompts_are_listed_and_read() {
     for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
         let offers = server.client.peer().offers;
@@ -253,7 +253,7 @@ async fn what_a_server_offers_beside_tools_is_listed_and_read() {
 }
 
 #[tokio::test]
-async fn a_watched_resource_is_heard_of_until_it_is_not_watched() {
+async fn changes_are_reported_while_a_resource_is_watched() {
     const WATCHED: &str = "test://watched-resource";
     for eras in [Eras::Revision("2025-06-18"), Eras::Stateless] {
         let server = Start::fixture(eras).connect().await;
@@ -264,14 +264,14 @@ async fn a_watched_resource_is_heard_of_until_it_is_not_watched() {
         until("it is heard of", || server.updates() == [WATCHED]).await;
         server.client.watch(BTreeSet::new()).await.unwrap();
         touch(WATCHED).await;
-        // What comes later was said later.
+        // Later notifications arrive later.
         server.text("change_tools", json!({})).await;
         until("a change of tools", || server.has_changed()).await;
         assert_eq!(server.updates(), [WATCHED], "{eras:?}");
     }
 }
 
-/// A server of the stateless era that tells of changes as long as somebody listens, and refuses to listen for one resource.
+/// A stateless server that reports changes, but refuses to subscribe to one resource.
 const REFUSES_ONE: &str = r#"
 about='"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":0,"cacheScope":"private"'
 tell() { printf '{"jsonrpc":"2.0","method":"notifications/%s","params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}\n' "$1" "$2" "$listens"; }
@@ -293,7 +293,7 @@ done
 "#;
 
 #[tokio::test]
-async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
+async fn refused_resource_does_not_affect_other_watches() {
     let mut start = Start::script(REFUSES_ONE);
     start.connect.known_era = None;
     let server = start.connect().await;
@@ -305,13 +305,13 @@ async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
     until("a change of the other", || server.updates() == ["a://good"]).await;
 }
 
-/// Asks, waits for the answer, and dies.
+/// Asks, waits for the answer, and exits.
 const ASKS_AND_DIES: &str = r#"echo run >> "$dir/runs"
 printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}\n'
 IFS= read -r answer; exit 1"#;
 
 #[tokio::test]
-async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
+async fn call_lost_after_an_answer_is_not_rerun() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("s", &Script::answering(ASKS_AND_DIES).idempotent().install(&hub, "s")).await;
     let runs = || std::fs::read_to_string(folder(&hub, "s").join("runs")).unwrap().lines().count();
@@ -322,11 +322,11 @@ async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
         hub.upstream_in("s", UpstreamState::Ready).await;
         let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
         assert_eq!(lost["isError"], true, "{lost}");
-        assert!(text(&lost).contains("Look first"), "{speaks:?}: {lost}");
+        assert!(text(&lost).contains("Check first"), "{speaks:?}: {lost}");
         assert_eq!(runs(), so_far, "{speaks:?}");
         assert_eq!(client.methods(), ["elicitation/create"], "{speaks:?}: nobody is asked twice");
     }
-    // Where nobody was asked it may be run again, as its server says.
+    // Without a question it may be run again, as its annotations allow.
     let client = AskedClient::connect(&hub, &token, Speaks::Session("2025-06-18"), json!({})).await;
     hub.upstream_in("s", UpstreamState::Ready).await;
     let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
@@ -335,7 +335,7 @@ async fn a_call_that_was_lost_after_an_answer_is_not_run_again() {
 }
 
 #[tokio::test]
-async fn it_is_told_that_callers_share_a_connection_that_asks() {
+async fn refused_shared_question_is_reported_as_a_warning() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("fix", &plexus_testkit::stdio_fixture(Eras::Sessions)).await;
     let (one, two) = (hub.token("one", &["call:*"]).await.token, hub.token("two", &["call:*"]).await.token);
@@ -355,7 +355,7 @@ async fn it_is_told_that_callers_share_a_connection_that_asks() {
     assert!(asks.methods().is_empty() && waits.methods().is_empty());
     let told = hub.upstream_when("fix", "warned", |upstream| !upstream.warnings.is_empty()).await;
     assert!(told.warnings[0].contains("per_session"), "{:?}", told.warnings);
-    // With connections of their own both are asked.
+    // With separate connections both are asked.
     let mut document = plexus_testkit::stdio_fixture(Eras::Sessions);
     document["per_session"] = json!(true);
     hub.add_upstream("own", &document).await;
@@ -376,7 +376,7 @@ const ONLY_AS_TASK: &str = r#"case "$line" in
 esac"#;
 
 #[tokio::test]
-async fn a_tool_that_can_be_called_as_a_task_only_is_called_so() {
+async fn task_only_tool_is_called_as_a_task() {
     let hub = TestHub::start_timed(quick()).await;
     let mut script = Script::answering(ONLY_AS_TASK);
     script.tools[0]["execution"] = json!({ "taskSupport": "required" });

@@ -1,4 +1,4 @@
-//! Calls of tools of other servers: what goes there, what comes back, and what is said when nothing does.
+//! Calls of tools of upstream servers: arguments, results, and errors.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::script::{Script, folder};
 use super::{agent, keyed, quick, text, tools_of, until};
 
-/// Ends without an answer the first time, and works from then on.
+/// Exits without an answer the first time, and works from then on.
 const FIRST_TIME: &str = "[ -e \"$dir/ran\" ] || { : > \"$dir/ran\"; exit 1; }; say 'the second time'";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_may_be_run_twice_is_when_its_server_is_lost() {
+async fn idempotent_tool_is_rerun_after_a_loss() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let script = Script::answering(FIRST_TIME);
@@ -37,12 +37,12 @@ async fn a_tool_that_may_be_run_twice_is_when_its_server_is_lost() {
     hub.add_upstream("neither", &script.install(&hub, "neither")).await;
     let failed = client.tool("mcp__neither__work", json!({})).await;
     assert_eq!(failed["_meta"]["plexus/error"]["code"], "unavailable", "{failed}");
-    assert!(text(&failed).contains("Look first"), "{failed}");
+    assert!(text(&failed).contains("Check first"), "{failed}");
     assert_eq!(hub.outcome_of("mcp__neither__work").await, "unavailable");
 }
 
 #[tokio::test]
-async fn of_a_call_that_was_lost_nobody_says_that_nothing_was_run() {
+async fn lost_call_is_not_reported_as_not_run() {
     let hub = TestHub::start_timed(Timing { start: Duration::from_millis(500), ..quick() }).await;
     let script = Script::answering(": > \"$dir/away\"; exit 1").before("[ -e \"$dir/away\" ] && exit 1");
     hub.add_upstream("s", &script.idempotent().install(&hub, "s")).await;
@@ -56,7 +56,7 @@ async fn of_a_call_that_was_lost_nobody_says_that_nothing_was_run() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_a_failure_is_told() {
+async fn error_of_the_server_is_passed_on() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let call = "case \"$line\" in \
@@ -77,7 +77,7 @@ async fn what_a_server_says_of_a_failure_is_told() {
 }
 
 #[tokio::test]
-async fn names_and_arguments_are_those_of_the_file() {
+async fn rename_and_injection_of_the_file_apply() {
     let hub = TestHub::start_timed(quick()).await;
     let token = hub.token("agent", &["call:*"]).await.token;
     let client = hub.mcp(&token).header("plexus-session", "thread");
@@ -106,7 +106,7 @@ async fn names_and_arguments_are_those_of_the_file() {
 }
 
 #[tokio::test]
-async fn files_go_to_the_folder_of_the_session() {
+async fn relative_paths_resolve_to_the_session_folder() {
     let hub = TestHub::start_timed(quick()).await;
     let client = hub.mcp(&hub.token("agent", &["call:*"]).await.token).header("plexus-session", "thread");
     let files = client.tool("session_info", json!({})).await["structuredContent"]["files_dir"].clone();
@@ -124,7 +124,7 @@ async fn files_go_to_the_folder_of_the_session() {
 }
 
 #[tokio::test]
-async fn no_more_calls_run_at_a_time_than_the_file_allows() {
+async fn max_concurrency_limits_running_calls() {
     const EACH: u64 = 300;
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
@@ -138,7 +138,7 @@ async fn no_more_calls_run_at_a_time_than_the_file_allows() {
         assert!(text(result).starts_with("waited"), "{result}");
     }
     assert!(began.elapsed() >= Duration::from_millis(3 * EACH), "{:?}", began.elapsed());
-    // More of them without a restart, and a call that waits is cancelled by its deadline alone.
+    // The limit is raised without a restart, and a waiting call is cancelled by its deadline.
     let pid = hub.upstreams().get("fix").unwrap().pid;
     document["max_concurrency"] = json!(3);
     hub.write_upstream("fix", &document);
@@ -150,7 +150,7 @@ async fn no_more_calls_run_at_a_time_than_the_file_allows() {
 }
 
 #[tokio::test]
-async fn progress_and_the_end_of_a_callers_patience_reach_the_server() {
+async fn progress_and_cancellation_reach_the_other_side() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
@@ -162,7 +162,7 @@ async fn progress_and_the_end_of_a_callers_patience_reach_the_server() {
     let progress = stream.message().await.unwrap();
     assert_eq!(progress["params"]["progressToken"], "mine", "{progress}");
     drop(stream);
-    // The second one ends by its own time.
+    // The second call times out.
     let late = client.tool("mcp__fix__slow", json!({})).await;
     assert_eq!(late["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{late}");
     let cancelled = async || {
@@ -175,7 +175,7 @@ async fn progress_and_the_end_of_a_callers_patience_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_there_when_it_is_called_is_unknown() {
+async fn tool_removed_before_its_call_is_unknown() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     hub.add_upstream("s", &Script::answering("say done").install(&hub, "s")).await;
@@ -196,7 +196,7 @@ async fn a_tool_that_is_not_there_when_it_is_called_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_of_a_call_that_was_given_up_before_its_turn_is_free_again() {
+async fn key_of_an_unsent_cancelled_call_is_reusable() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let go = "echo x >> \"$dir/ran\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done";
@@ -209,13 +209,13 @@ async fn the_key_of_a_call_that_was_given_up_before_its_turn_is_free_again() {
     let others = async {
         until("the first runs", || ran() == 1).await;
         let waiting = || hub.upstreams().get("s").unwrap().in_flight;
-        // One client goes away while its call waits for its turn.
+        // A client disconnects while its call waits for its turn.
         tokio::select! {
             result = keyed(&client, "mcp__s__work", "gone") => panic!("{result}"),
             () = until("it waits", || waiting() == 2) => {}
         }
         until("it is given up", || waiting() == 1).await;
-        // The time of another is up before its turn has come.
+        // Another call times out before its turn.
         document["timeout"] = json!("1s");
         hub.write_upstream("s", &document);
         assert_eq!(hub.upstreams().reload().await.changed, ["s"]);

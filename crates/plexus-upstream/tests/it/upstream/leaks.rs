@@ -1,4 +1,4 @@
-//! After many reconnects the hub has as many processes, sockets and files, and as much memory, as before them.
+//! After many reconnects the hub uses as many processes, sockets and files, and as much memory, as before.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,10 +12,10 @@ use serde_json::json;
 use super::script::Script;
 use super::{agent, quick, text};
 
-/// What this process holds. Tests run in processes of their own, so it is all the hub's.
+/// The resources of this process. Tests run in their own processes, so all of it belongs to the hub.
 #[derive(Clone, PartialEq, Eq)]
 struct Holdings {
-    /// What each open file is of, other than sockets.
+    /// The targets of the open files other than sockets.
     files: Vec<String>,
     sockets: usize,
     children: BTreeSet<String>,
@@ -45,7 +45,7 @@ impl Holdings {
         }
     }
 
-    /// The same but for which processes they are, and memory.
+    /// The same without process ids and memory.
     fn counts(&self) -> [usize; 4] {
         [self.files.len(), self.sockets, self.children.len(), self.tasks]
     }
@@ -62,8 +62,8 @@ impl fmt::Debug for Holdings {
     }
 }
 
-/// What the hub holds once its counts are at most these again, or when they never are. What a connection leaves is
-/// taken away a moment after it has ended.
+/// The resources of the hub once its counts have dropped to these again, or after a timeout. What a
+/// connection leaves is released a moment after its end.
 async fn at_rest(hub: &TestHub, counts: Option<[usize; 4]>) -> Holdings {
     let mut now = Holdings::now(hub);
     for _ in 0..100 {
@@ -77,11 +77,11 @@ async fn at_rest(hub: &TestHub, counts: Option<[usize; 4]>) -> Holdings {
     now
 }
 
-/// What there was before so many reconnects, and after them.
+/// Compares the resources before and after many reconnects.
 async fn reconnects(rounds: usize, warm: usize) -> String {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
-    // A process of its own: what it keeps is not the hub's.
+    // A separate process: its resources are not the hub's.
     let http = FixtureProcess::start(Eras::Sessions).await;
     hub.add_upstream("script", &Script::answering("say done").install(&hub, "script")).await;
     hub.add_upstream("http", &json!({ "url": http.url() })).await;
@@ -102,24 +102,24 @@ async fn reconnects(rounds: usize, warm: usize) -> String {
     let after = at_rest(&hub, Some(before.counts())).await;
     let ([files, sockets, rest @ ..], [files_now, sockets_now, rest_now @ ..]) =
         (before.counts(), after.counts());
-    // The database may have opened one more of its few connections.
+    // The database may have opened another of its few connections.
     assert!(files_now <= files + 2, "{before:?} → {after:?}\n{:#?}\n{:#?}", before.files, after.files);
-    // A list that was read beside the call had a connection of its own, which is kept for the next one for a while.
+    // A list request concurrent with the call had its own connection, which is kept for reuse for a while.
     assert!(sockets_now <= sockets + 1, "{before:?} → {after:?}");
     assert!(rest_now.iter().zip(rest).all(|(now, was)| *now <= was), "{before:?} → {after:?}");
-    // Each reconnect may leave a few bytes behind in caches and the allocator, and no more.
+    // Each reconnect may leave only a few bytes in caches and the allocator.
     let allowed = 8 << 10;
     assert!(after.resident_kib < before.resident_kib + allowed, "{before:?} → {after:?}");
     format!("{rounds} reconnects of each of two servers: {before:?} → {after:?}")
 }
 
 #[tokio::test]
-async fn a_hundred_reconnects_leave_nothing_behind() {
+async fn hundred_reconnects_leak_nothing() {
     println!("{}", reconnects(50, 10).await);
 }
 
 #[tokio::test]
 #[ignore = "minutes; make soak"]
-async fn a_thousand_reconnects_leave_nothing_behind() {
+async fn thousand_reconnects_leak_nothing() {
     println!("{}", reconnects(1_000, 50).await);
 }

@@ -1,4 +1,4 @@
-//! What becomes of a server: shared, lost, given up, withdrawn, and there again.
+//! The lifecycle of servers: shared, lost, given up, withdrawn, and restored.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn is_list_changed(message: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn all_sessions_share_one_process() {
+async fn sessions_share_one_process() {
     let hub = TestHub::start_timed(quick()).await;
     let upstream = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let (one, _) = agent(&hub).await.initialize("2025-06-18").await;
@@ -43,7 +43,7 @@ async fn all_sessions_share_one_process() {
 }
 
 #[tokio::test]
-async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
+async fn crash_restarts_the_server_without_a_list_change() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
@@ -53,8 +53,8 @@ async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
     assert_eq!(crashed["isError"], true);
     assert_eq!(crashed["_meta"]["plexus/error"]["code"], "unavailable", "{crashed}");
     assert_eq!(crashed["_meta"]["plexus/error"]["retryable"], true);
-    assert!(text(&crashed).contains("Nobody knows whether"), "{crashed}");
-    // At once: the call waits for the server that is being started.
+    assert!(text(&crashed).contains("It is unknown whether"), "{crashed}");
+    // Immediately: the call waits for the starting server.
     let echoed = client.tool("mcp__fix__echo", json!({ "text": "there again" })).await;
     assert_eq!(text(&echoed), "there again");
     let after = hub.upstream_in("fix", UpstreamState::Ready).await;
@@ -66,7 +66,7 @@ async fn a_crash_is_followed_by_a_restart_that_no_client_sees_in_its_list() {
 }
 
 #[tokio::test]
-async fn a_crash_loop_settles_with_its_reason_and_a_changed_file_ends_it() {
+async fn crash_loop_is_given_up_until_the_file_changes() {
     let hub = TestHub::start_timed(Timing { crashes: 3, ..quick() }).await;
     let broken = Script::default().before("echo 'no licence found' >&2; exit 3").install(&hub, "loop");
     hub.write_upstream("loop", &broken);
@@ -78,7 +78,7 @@ async fn a_crash_loop_settles_with_its_reason_and_a_changed_file_ends_it() {
     let failure = given_up.last_error.unwrap();
     assert!(failure.message.contains("exit status: 3"), "{failure:?}");
     assert_eq!(failure.stderr.last().map(String::as_str), Some("no licence found"));
-    // An attempt may be two processes, one for each era; those before it explain nothing.
+    // An attempt may start two processes, one per era; earlier ones explain nothing.
     assert!(failure.stderr.len() <= 2, "{failure:?}");
     assert!(hub.upstreams().logs("loop").unwrap().len() > 2);
     let failed: Vec<_> = report.failed.iter().map(|failed| failed.name.as_str()).collect();
@@ -94,7 +94,7 @@ async fn a_crash_loop_settles_with_its_reason_and_a_changed_file_ends_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_keeps_nobody_else_waiting() {
+async fn silent_server_delays_no_other_server() {
     let hub = TestHub::start_timed(Timing { connect: Duration::from_secs(1), ..quick() }).await;
     hub.write_upstream("hangs", &json!({ "command": "sleep", "args": ["1000"] }));
     hub.write_upstream("well", &stdio_fixture(Eras::Both));
@@ -107,7 +107,7 @@ async fn a_server_that_never_answers_keeps_nobody_else_waiting() {
 }
 
 #[tokio::test]
-async fn a_stopped_process_is_found_out_and_replaced() {
+async fn stopped_process_is_detected_and_replaced() {
     let ping = Duration::from_millis(200);
     let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
@@ -123,7 +123,7 @@ async fn a_stopped_process_is_found_out_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_not_a_dead_one() {
+async fn busy_server_is_not_restarted() {
     let ping = Duration::from_millis(50);
     let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
     let document = Script::answering("sleep 1; say \"$$\"").install(&hub, "busy");
@@ -134,7 +134,7 @@ async fn a_busy_server_is_not_a_dead_one() {
 }
 
 #[tokio::test]
-async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_back_with_it() {
+async fn tools_are_withdrawn_after_the_grace_period_and_return() {
     let hub = TestHub::start_timed(Timing { grace: Duration::from_secs(2), ..quick() }).await;
     let client = agent(&hub).await;
     let script = Script::answering("say done").before("[ -e \"$dir/away\" ] && exit 1");
@@ -162,7 +162,7 @@ async fn tools_of_a_server_that_is_away_are_withdrawn_after_a_while_and_come_bac
 }
 
 #[tokio::test]
-async fn a_changed_list_of_tools_is_followed_and_a_flood_of_changes_is_not_a_flood_of_lists() {
+async fn tool_list_changes_are_followed_and_rate_limited() {
     let hub = TestHub::start_timed(Timing { relist: Duration::from_millis(200), ..quick() }).await;
     let client = agent(&hub).await;
     let mut trusted = stdio_fixture(Eras::Both);
@@ -180,7 +180,7 @@ async fn a_changed_list_of_tools_is_followed_and_a_flood_of_changes_is_not_a_flo
     let document = script.install(&hub, "flood");
     hub.add_upstream("flood", &document).await;
     assert_eq!(text(&client.tool("mcp__flood__work", json!({})).await), "done");
-    // What it heard of us: a line of the shell's own account for each.
+    // The messages that the script received, one line each.
     let lists = || {
         let log = std::fs::read_to_string(folder(&hub, "flood").join("log")).unwrap();
         log.lines().filter(|line| line.starts_with("+ reply") && line.contains("\"tools\":[")).count()
@@ -190,7 +190,7 @@ async fn a_changed_list_of_tools_is_followed_and_a_flood_of_changes_is_not_a_flo
 }
 
 #[tokio::test]
-async fn a_server_over_http_is_missed_by_the_first_call_that_does_not_reach_it() {
+async fn first_failed_call_detects_a_lost_http_server() {
     let hub = TestHub::start_timed(Timing { grace: Duration::from_millis(500), ..quick() }).await;
     let client = agent(&hub).await;
     let server = FixtureProcess::start(Eras::Stateless).await;
@@ -207,7 +207,7 @@ async fn a_server_over_http_is_missed_by_the_first_call_that_does_not_reach_it()
 }
 
 #[tokio::test]
-async fn a_lazy_server_is_started_to_learn_its_tools_and_then_by_calls_only() {
+async fn lazy_server_starts_once_for_its_tools_and_then_on_calls() {
     let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
@@ -224,7 +224,7 @@ async fn a_lazy_server_is_started_to_learn_its_tools_and_then_by_calls_only() {
 }
 
 #[tokio::test]
-async fn a_lazy_server_is_there_for_as_long_as_a_resource_of_it_is_watched() {
+async fn lazy_server_runs_while_a_resource_is_watched() {
     const WATCHED: &str = "test://watched-resource";
     let idle = Duration::from_millis(300);
     let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
@@ -244,7 +244,7 @@ async fn a_lazy_server_is_there_for_as_long_as_a_resource_of_it_is_watched() {
     tokio::time::sleep(idle * 3).await;
     assert_eq!(hub.upstream_in("fix", UpstreamState::Ready).await.pid, there.pid, "it did not go to rest");
     while !stream.until_quiet().await.is_empty() {}
-    // What changed while it was away is not known: those who watch it look again.
+    // Changes during its absence are unknown, so subscribers are notified.
     signal(there.pid.unwrap(), "KILL");
     let told = stream.message().await.unwrap();
     assert_eq!(
@@ -256,7 +256,7 @@ async fn a_lazy_server_is_there_for_as_long_as_a_resource_of_it_is_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_call_of_a_lazy_server_costs_nothing_while_it_runs() {
+async fn long_call_of_a_lazy_server_does_not_busy_loop() {
     let idle = Duration::from_millis(50);
     let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
     let client = agent(&hub).await;
@@ -284,9 +284,9 @@ async fn a_long_call_of_a_lazy_server_costs_nothing_while_it_runs() {
     assert!(worked < Duration::from_millis(300), "{worked:?} of a second");
 }
 
-/// On one thread, where all of them have asked for it before it is woken.
+/// On one thread, so that all calls are waiting before the server is woken.
 #[tokio::test]
-async fn a_lazy_server_that_many_calls_woke_is_started_once() {
+async fn concurrent_calls_start_a_lazy_server_once() {
     let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
     let client = agent(&hub).await;
     let mut document = Script::answering("say done").install(&hub, "s");
@@ -304,7 +304,7 @@ async fn a_lazy_server_that_many_calls_woke_is_started_once() {
 }
 
 #[tokio::test]
-async fn a_server_of_single_sessions_has_a_process_for_each() {
+async fn per_session_server_has_one_process_per_session() {
     let hub = TestHub::start_timed(quick()).await;
     let mut document = stdio_fixture(Eras::Both);
     document["per_session"] = json!(true);
@@ -317,7 +317,7 @@ async fn a_server_of_single_sessions_has_a_process_for_each() {
     assert_eq!(processes[0], processes[2]);
     assert_ne!(processes[0], processes[1]);
     assert!(!processes.contains(&u64::from(shared.pid.unwrap())));
-    // One that is lost is the session's own affair.
+    // The loss of one connection affects only its session.
     one.tool("mcp__fix__crash", json!({})).await;
     assert_eq!(process_of(&two, "fix").await, processes[1]);
     let new = process_of(&one, "fix").await;
@@ -331,7 +331,7 @@ async fn a_server_of_single_sessions_has_a_process_for_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lazy_server_that_goes_to_rest_takes_no_call_with_it() {
+async fn stopping_lazy_server_loses_no_call() {
     let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(1), ..quick() }).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
@@ -346,7 +346,7 @@ async fn a_lazy_server_that_goes_to_rest_takes_no_call_with_it() {
 }
 
 #[tokio::test]
-async fn a_session_has_its_process_as_long_as_the_file_says_so_and_no_longer() {
+async fn session_process_follows_the_file() {
     let hub = TestHub::start_timed(quick()).await;
     let script = Script::answering("say \"$$\"").before("[ -e \"$dir/away\" ] && exit 1");
     let mut document = script.install(&hub, "s");
@@ -357,7 +357,7 @@ async fn a_session_has_its_process_as_long_as_the_file_says_so_and_no_longer() {
         let result = client.tool("mcp__s__work", json!({})).await;
         text(&result).parse().unwrap_or_else(|_| panic!("{result}"))
     };
-    // One that ends while nobody calls it is replaced by the next call.
+    // A connection that ends while idle is replaced by the next call.
     let tasks = hub.tasks();
     let first = process().await;
     signal(first, "KILL");
@@ -369,7 +369,7 @@ async fn a_session_has_its_process_as_long_as_the_file_says_so_and_no_longer() {
     tokio::time::timeout(Duration::from_secs(10), ended).await.expect("its tasks end");
     let second = process().await;
     assert_ne!(second, first);
-    // It does not need the one that all share, but for being made.
+    // It needs the shared connection only for its creation.
     touch(&folder(&hub, "s").join("away"));
     signal(shared.pid.unwrap(), "KILL");
     hub.upstream_in("s", UpstreamState::Down).await;
@@ -382,12 +382,12 @@ async fn a_session_has_its_process_as_long_as_the_file_says_so_and_no_longer() {
 }
 
 #[tokio::test]
-async fn a_hub_that_stops_leaves_no_process_and_lets_calls_end() {
+async fn stopping_hub_drains_calls_and_kills_processes() {
     let hub = TestHub::start_timed(quick()).await;
     let mut pids = Vec::new();
     for (name, document) in [
         ("fix", stdio_fixture(Eras::Both)),
-        // It takes no notice of the end of its input, nor of being asked to end.
+        // It ignores the end of its input and SIGTERM.
         (
             "stubborn",
             Script::answering("say done").before("trap '' TERM; sleep 1000 &").install(&hub, "stubborn"),
@@ -409,7 +409,7 @@ async fn a_hub_that_stops_leaves_no_process_and_lets_calls_end() {
 }
 
 #[tokio::test]
-async fn after_a_restart_of_the_hub_tools_are_there_before_their_server_is_and_calls_wait_for_it() {
+async fn cached_tools_are_listed_before_their_server_starts() {
     let hub = TestHub::start_timed(quick()).await;
     let script = Script::answering("say done").before("until [ -e \"$dir/go\" ]; do sleep 0.02; done");
     let document = script.install(&hub, "slow");
@@ -431,7 +431,7 @@ async fn after_a_restart_of_the_hub_tools_are_there_before_their_server_is_and_c
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_for_its_turn_when_the_hub_stops_gets_it() {
+async fn queued_call_runs_when_the_hub_stops() {
     let hub = TestHub::start_timed(quick()).await;
     let script =
         Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
@@ -447,7 +447,7 @@ async fn a_call_that_waits_for_its_turn_when_the_hub_stops_gets_it() {
         let there = || dir.join("in").exists() && upstreams.get("s").unwrap().in_flight == running;
         until("it runs, or waits for its turn", there).await;
     }
-    // Nothing is stopped by force.
+    // Nothing is aborted.
     let (_dir, ()) = tokio::join!(hub.stop(), async { touch(&dir.join("go")) });
     for result in calls.join_all().await {
         assert_eq!(text(&result), "done");

@@ -1,4 +1,5 @@
-//! Processes that are no good servers, each in its own way: the hub says what is wrong, and keeps nothing of them.
+//! Processes that are not proper servers, each in its own way: the hub reports the problem, and leaks
+//! nothing.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use super::server::{PATIENCE, Start, dead, is_alive, outgoing, until};
 /// Answers every call with a text.
 const WELL_BEHAVED: &str = "next && initialize; while next; do text fine; done";
 
-/// Neither the end of its input nor being asked to go moves it.
+/// Ignores the end of its input and SIGTERM.
 const STUBBORN: &str = "trap '' TERM HUP; next && initialize; while :; do sleep 1000 & wait; done";
 
 /// The numbers in the lines that a script wrote to its standard error.
@@ -24,7 +25,7 @@ async fn pids(start: &Start, count: usize) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named_with_where_it_was_looked_for() {
+async fn missing_program_is_reported_with_its_search_path() {
     let missing = Start::program("no-such-program", &[]).try_connect().await.unwrap_err().to_string();
     assert!(missing.contains("`no-such-program`") && missing.contains("/usr/bin:/bin"), "{missing}");
     let missing = Start::program("/no/such/program", &[]).try_connect().await.unwrap_err().to_string();
@@ -40,7 +41,7 @@ async fn a_program_that_is_not_there_is_named_with_where_it_was_looked_for() {
 }
 
 #[tokio::test]
-async fn a_program_that_fails_at_once_is_told_with_its_last_words() {
+async fn failing_program_is_reported_with_its_last_line() {
     let start = Start::script("echo 'warming up' >&2; echo 'no module named x' >&2; exit 3");
     let failed = start.try_connect().await.unwrap_err().to_string();
     assert!(failed.contains("exit status: 3") && failed.ends_with("no module named x"), "{failed}");
@@ -48,7 +49,7 @@ async fn a_program_that_fails_at_once_is_told_with_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_when_asked_for_its_era_is_started_again() {
+async fn server_that_exits_on_the_probe_is_started_again() {
     let mut start = Start::script(&format!(
         "echo $$ >&2; next; case $line in *initialize*) initialize;; *) exit 1;; esac; {}",
         "while next; do text fine; done"
@@ -62,7 +63,7 @@ async fn a_server_that_ends_when_asked_for_its_era_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_when_asked_for_its_era_is_of_the_session_era() {
+async fn server_that_ignores_the_probe_is_of_the_session_era() {
     let mut start = Start::script("next; next && initialize; while next; do text fine; done");
     start.connect.known_era = None;
     let server = start.connect().await;
@@ -71,12 +72,12 @@ async fn a_server_that_is_silent_when_asked_for_its_era_is_of_the_session_era() 
 }
 
 #[tokio::test]
-async fn a_server_that_never_says_who_it_is_is_given_up() {
+async fn server_that_never_completes_the_handshake_times_out() {
     let mut start = Start::script("echo $$ >&2; exec sleep 1000");
     start.connect.settings.connect_timeout = Duration::from_millis(300);
     let failed = start.try_connect().await.unwrap_err();
     assert!(
-        matches!(&failed, ClientError::Unreachable(why) if why.contains("did not say who it is")),
+        matches!(&failed, ClientError::Unreachable(why) if why.contains("did not complete the handshake")),
         "{failed}"
     );
     dead(pids(&start, 1).await[0]).await;
@@ -84,14 +85,14 @@ async fn a_server_that_never_says_who_it_is_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_banner_on_standard_output_is_forgiven() {
+async fn banner_on_standard_output_is_tolerated() {
     let server =
         Start::script(&format!("echo 'Welcome!'; echo '{{\"not\": 1}}'; {WELL_BEHAVED}")).connect().await;
     assert_eq!(server.text("any", json!({})).await, "fine");
 }
 
 #[tokio::test]
-async fn what_came_instead_of_an_answer_is_told_when_the_time_is_up() {
+async fn timeout_reports_output_that_is_not_a_message() {
     let script = r"printf 'Press \033[1many key\007, ann-at-work\n'; exec sleep 1000";
     let mut start = Start::script(script)
         .stdio(|command| drop(command.env.insert("PASSWORD".to_owned(), "ann-at-work".into())));
@@ -99,22 +100,22 @@ async fn what_came_instead_of_an_answer_is_told_when_the_time_is_up() {
     let failed = start.try_connect().await.unwrap_err().to_string();
     assert_eq!(
         failed,
-        "the server did not say who it is within 1 s; the last that it sent is no message of MCP: Press any key, \
+        "the server did not complete the handshake within 1 s; its last output is not an MCP message: Press any key, \
          [redacted]"
     );
     start.alone().await;
 }
 
 #[tokio::test]
-async fn nothing_but_garbage_ends_the_connection() {
+async fn only_garbage_ends_the_connection() {
     let start = Start::script("while :; do echo 'INFO still alive'; done");
     let failed = start.try_connect().await.unwrap_err().to_string();
-    assert!(failed.contains("no messages of MCP") && failed.contains("INFO still alive"), "{failed}");
+    assert!(failed.contains("not MCP messages") && failed.contains("INFO still alive"), "{failed}");
     start.alone().await;
 }
 
 #[tokio::test]
-async fn answers_to_nobody_and_answers_twice_change_nothing() {
+async fn unknown_and_duplicate_answers_are_ignored() {
     let script = r#"next && initialize
         while next; do
             printf '{"jsonrpc":"2.0","id":99999,"result":{}}\n{"jsonrpc":"2.0","id":"x","result":{}}\n'
@@ -130,7 +131,7 @@ async fn answers_to_nobody_and_answers_twice_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_something_is_told_no_and_goes_on() {
+async fn refused_question_does_not_stop_a_server() {
     let script = r#"next && initialize
         next; call=$id
         printf '{"jsonrpc":"2.0","id":"q1","method":"ping"}\n'; read -r pong
@@ -143,14 +144,14 @@ async fn a_server_that_asks_for_something_is_told_no_and_goes_on() {
 }
 
 #[tokio::test]
-async fn the_last_answer_of_a_server_that_ends_is_not_lost() {
+async fn last_answer_of_an_exiting_server_is_read() {
     let server = Start::script("next && initialize; next; text last; exit 5").connect().await;
     assert_eq!(server.text("any", json!({})).await, "last");
     assert!(server.closed().await.contains("exit status: 5"));
 }
 
 #[tokio::test]
-async fn a_server_that_closes_its_output_and_lives_on_is_ended() {
+async fn server_that_closes_its_output_is_killed() {
     let server = Start::script("next && initialize; echo $$ >&2; exec >&-; sleep 1000").connect().await;
     assert_eq!(server.closed().await.split(';').next(), Some("the server closed its standard output"));
     dead(pids(&server.start, 1).await[0]).await;
@@ -158,7 +159,7 @@ async fn a_server_that_closes_its_output_and_lives_on_is_ended() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_holds_up_its_own_callers_only() {
+async fn server_that_does_not_read_blocks_only_its_callers() {
     let server = Start::script("next && initialize; echo $$ >&2; exec sleep 1000").connect().await;
     // More than any pipe holds, so that it cannot even be written.
     let text = "x".repeat(1 << 20);
@@ -183,8 +184,8 @@ async fn a_server_that_does_not_read_holds_up_its_own_callers_only() {
 }
 
 #[tokio::test]
-async fn what_a_server_has_started_dies_with_it() {
-    // A child that holds the standard streams open, and one that wants to hear nothing.
+async fn children_of_a_server_die_with_it() {
+    // A child that holds the standard streams open, and one that ignores signals.
     let script = "next && initialize
         sleep 1000 & echo $! >&2
         (trap '' TERM HUP INT; exec sleep 1000 </dev/null >/dev/null 2>&1) & echo $! >&2
@@ -201,7 +202,7 @@ async fn what_a_server_has_started_dies_with_it() {
 }
 
 #[tokio::test]
-async fn children_left_behind_by_a_server_that_ended_are_killed() {
+async fn orphans_of_an_exited_server_are_killed() {
     let server = Start::script("next && initialize; sleep 1000 & echo $! >&2; next; exit 0").connect().await;
     let child = pids(&server.start, 1).await[0];
     let lost = server.call("any", json!({})).await.unwrap_err();
@@ -211,7 +212,7 @@ async fn children_left_behind_by_a_server_that_ended_are_killed() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_to_stay_is_killed() {
+async fn server_that_ignores_sigterm_is_killed() {
     let server = Start::script(STUBBORN).connect().await;
     let begun = Instant::now();
     server.close().await;
@@ -229,7 +230,7 @@ async fn a_process_to_be_killed() {
 }
 
 #[tokio::test]
-async fn the_servers_of_a_process_that_was_killed_die_too() {
+async fn servers_die_with_a_killed_hub_process() {
     let part = "upstream::misbehaviour::a_process_to_be_killed";
     let mut process = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", part, "--nocapture"])
@@ -253,7 +254,7 @@ async fn the_servers_of_a_process_that_was_killed_die_too() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_can_be_ended() {
+async fn stopped_server_can_be_killed() {
     let server = Start::script("next && initialize; kill -STOP $$").connect().await;
     server.close().await;
     dead(server.client.pid().unwrap()).await;

@@ -1,5 +1,5 @@
-//! The client side of MCP: connections to single servers, and the hub in front of many. All are real processes,
-//! servers or pretending to be one.
+//! The MCP client side: connections to single servers, and the hub in front of many. All servers are real
+//! processes.
 
 pub(crate) mod asking;
 mod calls;
@@ -26,24 +26,25 @@ pub(crate) fn quick() -> Timing {
         longest_pause: Duration::from_millis(100),
         // Far more than a test lets happen, unless it is about that.
         crashes: 1_000,
-        // A test that writes a file says when it is read: a look in between would take the change before it is asked for.
+        // A test that writes a file triggers the reload itself; a poll in between would apply the change too
+        // early.
         watch: Duration::from_secs(3600),
         jitter: Jitter::fixed(0.5),
         ..Timing::default()
     }
 }
 
-/// The same of a hub that sees by itself what becomes of the files.
+/// The same for a hub that notices file changes automatically.
 pub(crate) fn following() -> Timing {
     Timing { watch: Duration::from_millis(50), confirm: Duration::from_millis(50), ..quick() }
 }
 
-/// A client that may use everything but what is for admins.
+/// A client with all scopes but those for admins.
 pub(crate) async fn agent(hub: &TestHub) -> McpClient {
     hub.mcp(&hub.token("agent", &["call:*"]).await.token)
 }
 
-/// Names of the tools that a client sees and that are of a server.
+/// Names of a server's tools that a client sees.
 pub(crate) async fn tools_of(client: &McpClient, server: &str) -> Vec<String> {
     let list = client.modern("tools/list", json!({})).await.result();
     let names =
@@ -62,13 +63,13 @@ pub(crate) async fn keyed(client: &McpClient, tool: &str, key: &str) -> Value {
     client.modern("tools/call", params).await.result()
 }
 
-/// What the hub tells of itself, a line each.
+/// The metrics of the hub, line by line.
 pub(crate) async fn metrics(hub: &TestHub) -> String {
     let request = hub.http().get(hub.url("/metrics")).bearer_auth(hub.admin_token());
     request.send().await.unwrap().text().await.unwrap()
 }
 
-/// Waits until something is there.
+/// Waits until something exists.
 pub(crate) async fn until(what: &str, is_there: impl Fn() -> bool) {
     let there = async {
         while !is_there() {
@@ -80,19 +81,19 @@ pub(crate) async fn until(what: &str, is_there: impl Fn() -> bool) {
         .unwrap_or_else(|_| panic!("not in time: {what}"));
 }
 
-/// The process that a fixture server runs in.
+/// The process of a fixture server.
 pub(crate) async fn process_of(client: &McpClient, server: &str) -> u64 {
     let result = client.tool(&format!("mcp__{server}__describe_call"), json!({})).await;
     result["structuredContent"]["process"].as_u64().unwrap_or_else(|| panic!("no process: {result}"))
 }
 
-/// Whether there is a process of this number, which may wait to be reaped.
+/// Whether a process with this id exists, possibly as a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
-/// Sends a process a signal, by the name of it.
+/// Sends a signal to a process, by name.
 pub(crate) fn signal(pid: u32, name: &str) {
     let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
     assert!(sent.expect("kill is there").success(), "{name} to {pid}");

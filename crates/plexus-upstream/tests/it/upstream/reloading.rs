@@ -1,4 +1,4 @@
-//! Files that come, change and go while the hub runs.
+//! Files that are added, changed and removed while the hub runs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::script::{Script, folder};
 use super::{agent, following, is_alive, quick, text, tools_of, until};
 
 #[tokio::test]
-async fn only_what_has_changed_is_restarted() {
+async fn reload_restarts_only_changed_servers() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let mut one = stdio_fixture(Eras::Both);
@@ -34,7 +34,7 @@ async fn only_what_has_changed_is_restarted() {
     assert_eq!(pid("two"), before.1, "what is only listed in another way goes on");
     assert_eq!(tools_of(&client, "two").await, ["mcp__two__repeat"]);
 
-    // Written again as it was.
+    // Rewritten with the same content.
     hub.write_upstream("one", &one);
     let now = (pid("one"), pid("two"));
     let report = hub.upstreams().reload().await;
@@ -44,7 +44,7 @@ async fn only_what_has_changed_is_restarted() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_wrong_takes_out_its_own_server_only_and_is_right_again_when_it_is() {
+async fn invalid_file_stops_only_its_server_until_fixed() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let good = stdio_fixture(Eras::Both);
@@ -65,7 +65,7 @@ async fn a_file_that_is_wrong_takes_out_its_own_server_only_and_is_right_again_w
 }
 
 #[tokio::test]
-async fn files_are_followed_without_being_told() {
+async fn file_changes_are_noticed_automatically() {
     let hub = TestHub::start_timed(following()).await;
     hub.write_upstream("fix", &stdio_fixture(Eras::Both));
     let there = hub.upstream_in("fix", UpstreamState::Ready).await;
@@ -81,7 +81,7 @@ async fn files_are_followed_without_being_told() {
     let mut changes = hub.upstreams().changes();
     let gone = async {
         while hub.upstreams().get("fix").is_some() || is_alive(again.pid.unwrap()) {
-            // The process ends a moment after the last change that is told.
+            // The process ends a moment after the last reported change.
             let _ = tokio::time::timeout(Duration::from_millis(50), changes.changed()).await;
         }
     };
@@ -89,7 +89,7 @@ async fn files_are_followed_without_being_told() {
 }
 
 #[tokio::test]
-async fn a_folder_that_everyone_can_write_starts_no_process_until_it_is_closed() {
+async fn world_writable_folder_starts_no_process() {
     let hub = TestHub::start_timed(following()).await;
     let set_mode = |mode| {
         let dir = hub.upstreams().folder().dir();
@@ -113,7 +113,7 @@ async fn a_folder_that_everyone_can_write_starts_no_process_until_it_is_closed()
 }
 
 #[tokio::test]
-async fn a_restart_reads_what_references_name_again_and_touches_no_other_server() {
+async fn restart_rereads_references_of_one_server_only() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let secret = hub.data_dir().join("secret");
@@ -130,7 +130,7 @@ async fn a_restart_reads_what_references_name_again_and_touches_no_other_server(
     assert_eq!(restarted.state, UpstreamState::Ready, "{restarted:?}");
     assert_eq!((says("one").await, says("two").await), ("new".to_owned(), "old".to_owned()));
     assert_eq!(hub.upstreams().get("two").unwrap().pid, other.pid);
-    // What is gone by then is told, and not passed over with what it was before.
+    // A missing value is reported, and the previous one is not used.
     std::fs::remove_file(&secret).unwrap();
     let invalid = hub.upstreams().restart("one").await.unwrap();
     assert_eq!(invalid.state, UpstreamState::Invalid, "{invalid:?}");
@@ -138,7 +138,7 @@ async fn a_restart_reads_what_references_name_again_and_touches_no_other_server(
 }
 
 #[tokio::test]
-async fn what_references_name_is_not_read_again_when_another_file_changes() {
+async fn change_of_one_file_does_not_reread_references_of_others() {
     let hub = TestHub::start_timed(following()).await;
     let client = agent(&hub).await;
     let secret = hub.data_dir().join("secret");
@@ -147,14 +147,14 @@ async fn what_references_name_is_not_read_again_when_another_file_changes() {
     document["env"] = json!({ "WORD": format!("${{file:{}}}", secret.display()) });
     let before = hub.add_upstream("one", &document).await;
     std::fs::write(&secret, "new").unwrap();
-    // Nobody asks for a reload: the hub sees the file by itself, and reads the folder.
+    // Nobody requests a reload: the hub notices the file and reads the folder.
     hub.write_upstream("two", &document);
     hub.upstream_in("two", UpstreamState::Ready).await;
     let says =
         async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
     assert_eq!((says("one").await, says("two").await), ("old".to_owned(), "new".to_owned()));
     assert_eq!(hub.upstreams().get("one").unwrap().pid, before.pid);
-    // It is when its own is written again, though it says the same.
+    // It is reread when its own file is rewritten, even with the same content.
     hub.write_upstream("one", &document);
     hub.upstream_when("one", "restarted", |one| one.pid.is_some() && one.pid != before.pid).await;
     assert_eq!(says("one").await, "new");
@@ -164,7 +164,7 @@ async fn what_references_name_is_not_read_again_when_another_file_changes() {
 }
 
 #[tokio::test]
-async fn two_files_whose_tools_would_have_the_same_names_are_both_refused() {
+async fn files_with_colliding_tool_names_are_both_refused() {
     let hub = TestHub::start_timed(quick()).await;
     let script = Script::answering("say done");
     hub.add_upstream("my-server", &script.install(&hub, "one")).await;
@@ -183,7 +183,7 @@ async fn two_files_whose_tools_would_have_the_same_names_are_both_refused() {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_hub_brings_everything_back() {
+async fn hub_restart_restores_all_servers() {
     let hub = TestHub::start_timed(quick()).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let hub = hub.restart().await;
@@ -193,7 +193,7 @@ async fn a_restart_of_the_hub_brings_everything_back() {
 }
 
 #[tokio::test]
-async fn a_file_that_goes_and_comes_back_while_a_call_runs_has_its_tools() {
+async fn file_restored_during_a_call_keeps_its_tools() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let document = stdio_fixture(Eras::Both);
@@ -223,7 +223,7 @@ async fn a_file_that_goes_and_comes_back_while_a_call_runs_has_its_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_for_its_turn_is_told_when_its_server_is_gone() {
+async fn queued_call_fails_when_its_server_is_removed() {
     let start = Duration::from_secs(60);
     let hub = TestHub::start_timed(Timing { start, ..quick() }).await;
     let client = agent(&hub).await;
@@ -253,7 +253,7 @@ async fn a_call_that_waits_for_its_turn_is_told_when_its_server_is_gone() {
 }
 
 #[tokio::test]
-async fn what_was_remembered_of_a_server_goes_when_its_file_went_while_no_hub_ran() {
+async fn cache_of_a_file_deleted_while_stopped_is_removed() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("stays", &Script::answering("say done").install(&hub, "stays")).await;
     let [stays, went] =

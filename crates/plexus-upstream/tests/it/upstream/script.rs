@@ -1,6 +1,6 @@
-//! An MCP server of the session era in a few lines of shell, for servers that misbehave on purpose.
+//! An MCP server of the session era as a short shell script, for deliberate misbehaviour.
 //!
-//! It does one thing at a time, as a simple server would: it answers nothing while a call runs.
+//! It is sequential: it answers nothing while a call runs.
 
 use std::path::{Path, PathBuf};
 
@@ -26,18 +26,18 @@ const TAIL: &str = r#"
 done
 "#;
 
-/// A server in shell: what happens before anything is read, and cases of `$line`.
+/// A server in shell: code that runs before anything is read, and cases of `$line`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
     pub(crate) before: String,
     /// Tools, each an object.
     pub(crate) tools: Vec<Value>,
-    /// Shell that answers `tools/call`.
+    /// Shell code that answers `tools/call`.
     pub(crate) call: String,
 }
 
 impl Script {
-    /// With one tool `work`, whose call is answered by this.
+    /// With one tool `work`, whose calls this code answers.
     pub(crate) fn answering(call: &str) -> Self {
         let tools = vec![json!({ "name": "work", "inputSchema": { "type": "object" } })];
         Self { before: String::new(), tools, call: call.to_owned() }
@@ -47,7 +47,7 @@ impl Script {
         Self { before: before.to_owned(), ..self }
     }
 
-    /// Says of its tools that they can be run twice.
+    /// Annotates its tools as idempotent.
     pub(crate) fn idempotent(mut self) -> Self {
         for tool in &mut self.tools {
             tool["annotations"] = json!({ "idempotentHint": true });
@@ -55,8 +55,8 @@ impl Script {
         self
     }
 
-    /// Writes the script beside the hub's data; the file of a server that runs it. In the script `$dir` is a folder
-    /// to leave things in.
+    /// Writes the script next to the hub's data, and returns the server's file. In the script, `$dir` is a
+    /// scratch folder.
     pub(crate) fn install(&self, hub: &TestHub, name: &str) -> Value {
         let dir = folder(hub, name);
         std::fs::create_dir_all(&dir).unwrap();
@@ -75,7 +75,7 @@ impl Script {
     }
 }
 
-/// Where the script of a server leaves things.
+/// The scratch folder of a server's script.
 pub(crate) fn folder(hub: &TestHub, name: &str) -> PathBuf {
     hub.data_dir().join("scripts").join(name)
 }

@@ -1,4 +1,4 @@
-//! A stdio server and what a test wants to know of it. All of it is dead when the test ends, however that is.
+//! A stdio server for tests. Everything is dead when the test ends, in whatever way.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Far beyond what anything here should take.
+/// Far more time than anything here should take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What every script begins with: a session server that takes its messages from `line`.
+/// The beginning of every script: a session server that reads its messages from `line`.
 const PRELUDE: &str = r#"
 id() { id="${line#*\"id\":}"; id="${id%%,*}"; }
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
@@ -34,7 +34,7 @@ initialize() {
 }
 "#;
 
-/// Changes of tools, and the resources that have changed.
+/// Tool list changes, and the changed resources.
 struct Changes(watch::Sender<(usize, Vec<String>)>);
 
 impl Listener for Changes {
@@ -47,7 +47,7 @@ impl Listener for Changes {
     }
 }
 
-/// How a server is to be started.
+/// How to start a server.
 pub(super) struct Start {
     pub(super) connect: Connect,
     changes: watch::Receiver<(usize, Vec<String>)>,
@@ -104,7 +104,7 @@ impl Start {
         Self::program(program().to_str().unwrap(), &["--stdio", "--eras", eras.name()])
     }
 
-    /// A shell script of the session era, which is known.
+    /// A shell script of the session era, with a known era.
     pub(super) fn script(body: &str) -> Self {
         let mut start = Self::program("/bin/sh", &["-c", &format!("{PRELUDE}{body}")]);
         start.connect.known_era = Some(UpstreamEra::Session);
@@ -132,13 +132,13 @@ impl Start {
         self.connect.stderr.lines()
     }
 
-    /// When nothing of the connection is left in the hub.
+    /// Waits until nothing of the connection is left in the hub.
     pub(super) async fn alone(&self) {
         until("the tasks end", || self.connect.supervisor.count(Stage::Storage) == 0).await;
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub(super) struct Server {
     pub(super) client: Client,
     pub(super) start: Start,
@@ -172,12 +172,12 @@ impl Server {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Whether it has said that its tools have changed.
+    /// Whether it has reported a tool list change.
     pub(super) fn has_changed(&self) -> bool {
         self.start.changes.borrow().0 > 0
     }
 
-    /// The resources that it has said have changed.
+    /// The resources that it has reported as changed.
     pub(super) fn updates(&self) -> Vec<String> {
         self.start.changes.borrow().1.clone()
     }
@@ -205,7 +205,7 @@ pub(super) fn outgoing(tool: &str, arguments: Value) -> Outgoing {
     }
 }
 
-/// Whether there is such a process; one that is dead and was not waited for does not count.
+/// Whether such a process exists; zombies do not count.
 pub(super) fn is_alive(pid: u32) -> bool {
     let exists = Pid::from_raw(pid.cast_signed()).is_some_and(|pid| test_kill_process(pid).is_ok());
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -216,7 +216,7 @@ pub(super) async fn dead(pid: u32) {
     until("the process is dead", || !is_alive(pid)).await;
 }
 
-/// Asks again and again, for as long as anything here may take.
+/// Polls within the time limit of a test.
 pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let asking = async {
         while !holds() {

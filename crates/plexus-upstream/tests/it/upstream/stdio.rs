@@ -18,7 +18,7 @@ const ERAS: [(Eras, UpstreamEra, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn a_server_of_any_era_is_found_out_and_called() {
+async fn servers_of_both_eras_are_detected_and_called() {
     for (eras, era, revision) in ERAS {
         let server = Start::fixture(eras).connect().await;
         let peer = server.client.peer();
@@ -37,7 +37,7 @@ async fn a_server_of_any_era_is_found_out_and_called() {
 }
 
 #[tokio::test]
-async fn an_era_that_is_no_longer_true_is_found_out_anew() {
+async fn outdated_known_era_is_detected_again() {
     for (eras, known, found) in [
         (Eras::Sessions, UpstreamEra::Stateless, UpstreamEra::Session),
         (Eras::Stateless, UpstreamEra::Session, UpstreamEra::Stateless),
@@ -52,7 +52,7 @@ async fn an_era_that_is_no_longer_true_is_found_out_anew() {
 }
 
 #[tokio::test]
-async fn a_hundred_calls_at_once_get_their_own_answers() {
+async fn hundred_concurrent_calls_get_their_own_answers() {
     for (eras, ..) in ERAS {
         let server = Start::fixture(eras).connect().await;
         let calls = (0..100).map(|n| {
@@ -67,7 +67,7 @@ async fn a_hundred_calls_at_once_get_their_own_answers() {
 }
 
 #[tokio::test]
-async fn a_process_gets_little_of_the_hub_and_what_its_file_says() {
+async fn process_gets_a_minimal_environment_and_its_own_variables() {
     let folder = tempfile::tempdir().unwrap();
     let start = Start::fixture(Eras::Both).stdio(|command| {
         command.env.insert("GIVEN".to_owned(), Secret::from("value"));
@@ -88,7 +88,7 @@ async fn a_process_gets_little_of_the_hub_and_what_its_file_says() {
 }
 
 #[tokio::test]
-async fn progress_comes_to_its_call_and_a_cancelled_call_ends_on_both_sides() {
+async fn progress_and_cancellation_work_over_a_pipe() {
     for (eras, ..) in ERAS {
         let server = Start::fixture(eras).connect().await;
         let (reports, mut reported) = mpsc::unbounded_channel();
@@ -116,18 +116,18 @@ async fn progress_comes_to_its_call_and_a_cancelled_call_ends_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_tools_is_heard_of() {
+async fn tool_list_change_is_reported_over_a_pipe() {
     for (eras, ..) in ERAS {
         let server = Start::fixture(eras).connect().await;
         assert!(!server.tools().await.contains(&"added_tool".to_owned()));
-        // In the stateless era the first change may come before the subscription, which nobody waits for.
+        // In the stateless era the first change may precede the subscription, which nobody waits for.
         let told = async {
             while !server.has_changed() {
                 server.call("change_tools", json!({})).await.unwrap();
             }
         };
         tokio::time::timeout(PATIENCE, told).await.expect("word of a change in time");
-        // Every call of it adds the tool or removes it.
+        // Every call adds or removes the tool.
         if !server.tools().await.contains(&"added_tool".to_owned()) {
             server.call("change_tools", json!({})).await.unwrap();
             assert!(server.tools().await.contains(&"added_tool".to_owned()));
@@ -136,10 +136,10 @@ async fn a_change_of_the_tools_is_heard_of() {
 }
 
 #[tokio::test]
-async fn what_the_hub_does_not_pass_on_yet_is_refused_with_a_reason() {
+async fn unsupported_questions_are_refused_with_a_reason() {
     let server = Start::fixture(Eras::Stateless).connect().await;
     let asked = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
-    // It was told that the hub has nobody to ask.
+    // The hub declared no capabilities.
     assert!(matches!(asked, ClientError::Rpc { code: -32021, .. }), "{asked:?}");
     let server = Start::fixture(Eras::Sessions).connect().await;
     let asked = server.call("test_sampling", json!({ "prompt": "x" })).await;
@@ -148,7 +148,7 @@ async fn what_the_hub_does_not_pass_on_yet_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_crash_in_the_middle_of_a_call_is_told_with_its_status() {
+async fn crash_during_a_call_is_reported_with_its_status() {
     let server = Start::fixture(Eras::Both).connect().await;
     let waiting = server.call("slow", json!({}));
     let crash = server.call("crash", json!({}));
@@ -162,7 +162,7 @@ async fn a_crash_in_the_middle_of_a_call_is_told_with_its_status() {
 }
 
 #[tokio::test]
-async fn a_flood_on_standard_error_holds_nobody_up() {
+async fn standard_error_flood_blocks_nothing() {
     let server = Start::fixture(Eras::Both).connect().await;
     let flooded = server.text("flood_stderr", json!({ "bytes": 4 << 20 })).await;
     assert!(flooded.starts_with("wrote "), "{flooded}");
@@ -171,7 +171,7 @@ async fn a_flood_on_standard_error_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_message_over_the_limit_ends_the_connection() {
+async fn oversized_message_ends_the_connection() {
     let mut start = Start::fixture(Eras::Both);
     start.connect.settings.max_message = 100_000;
     let server = start.connect().await;
@@ -182,7 +182,7 @@ async fn a_message_over_the_limit_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_dropped_client_takes_its_process_with_it() {
+async fn dropping_the_client_ends_its_process() {
     let server = Start::fixture(Eras::Both).connect().await;
     let pid = server.client.pid().unwrap();
     drop(server.client);
@@ -191,7 +191,7 @@ async fn a_dropped_client_takes_its_process_with_it() {
 }
 
 #[tokio::test]
-async fn a_shutdown_of_the_hub_ends_the_process_in_order() {
+async fn hub_shutdown_ends_the_process_cleanly() {
     let server = Start::fixture(Eras::Both).connect().await;
     let drained = server.start.connect.supervisor.shutdown(PATIENCE).await;
     assert_eq!(drained.aborted, Vec::<String>::new());
@@ -199,7 +199,7 @@ async fn a_shutdown_of_the_hub_ends_the_process_in_order() {
     assert_eq!(server.closed().await, "the hub is shutting down");
 }
 
-/// Files that this process has open, and processes that it has started.
+/// Open files and child processes of this process.
 #[cfg(target_os = "linux")]
 fn held() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -210,15 +210,15 @@ fn held() -> (usize, usize) {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn two_hundred_connections_leave_nothing_behind() {
+async fn two_hundred_connections_leak_nothing() {
     let once = async || {
-        // One of the session era: rmcp may take seconds to end what has a subscription.
+        // A server of the session era: rmcp may take seconds to end a server with a subscription.
         let server = Start::fixture(Eras::Sessions).connect().await;
         assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
         server.close().await;
         server.start.alone().await;
     };
-    // What the runtime opens once and keeps.
+    // Resources that the runtime opens once and keeps.
     once().await;
     let before = held();
     for _ in 0..200 {

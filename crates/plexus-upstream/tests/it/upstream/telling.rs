@@ -1,4 +1,4 @@
-//! What models and people are told about the servers, and who is told it.
+//! Information about the servers for models and people, and who sees it.
 
 use plexus_proto::api::{Upstream, UpstreamState};
 use plexus_testkit::fixture::Eras;
@@ -23,7 +23,7 @@ async fn two_servers(hub: &TestHub) {
 }
 
 #[tokio::test]
-async fn each_caller_is_told_of_the_servers_whose_tools_it_sees_and_an_admin_of_all() {
+async fn status_lists_only_servers_with_visible_tools() {
     let hub = TestHub::start_timed(quick()).await;
     two_servers(&hub).await;
     let names = async |client: &McpClient| -> Vec<String> {
@@ -48,7 +48,7 @@ async fn each_caller_is_told_of_the_servers_whose_tools_it_sees_and_an_admin_of_
 }
 
 #[tokio::test]
-async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
+async fn standard_error_is_shown_only_to_admins() {
     const WORDS: &str = "no licence for ann";
     let hub = TestHub::start_timed(quick()).await;
     let refusing = format!("[ -e \"$dir/away\" ] && {{ echo \"{WORDS} with $PLACE\" >&2; exit 3; }}");
@@ -70,19 +70,19 @@ async fn only_an_admin_is_told_what_a_process_wrote_to_its_standard_error() {
     assert!(status.to_string().contains("exit status: 3") && !status.to_string().contains(WORDS), "{status}");
     let status = admin.tool("mcp_status", json!({})).await.to_string();
     assert!(status.contains(WORDS), "{status}");
-    // What it was given in confidence is told to nobody.
+    // Nobody sees the secrets that it was given.
     let told = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
     assert!(told.contains("ann with [redacted]") && !told.contains("plainlywords"), "{told}");
 }
 
 #[tokio::test]
-async fn what_a_server_sends_instead_of_an_answer_is_seen_while_it_is_waited_for() {
+async fn output_that_is_not_a_message_is_shown_while_waiting() {
     let hub = TestHub::start_timed(following()).await;
     let babbling = "if [ ! -e \"$dir/well\" ]; then echo 'Enter your name:'; while [ ! -e \"$dir/well\" ]; do sleep 0.05; done; fi";
     hub.write_upstream("s", &Script::answering("say done").before(babbling).install(&hub, "s"));
     let babbles = |upstream: &Upstream| upstream.remark.is_some();
     let waited_for = hub.upstream_when("s", "babbling", babbles).await;
-    let remark = "what it sends is no message of MCP, the last of it: Enter your name:";
+    let remark = "its output is not an MCP message; the last line: Enter your name:";
     assert_eq!((waited_for.state, waited_for.remark.as_deref()), (UpstreamState::Starting, Some(remark)));
     let status = hub.mcp(&hub.admin_token()).tool("mcp_status", json!({})).await;
     assert_eq!(status["structuredContent"]["servers"][0]["warnings"], json!([remark]), "{status}");
@@ -92,7 +92,7 @@ async fn what_a_server_sends_instead_of_an_answer_is_seen_while_it_is_waited_for
 }
 
 #[tokio::test]
-async fn of_a_program_that_is_not_there_it_is_told_where_it_was_looked_for() {
+async fn missing_program_status_names_the_search_path() {
     let hub = TestHub::start_timed(quick()).await;
     hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));
     hub.upstreams().reload().await;
@@ -101,7 +101,7 @@ async fn of_a_program_that_is_not_there_it_is_told_where_it_was_looked_for() {
 }
 
 #[tokio::test]
-async fn only_an_admin_sees_and_calls_reload_tools() {
+async fn reload_tools_is_for_admins_only() {
     let hub = TestHub::start_timed(quick()).await;
     let client = agent(&hub).await;
     let listed = client.modern("tools/list", json!({})).await;
@@ -122,7 +122,7 @@ async fn only_an_admin_sees_and_calls_reload_tools() {
 }
 
 #[tokio::test]
-async fn instructions_are_those_of_the_servers_that_the_caller_sees() {
+async fn instructions_cover_only_visible_servers() {
     let hub = TestHub::start_timed(quick()).await;
     two_servers(&hub).await;
     let wide = agent(&hub).await;
@@ -143,7 +143,7 @@ async fn instructions_are_those_of_the_servers_that_the_caller_sees() {
 }
 
 #[tokio::test]
-async fn the_servers_are_in_the_metrics() {
+async fn metrics_contain_the_servers() {
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let metrics = metrics(&hub).await;

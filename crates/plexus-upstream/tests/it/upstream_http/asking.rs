@@ -1,4 +1,4 @@
-//! Servers over HTTP that ask before they answer, in both eras, and those that go on as tasks.
+//! Questions and tasks of servers over HTTP, in both eras.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ async fn client(hub: &TestHub, speaks: Speaks, can: Value) -> AskedClient {
 }
 
 #[tokio::test]
-async fn over_http_every_caller_is_asked_by_its_own_call() {
+async fn http_question_reaches_the_caller_of_its_stream() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
     let go_on = Arc::new(Notify::new());
@@ -56,7 +56,7 @@ async fn over_http_every_caller_is_asked_by_its_own_call() {
     assert_eq!(bob.asked()[0].1["message"], "Bob?");
 }
 
-/// A server that asks on the stream of its session and answers calls when the test says so.
+/// A server that asks on the stream of its session, and answers calls when told to.
 async fn asks_aside(question: &Arc<Notify>, done: &Arc<Notify>) -> Scripted {
     let (question, done) = (question.clone(), done.clone());
     let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
@@ -79,7 +79,7 @@ async fn asks_aside(question: &Arc<Notify>, done: &Arc<Notify>) -> Scripted {
 }
 
 #[tokio::test]
-async fn a_question_on_the_stream_of_a_session_is_that_of_its_only_caller() {
+async fn session_stream_question_reaches_the_only_caller() {
     let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let server = asks_aside(&question, &done).await;
     let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
@@ -97,7 +97,7 @@ async fn a_question_on_the_stream_of_a_session_is_that_of_its_only_caller() {
 }
 
 #[tokio::test]
-async fn a_question_on_the_stream_of_a_session_is_nobodys_where_there_are_several() {
+async fn session_stream_question_is_refused_with_several_callers() {
     let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let server = asks_aside(&question, &done).await;
     let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
@@ -122,7 +122,7 @@ async fn a_question_on_the_stream_of_a_session_is_nobodys_where_there_are_severa
 }
 
 #[tokio::test]
-async fn a_question_on_the_stream_of_a_session_may_be_of_a_call_that_nobody_waits_for() {
+async fn session_stream_question_may_concern_a_departed_caller() {
     let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let server = asks_aside(&question, &done).await;
     let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
@@ -153,7 +153,7 @@ async fn a_question_on_the_stream_of_a_session_may_be_of_a_call_that_nobody_wait
 }
 
 #[tokio::test]
-async fn a_call_that_somebody_was_asked_for_is_not_sent_again_in_a_new_session() {
+async fn call_with_a_question_is_not_resent_in_a_new_session() {
     let (question, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (asks, forgets) = (question.clone(), gone.clone());
     let server = Scripted::start(move |request: &Asked| match request.what() {
@@ -186,7 +186,7 @@ async fn a_call_that_somebody_was_asked_for_is_not_sent_again_in_a_new_session()
 }
 
 #[tokio::test]
-async fn a_question_of_a_lost_session_is_not_mixed_with_one_of_the_next() {
+async fn questions_of_lost_and_new_sessions_are_not_mixed() {
     let (question, sessions) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let asks = question.clone();
     let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
@@ -244,7 +244,7 @@ async fn a_question_of_a_lost_session_is_not_mixed_with_one_of_the_next() {
 }
 
 #[tokio::test]
-async fn a_call_that_lacked_a_header_is_sent_again_by_what_the_tools_say_now() {
+async fn call_with_missing_headers_is_resent_after_relisting() {
     let server = Scripted::start(|request: &Asked| match request.what() {
         "tools/list" => {
             let region = json!({ "type": "string", "x-mcp-header": "Region" });
@@ -263,14 +263,14 @@ async fn a_call_that_lacked_a_header_is_sent_again_by_what_the_tools_say_now() {
     // The tools were never listed.
     call(&client, "echo", json!({ "region": "north" })).await.unwrap();
     assert_eq!(server.count("tools/call"), 2);
-    // It is sent again once, not for ever.
+    // It is resent once, not repeatedly.
     let refused = call(&client, "echo", json!({})).await.unwrap_err();
     assert!(matches!(refused, ClientError::Rpc { code: -32020, .. }), "{refused:?}");
     assert_eq!(server.count("tools/call"), 4);
 }
 
 #[tokio::test]
-async fn a_stateless_server_answers_with_its_questions_and_only_with_what_may_be_asked() {
+async fn stateless_server_asks_only_declared_capabilities() {
     let server = Fixture::new().only(Eras::Stateless).start().await;
     let client = Way::to(&server.url()).connect().await;
     let ann = Person::saying(json!({}));
@@ -284,7 +284,7 @@ async fn a_stateless_server_answers_with_its_questions_and_only_with_what_may_be
 }
 
 #[tokio::test]
-async fn a_task_of_a_server_is_followed_to_its_end_whatever_the_client_speaks() {
+async fn task_of_a_server_is_followed_for_every_client() {
     let (hub, _server) = hub(Eras::Stateless).await;
     for speaks in BOTH {
         let client = client(&hub, speaks, json!({ "elicitation": {} })).await.answering(accepting);
@@ -298,7 +298,7 @@ async fn a_task_of_a_server_is_followed_to_its_end_whatever_the_client_speaks() 
 }
 
 #[tokio::test]
-async fn a_server_that_wants_the_user_elsewhere_first_is_called_again_afterwards() {
+async fn url_elicitation_error_is_retried_after_the_visit() {
     let (hub, _server) = hub(Eras::Sessions).await;
     for speaks in BOTH {
         let client = client(&hub, speaks, json!({ "elicitation": { "url": {} } })).await.answering(accepting);
@@ -311,7 +311,7 @@ async fn a_server_that_wants_the_user_elsewhere_first_is_called_again_afterwards
 }
 
 #[tokio::test]
-async fn a_server_that_may_not_ask_is_told_that_nobody_can_be_asked() {
+async fn questions_off_declares_no_capabilities() {
     let server = Fixture::new().start().await;
     let hub = TestHub::start_timed(quick()).await;
     hub.add_upstream("far", &json!({ "url": server.url(), "questions": false })).await;

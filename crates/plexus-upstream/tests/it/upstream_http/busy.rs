@@ -1,4 +1,4 @@
-//! A server over HTTP that has too much to do, or is not reached for a moment, while calls run there.
+//! A server over HTTP that is overloaded, or briefly unreachable, while calls run.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ fn said(asked: &Asked) -> &str {
     asked.body["params"]["arguments"]["text"].as_str().unwrap_or_default()
 }
 
-/// Answers as a server of the session era does; a call of `long` when the test says so.
+/// Answers like a server of the session era; calls of `long` when told to.
 fn answers(asked: &Asked, word: &Arc<Notify>) -> Steps {
     let mut steps = session_era(asked);
     if said(asked) == "long" {
@@ -39,7 +39,7 @@ fn answers(asked: &Asked, word: &Arc<Notify>) -> Steps {
 }
 
 #[tokio::test]
-async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
+async fn overloaded_server_is_not_restarted() {
     for status in [429, 503] {
         let (busy, word): (Arc<AtomicBool>, Arc<Notify>) = Default::default();
         let (is_busy, given) = (busy.clone(), word.clone());
@@ -59,15 +59,15 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
             busy.store(true, Ordering::SeqCst);
             let calls = server.count("tools/call");
             let refused = say(&client, "now").await;
-            // 503 may come from what stands before the server, after the call was passed on.
+            // A proxy may return 503 after it has forwarded the call.
             let (code, told) = match status {
                 429 => ("overloaded", "Nothing was run"),
-                _ => ("unavailable", "Nobody knows whether it has done its work"),
+                _ => ("unavailable", "It is unknown whether it did its work"),
             };
             assert_eq!(refused["_meta"]["plexus/error"]["code"], code, "{refused}");
             assert!(text(&refused).contains(told), "{refused}");
             assert_eq!(server.count("tools/call"), calls + 1, "it is not run again");
-            // A call that is lost makes the hub look for the server, which has no time for that either.
+            // A lost call makes the hub probe the server, which is overloaded for that too.
             assert_eq!(say(&client, "drop").await["_meta"]["plexus/error"]["code"], "unavailable");
             soon(async {
                 while server.count("tools/list") < lists + 3 {
@@ -87,7 +87,7 @@ async fn a_server_that_says_it_is_busy_is_not_taken_for_dead() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_key() {
+async fn call_forwarded_by_a_gateway_is_not_resent_under_its_key() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/call" => answer(503, "", "upstream connect error or disconnect/reset before headers"),
         _ => session_era(asked),
@@ -99,7 +99,7 @@ async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_ke
     let first = keyed(&client, "mcp__far__echo", "k").await;
     assert_eq!(first["_meta"]["plexus/error"]["code"], "unavailable", "{first}");
     let again = keyed(&client, "mcp__far__echo", "k").await;
-    // Trying for longer would not help.
+    // Retrying longer would not help.
     let meta = &again["_meta"];
     assert_eq!(
         (&meta["plexus/error"]["code"], &meta["plexus/error"]["retryable"]),
@@ -107,7 +107,7 @@ async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_ke
     );
     assert!(text(&again).contains("503") && text(&again).contains("with a new key"), "{again}");
     assert_eq!(server.count("tools/call"), 1);
-    // The tool may be run twice: so it is.
+    // The tool is idempotent, so it is run again.
     hub.add_upstream("far", &json!({ "url": server.url(), "tools": { "idempotent": ["echo"] } })).await;
     let harmless = say(&client, "now").await;
     assert!(text(&harmless).contains("without harm"), "{harmless}");
@@ -115,7 +115,7 @@ async fn a_call_that_a_gateway_may_have_passed_on_is_not_sent_again_under_its_ke
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waited_for_another_of_its_key_runs_the_tool_that_it_was_admitted_to_or_none() {
+async fn call_waiting_for_its_key_runs_only_the_admitted_tool() {
     let word = Arc::new(Notify::new());
     let given = word.clone();
     let server = Scripted::start(move |asked| match asked.what() {
@@ -142,7 +142,7 @@ async fn a_call_that_waited_for_another_of_its_key_runs_the_tool_that_it_was_adm
         server.is_asked("tools/call", 1).await;
         let params = json!({ "name": "mcp__far__x", "_meta": { "plexus/idempotency-key": "k" } });
         let change = async {
-            // It is admitted, and then waits for the first.
+            // It is admitted, and then waits for the first call.
             while !metrics(&hub).await.lines().any(|line| line == "plexus_tool_calls_waiting 1.0") {}
             hub.write_upstream("far", &named("delete"));
             assert_eq!(hub.upstreams().reload().await.changed, ["far"]);
@@ -156,7 +156,7 @@ async fn a_call_that_waited_for_another_of_its_key_runs_the_tool_that_it_was_adm
     assert_eq!(server.count("tools/call"), 1, "{:?}", server.asked());
 }
 
-/// The way to a server, which can be closed to those who are not on it yet.
+/// The route to a server, which can be closed to new connections.
 struct Door {
     address: SocketAddr,
     accepting: JoinSet<()>,
@@ -187,10 +187,10 @@ impl Door {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_reached_for_a_moment_keeps_the_calls_that_run() {
+async fn brief_outage_keeps_running_calls() {
     let word: Arc<Notify> = Arc::default();
     let given = word.clone();
-    // Every request comes on a connection of its own.
+    // Every request uses its own connection.
     let server = Scripted::start(move |asked| {
         let mut steps = answers(asked, &given);
         for step in &mut steps {
@@ -211,13 +211,13 @@ async fn a_server_that_is_not_reached_for_a_moment_keeps_the_calls_that_run() {
     let meanwhile = async {
         server.sees(|asked| said(asked) == "long").await;
         door.close().await;
-        // Long enough for the hub to have asked for the list many times.
+        // Long enough for many list requests of the hub.
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(500) {
             let refused = say(&client, "now").await;
             assert!(text(&refused).starts_with("far is not available (ready)"), "{refused}");
         }
-        // Now: when nothing runs there any more, a server that is not reached is started anew.
+        // When no call runs any more, an unreachable server is restarted.
         assert_eq!(hub.upstreams().get("far").unwrap().restarts, 0);
         word.notify_one();
     };

@@ -1,4 +1,4 @@
-//! Servers that misbehave: every call ends, says why, and is sent once.
+//! Misbehaving servers: every call ends, gives a reason, and is sent once.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::{Way, beside, call, echo, outgoing, soon, text};
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// A server of the session era that does something else with calls.
+/// A server of the session era with a custom answer to calls.
 async fn with_calls(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> Scripted {
     Scripted::start(move |asked| if asked.what() == "tools/call" { calls(asked) } else { session_era(asked) })
         .await
 }
 
-/// The error of a call that such a server answers, which must have been sent once.
+/// The error of a call to such a server, which must have been sent once.
 async fn failure(calls: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> ClientError {
     let server = with_calls(calls).await;
     let client = Way::to(&server.url()).at_most(1 << 20).connect().await;
     let error = echo(&client, "x").await.expect_err("no result");
     assert_eq!(server.count("tools/call"), 1, "{error:?}");
-    // What one call met is of no matter to the connection.
+    // The failure of one call does not affect the connection.
     soon(client.ping()).await.unwrap();
     error
 }
@@ -37,7 +37,7 @@ fn sent(bytes: &str) -> Step {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_after_the_request_was_sent_loses_the_call() {
+async fn broken_connection_after_sending_loses_the_call() {
     for steps in [
         vec![Step::Close],
         vec![sent("HTTP/1.1 200 OK\r\ncontent-"), Step::Close],
@@ -58,18 +58,21 @@ async fn a_connection_that_breaks_after_the_request_was_sent_loses_the_call() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_one_is_an_error_of_the_protocol() {
+async fn invalid_answer_is_a_protocol_error() {
     let html = || answer(200, "content-type: text/html\r\n", "<html>welcome</html>");
     for (steps, word) in [
         (html(), "text/html"),
         (answer(202, "", ""), "did not answer"),
-        (answer(200, "content-type: application/json\r\n", "{\"jsonrpc\":"), "no message of MCP"),
+        (answer(200, "content-type: application/json\r\n", "{\"jsonrpc\":"), "not an MCP message"),
         (answer(200, "content-type: application/json\r\ncontent-encoding: gzip\r\n", "x"), "not MCP"),
-        (json_answer(200, "", &json!({ "jsonrpc": "2.0", "id": 999_999, "result": {} })), "something else"),
-        (json_answer(200, "", &json!([])), "no message of MCP"),
+        (
+            json_answer(200, "", &json!({ "jsonrpc": "2.0", "id": 999_999, "result": {} })),
+            "a different request",
+        ),
+        (json_answer(200, "", &json!([])), "not an MCP message"),
         (vec![sent("SSH-2.0-OpenSSH_9.7\r\n\r\n"), Step::Close], "not HTTP"),
         (answer(500, "", "broken"), "500"),
-        (stream("data: nonsense\n\n"), "no message of MCP"),
+        (stream("data: nonsense\n\n"), "not an MCP message"),
     ] {
         let shown = format!("{steps:?}");
         let error = failure(move |_| steps.clone()).await;
@@ -78,7 +81,7 @@ async fn an_answer_that_is_not_one_is_an_error_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_cut_off() {
+async fn endless_body_is_cut_off() {
     let piece = vec![b'x'; 64 << 10];
     for head in [
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n",
@@ -92,13 +95,13 @@ async fn a_body_without_end_is_cut_off() {
             "{head}: {error:?}"
         );
     }
-    // Nor is a refusal read for ever.
+    // The body of a refusal is bounded too.
     let steps = vec![sent("HTTP/1.1 500 X\r\n\r\n"), Step::Endlessly(piece.clone())];
     assert!(matches!(failure(move |_| steps.clone()).await, ClientError::Protocol(_)));
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_cut_off() {
+async fn endless_head_is_cut_off() {
     let steps =
         vec![sent("HTTP/1.1 200 OK\r\n"), Step::Endlessly(b"x-filler: 0123456789abcdef\r\n".to_vec())];
     let error = failure(move |_| steps.clone()).await;
@@ -106,7 +109,7 @@ async fn a_head_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_silent_holds_nobody_longer_than_they_wait() {
+async fn silent_server_is_bounded_by_callers_timeouts() {
     for steps in [
         vec![Step::Stall],
         vec![sent("HTTP/1.1 200 OK\r\nconte"), Step::Stall],
@@ -133,7 +136,7 @@ async fn a_server_that_goes_silent_holds_nobody_longer_than_they_wait() {
         let call = server.sees(|asked| asked.what() == "tools/call").await;
         assert_eq!(told.body["params"]["requestId"], call.body["id"]);
 
-        // What is not a call has a time of its own.
+        // Other requests have their own time limit.
         let server = Scripted::start(move |asked| match asked.what() {
             "tools/list" => steps.clone(),
             _ => session_era(asked),
@@ -146,14 +149,14 @@ async fn a_server_that_goes_silent_holds_nobody_longer_than_they_wait() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_says_who_it_is_is_given_up() {
+async fn server_that_never_completes_the_handshake_times_out() {
     let server = Scripted::start(|_| vec![Step::Stall]).await;
     let refused = Way::to(&server.url()).patience(Duration::from_millis(400)).try_connect().await;
     assert!(matches!(refused, Err(ClientError::Unreachable(_) | ClientError::Lost(_))), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_about_its_era_is_asked_in_the_other_way_in_time() {
+async fn silent_probe_falls_back_to_the_other_era_in_time() {
     let server = Scripted::start(|asked| match asked.what() {
         "server/discover" => vec![Step::Stall],
         _ => session_era(asked),
@@ -164,7 +167,7 @@ async fn a_server_that_is_silent_about_its_era_is_asked_in_the_other_way_in_time
 }
 
 #[tokio::test]
-async fn a_tool_that_speaks_of_sessions_has_been_carried_out() {
+async fn tool_error_about_sessions_is_not_a_lost_session() {
     for (code, message) in
         [(-32602, "no valid session of the shop"), (-32000, "the session of the browser is busy")]
     {
@@ -178,7 +181,7 @@ async fn a_tool_that_speaks_of_sessions_has_been_carried_out() {
 }
 
 #[tokio::test]
-async fn events_of_other_names_are_none_of_a_call() {
+async fn events_with_other_names_are_ignored() {
     let server = with_calls(|asked| {
         let answer = event(&result(asked, &said("in between")));
         stream(&format!("event: ping\ndata: 2026-07-28 12:00\n\nevent: message\n{answer}"))
@@ -189,7 +192,7 @@ async fn events_of_other_names_are_none_of_a_call() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_ends_with_its_time_or_with_the_connection() {
+async fn background_messages_end_with_timeout_or_connection() {
     for (patience, close) in [(Duration::from_millis(300), false), (Duration::from_secs(60), true)] {
         let server = Scripted::start(|asked| match asked.what() {
             "tools/call" => vec![Step::Stall],
@@ -217,7 +220,7 @@ async fn what_nobody_waits_for_ends_with_its_time_or_with_the_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_cancellation_is_sent_only_so_many() {
+async fn pending_cancellations_are_bounded() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/call" | "notifications/cancelled" => vec![Step::Stall],
         _ => session_era(asked),
@@ -231,7 +234,7 @@ async fn a_server_that_takes_no_cancellation_is_sent_only_so_many() {
     assert!((200..=256).contains(&count), "{count}");
 }
 
-/// So many calls more that the server has heard of, and that are then cancelled.
+/// Sends this many further calls, and cancels them when the server has received them.
 async fn cancelled(client: &Client, server: &Scripted, calls: usize) {
     let before = server.count("tools/call");
     let calls: Vec<_> = (0..calls).map(|_| outgoing("echo", json!({}))).collect();
@@ -246,11 +249,11 @@ async fn cancelled(client: &Client, server: &Scripted, calls: usize) {
 }
 
 #[tokio::test]
-async fn missing_credentials_are_named() {
+async fn missing_credentials_are_named_in_the_error() {
     let refuse =
         |status: u16| move |_: &Asked| answer(status, "www-authenticate: Bearer realm=\"x\"\r\n", "no");
     for (status, header, words) in [
-        (401, None, ["wants credentials", "`Authorization`", "Bearer ${env:"]),
+        (401, None, ["requires credentials", "`Authorization`", "Bearer ${env:"]),
         (401, Some("Bearer old"), ["does not accept", "`Authorization`", "expired"]),
         (403, None, ["does not allow", "`Authorization`", "file"]),
         (403, Some("Bearer weak"), ["does not allow", "`Authorization`", "rights"]),
@@ -263,16 +266,16 @@ async fn missing_credentials_are_named() {
         let why = way.refused().await;
         assert!(words.iter().all(|word| why.contains(word)), "{why}");
         assert!(header.is_none_or(|value| !why.contains(value)), "{why}");
-        // Asking in another way would not help.
+        // The handshake of the other era would not help.
         assert_eq!(server.asked().len(), 1, "{:?}", server.asked());
     }
 }
 
 #[tokio::test]
-async fn only_a_server_that_says_so_of_itself_has_run_nothing() {
+async fn only_the_servers_own_refusal_means_not_run() {
     let error = failure(|_| answer(429, "retry-after: 1\r\n", "later")).await;
     assert!(matches!(error, ClientError::Busy(_)), "{error:?}");
-    // What stands before a server says these of a call that has reached it, too.
+    // A proxy may return these for a call that has reached the server.
     for status in [502, 503, 504] {
         let error = failure(move |_| answer(status, "", "upstream")).await;
         assert!(matches!(error, ClientError::Lost(_)), "{error:?}");
@@ -280,7 +283,7 @@ async fn only_a_server_that_says_so_of_itself_has_run_nothing() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_protocol_comes_with_any_status() {
+async fn json_rpc_error_is_read_with_any_status() {
     for status in [200, 400, 404, 500] {
         let server = Scripted::start(move |asked| match asked.what() {
             "tools/call" => {
@@ -298,7 +301,7 @@ async fn an_error_of_the_protocol_comes_with_any_status() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_is_answered_and_what_it_may_not_ask_is_refused() {
+async fn http_questions_are_answered_or_refused() {
     let server = with_calls(|asked| {
         let asks = ["ping", "sampling/createMessage"].map(|method| {
             event(&json!({ "jsonrpc": "2.0", "id": format!("q-{method}"), "method": method, "params": {} }))
@@ -316,7 +319,7 @@ async fn what_a_server_asks_is_answered_and_what_it_may_not_ask_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stateless_server_gets_names_and_marked_arguments_in_headers() {
+async fn stateless_request_repeats_name_and_arguments_in_headers() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/list" => {
             let schema = json!({ "type": "object", "properties": {
@@ -340,7 +343,7 @@ async fn a_stateless_server_gets_names_and_marked_arguments_in_headers() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cancelled_before_it_was_sent_is_not_sent() {
+async fn call_cancelled_before_sending_is_not_sent() {
     let server = with_calls(|_| vec![Step::Stall]).await;
     let client = Way::to(&server.url()).connect().await;
     let call = Outgoing { ..outgoing("echo", json!({})) };

@@ -1,4 +1,4 @@
-//! What a server sends that is odd but JSON, on its way through the hub to clients that are strict.
+//! Odd but valid JSON of a server, on its way through the hub to strict clients.
 
 use plexus_testkit::{McpClient, Pinned, TestHub, sdk_script};
 use plexus_tools::QueuedWrite;
@@ -9,7 +9,7 @@ use super::soon;
 
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Tools with everything that strict clients refuse a whole list for.
+/// Tools with everything that makes strict clients reject a whole list.
 fn sloppy_tools() -> Value {
     json!({ "tools": [
         {
@@ -32,7 +32,7 @@ fn sloppy_tools() -> Value {
     ] })
 }
 
-/// What its tools give back: data that is no object, numbers that a reader would round, and a `_meta`.
+/// The tools' results: data that is not an object, numbers that a reader would round, and a `_meta`.
 const RESULT: &str = r#"{
   "content": [ { "type": "text",
     "text": "done" } ],
@@ -42,7 +42,7 @@ const RESULT: &str = r#"{
     "plexus/call-id": "forged", "io.modelcontextprotocol/serverInfo": "forged" }
 }"#;
 
-/// Prints its JSON in lines, as some do.
+/// Prints its JSON over several lines, as some servers do.
 fn pretty(asked: &Asked) -> Steps {
     let result = match asked.what() {
         "tools/list" => serde_json::to_string_pretty(&sloppy_tools()).unwrap(),
@@ -67,7 +67,7 @@ async fn hub_with_odd_server() -> (TestHub, Scripted, String) {
 
 const TOOL: &str = "mcp__odd__sloppy";
 
-/// What every client must see, however strict it is.
+/// Expectations for every client, however strict.
 fn check(report: &Value, revision: &str) {
     let tools: Vec<_> = report["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     let odd: Vec<_> = tools.iter().copied().filter(|name| name.starts_with("mcp__odd__")).collect();
@@ -114,7 +114,7 @@ async fn definition(client: &McpClient, revision: Option<&str>, tool: &str) -> V
 }
 
 #[tokio::test]
-async fn schemas_of_data_that_is_no_object_are_for_the_revision_that_has_them() {
+async fn non_object_output_schemas_depend_on_the_revision() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     for revision in REVISIONS {
@@ -130,7 +130,7 @@ async fn schemas_of_data_that_is_no_object_are_for_the_revision_that_has_them() 
 }
 
 #[tokio::test]
-async fn a_server_does_not_say_what_only_the_hub_says_of_a_tool() {
+async fn reserved_meta_of_a_tool_is_removed() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     for revision in [None].into_iter().chain(REVISIONS.map(Some)) {
@@ -140,7 +140,7 @@ async fn a_server_does_not_say_what_only_the_hub_says_of_a_tool() {
     }
 }
 
-/// Answers as the local proxy does for a tool of the hub that it keeps a write of.
+/// Answers like the local proxy for a native tool whose write it queues.
 fn queueing(asked: &Asked) -> Steps {
     let queued = QueuedWrite::new("todo", "key-1", "kept until the hub is back");
     let tools = plexus_tools::native::tools();
@@ -156,9 +156,9 @@ fn queueing(asked: &Asked) -> Steps {
     answer(200, "content-type: application/json\r\n", &body.to_string())
 }
 
-/// They compare a result with the schema of its tool and refuse one that does not fit.
+/// They validate a result against its tool's schema, and reject a mismatch.
 #[tokio::test]
-async fn clients_that_validate_take_a_queued_write_for_an_answer() {
+async fn validating_clients_accept_a_queued_write() {
     for (set, script, mode) in
         [("sdk-1", "node/client_v1.mjs", "legacy"), ("sdk-2", "node/client_v2.mjs", "2026-07-28")]
     {
@@ -177,7 +177,7 @@ async fn clients_that_validate_take_a_queued_write_for_an_answer() {
 }
 
 #[tokio::test]
-async fn line_breaks_of_a_server_do_not_break_the_stream_of_a_call() {
+async fn line_breaks_in_results_do_not_break_streams() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     let params = || json!({ "name": TOOL, "arguments": {}, "_meta": { "progressToken": "mine" } });
@@ -204,7 +204,7 @@ async fn line_breaks_of_a_server_do_not_break_the_stream_of_a_call() {
 }
 
 #[tokio::test]
-async fn the_meta_of_a_server_is_passed_on_but_for_what_is_ours() {
+async fn result_meta_is_passed_on_without_reserved_keys() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let answer = hub.mcp(&token).tool(TOOL, json!({})).await;
     let meta = answer["_meta"].as_object().unwrap();
@@ -214,7 +214,7 @@ async fn the_meta_of_a_server_is_passed_on_but_for_what_is_ours() {
 }
 
 #[tokio::test]
-async fn a_replay_is_the_first_result_to_the_last_character() {
+async fn replay_equals_the_first_result_exactly() {
     let (hub, server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     let call = async || {

@@ -47,13 +47,13 @@ async fn tools_are_listed_and_called_in_each_era() {
 }
 
 #[tokio::test]
-async fn the_newest_era_is_found_and_a_known_one_is_tried_first() {
+async fn newest_era_is_detected_and_a_known_one_tried_first() {
     let server = Fixture::new().start().await;
     let way = Way::to(&server.url());
     assert_eq!(way.connect().await.peer().era, UpstreamEra::Stateless);
     let way = way.known(UpstreamEra::Session);
     assert_eq!(way.connect().await.peer().era, UpstreamEra::Session);
-    // What was known is no longer so.
+    // The known era is outdated.
     for (eras, era) in [(Eras::Stateless, UpstreamEra::Stateless), (Eras::Sessions, UpstreamEra::Session)] {
         let server = Fixture::new().only(eras).start().await;
         for known in [UpstreamEra::Session, UpstreamEra::Stateless] {
@@ -63,7 +63,7 @@ async fn the_newest_era_is_found_and_a_known_one_is_tried_first() {
 }
 
 #[tokio::test]
-async fn a_server_sees_the_headers_of_its_file_and_nothing_of_the_caller() {
+async fn requests_carry_only_the_files_headers() {
     let server = Fixture::new().start().await;
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
         let way = Way::to(&server.url()).known(era).header("X-Api-Key", "of the file");
@@ -85,7 +85,7 @@ async fn a_server_sees_the_headers_of_its_file_and_nothing_of_the_caller() {
 }
 
 #[tokio::test]
-async fn progress_comes_in_order_and_only_to_who_asked() {
+async fn progress_arrives_in_order_at_its_caller_only() {
     for (_server, _way, client, _) in each_era().await {
         let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
         let noted = seen.clone();
@@ -101,7 +101,7 @@ async fn progress_comes_in_order_and_only_to_who_asked() {
     }
 }
 
-/// Waits until the server has seen so many calls cancelled.
+/// Waits until the server has seen this many cancelled calls.
 async fn cancelled(client: &Client, calls: u64) {
     let seen = async {
         loop {
@@ -116,13 +116,13 @@ async fn cancelled(client: &Client, calls: u64) {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_on_the_server_too() {
+async fn cancelled_http_call_ends_on_the_server() {
     for (_server, _way, client, _) in each_era().await {
         let (task, cancel) = begun(&client, json!({})).await;
         cancel.cancel();
         assert_eq!(task.done().await, Err(ClientError::Cancelled));
         cancelled(&client, 1).await;
-        // Whoever drops the call cancels it.
+        // Dropping the call cancels it.
         let (task, _cancel) = begun(&client, json!({})).await;
         drop(task);
         cancelled(&client, 2).await;
@@ -131,7 +131,7 @@ async fn a_cancelled_call_ends_on_the_server_too() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_tools_is_heard() {
+async fn tool_list_change_is_reported_over_http() {
     for (_server, way, client, _) in each_era().await {
         let before = soon(client.list_tools()).await.unwrap().len();
         let heard = way.ears.count();
@@ -142,7 +142,7 @@ async fn a_change_of_the_tools_is_heard() {
 }
 
 #[tokio::test]
-async fn large_results_come_whole_and_too_large_ones_are_refused() {
+async fn large_results_arrive_and_oversized_ones_are_refused() {
     let server = Fixture::new().start().await;
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
         let client = Way::to(&server.url()).known(era).at_most(2 << 20).connect().await;
@@ -155,7 +155,7 @@ async fn large_results_come_whole_and_too_large_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn many_calls_at_once_share_the_connections() {
+async fn concurrent_calls_share_connections() {
     for (_server, _way, client, _) in each_era().await {
         let calls = (0..64).map(|n| {
             let client = client.clone();
@@ -166,7 +166,7 @@ async fn many_calls_at_once_share_the_connections() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_a_client_is_closed() {
+async fn closed_client_leaves_no_tasks() {
     for (_server, way, client, _) in each_era().await {
         echo(&client, "x").await.unwrap();
         soon(client.close()).await;
@@ -178,7 +178,7 @@ async fn nothing_is_left_when_a_client_is_closed() {
 }
 
 #[tokio::test]
-async fn tasks_end_with_a_client_that_nobody_closed() {
+async fn dropped_client_ends_its_tasks() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let way = Way::to(&server.url());
     drop(way.connect().await);
@@ -191,13 +191,13 @@ async fn tasks_end_with_a_client_that_nobody_closed() {
 }
 
 #[test]
-fn a_connection_that_is_being_made_takes_little_of_the_stack() {
+fn connect_future_is_small() {
     let connecting = Client::connect(Way::to("http://127.0.0.1:1/mcp").ready());
     let size = size_of_val(&connecting);
     assert!(size <= 4096, "{size} bytes");
 }
 
-/// A figure to look at, not a limit: the machine may be busy.
+/// A benchmark figure, not a limit: the machine may be busy.
 #[tokio::test]
 async fn two_thousand_calls_one_after_another() {
     for (_server, _way, client, era) in each_era().await {

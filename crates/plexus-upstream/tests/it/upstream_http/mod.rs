@@ -32,12 +32,12 @@ use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Within the time a test has; a hub that hangs fails here.
+/// A time limit for tests; a hub that hangs fails here.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("in time")
 }
 
-/// What runs beside the test, and ends with it.
+/// A background activity that ends when dropped.
 struct Beside<T>(JoinSet<T>);
 
 fn beside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Beside<T> {
@@ -52,7 +52,7 @@ impl<T: 'static> Beside<T> {
     }
 }
 
-/// Counts what a server says about its tools.
+/// Counts notifications about tools.
 #[derive(Default)]
 struct Ears {
     heard: AtomicU64,
@@ -73,7 +73,7 @@ impl Ears {
         self.heard.load(Ordering::SeqCst)
     }
 
-    /// Waits until it was heard more often than that.
+    /// Waits until the count exceeds this.
     async fn more_than(&self, count: u64) {
         soon(async {
             while self.count() <= count {
@@ -84,7 +84,7 @@ impl Ears {
     }
 }
 
-/// A way to connect to a server over HTTP, to be changed before it is used.
+/// The parameters of a connection to a server over HTTP.
 struct Way {
     http: HttpConfig,
     older: bool,
@@ -117,13 +117,13 @@ impl Way {
         }
     }
 
-    /// Over the transport of 2024-11-05.
+    /// Uses the transport of 2024-11-05.
     fn older(mut self) -> Self {
         self.older = true;
         self
     }
 
-    /// In a session where this can be asked.
+    /// Declares these capabilities in the session.
     fn asked(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
         self
@@ -182,7 +182,7 @@ impl Way {
         self.try_connect().await.expect("a connection")
     }
 
-    /// Why there is no connection.
+    /// The error of a failed connection.
     async fn refused(&self) -> String {
         self.try_connect().await.expect_err("no connection").to_string()
     }
@@ -226,7 +226,7 @@ fn outgoing(tool: &str, arguments: Value) -> Outgoing {
     }
 }
 
-/// Result of one call, which asks nothing.
+/// The result of a call that asks nothing.
 type Called = Result<ForeignOutput, ClientError>;
 
 async fn call(client: &Client, tool: &str, arguments: Value) -> Called {
@@ -254,7 +254,7 @@ fn structured(output: &ForeignOutput) -> Value {
     output.structured.as_ref().expect("data").parsed().expect("JSON")
 }
 
-/// A call of `slow` that has begun: its progress has been heard of.
+/// A call of `slow` that has begun and reported progress.
 async fn begun(client: &Client, arguments: Value) -> (Beside<Called>, CancellationToken) {
     let progress = Arc::new(Notify::new());
     let heard = progress.clone();

@@ -1,4 +1,4 @@
-//! Where the hub connects to on behalf of a file, and where it does not.
+//! The addresses that the hub connects to, and those it refuses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::scripted::{Scripted, answer, json_answer, result, said, session_era, 
 use super::{Way, call, echo, text};
 
 #[tokio::test]
-async fn addresses_that_are_not_of_the_open_internet_need_a_word() {
+async fn private_addresses_need_permission() {
     for url in [
         "http://10.0.0.1/mcp",
         "http://192.168.1.1/mcp",
@@ -28,7 +28,7 @@ async fn addresses_that_are_not_of_the_open_internet_need_a_word() {
 }
 
 #[tokio::test]
-async fn a_hub_that_allows_private_networks_tries_them() {
+async fn allowed_private_addresses_are_tried() {
     let mut way = Way::to("http://127.0.0.1:1/mcp");
     way.settings.allow_private = true;
     let why = way.refused().await;
@@ -36,7 +36,7 @@ async fn a_hub_that_allows_private_networks_tries_them() {
 }
 
 #[tokio::test]
-async fn an_error_shows_nothing_of_a_url_but_its_server() {
+async fn errors_show_only_the_origin_of_a_url() {
     for url in ["http://127.0.0.1:1/key-in-path?key=in-query", "https://127.0.0.1:1/key-in-path"] {
         let why = Way::to(url).refused().await;
         assert!(why.contains("127.0.0.1:1") && !why.contains("key"), "{why}");
@@ -46,7 +46,7 @@ async fn an_error_shows_nothing_of_a_url_but_its_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_tls_is_told_apart() {
+async fn server_without_tls_is_reported() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let plain = async {
@@ -63,7 +63,7 @@ async fn a_server_that_does_not_speak_tls_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
+async fn untrusted_certificate_is_refused() {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -87,7 +87,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused() {
 }
 
 #[tokio::test]
-async fn headers_that_are_the_hubs_own_are_refused() {
+async fn reserved_headers_are_refused() {
     let server = Scripted::start(session_era).await;
     for name in ["Host", "accept", "Mcp-Session-Id", "content-length", "Mcp-Param-Region"] {
         let why = Way::to(&server.url()).header(name, "x").refused().await;
@@ -97,7 +97,7 @@ async fn headers_that_are_the_hubs_own_are_refused() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_followed_and_what_is_agreed_there_stays_there() {
+async fn session_stays_at_the_redirect_target() {
     let there = Scripted::start(session_era).await;
     let address = there.address();
     let here = Scripted::start(move |asked| match asked.method.as_str() {
@@ -120,7 +120,7 @@ async fn a_redirect_is_followed_and_what_is_agreed_there_stays_there() {
 }
 
 #[tokio::test]
-async fn a_redirect_within_a_server_keeps_the_headers() {
+async fn same_origin_redirect_keeps_headers() {
     let server = Scripted::start(|asked| match asked.path.as_str() {
         "/mcp" => answer(308, "location: /mcp/\r\n", ""),
         _ => stateless_era(asked),
@@ -133,7 +133,7 @@ async fn a_redirect_within_a_server_keeps_the_headers() {
 }
 
 #[tokio::test]
-async fn a_redirect_that_must_not_be_followed_is_not() {
+async fn unsafe_redirects_are_not_followed() {
     for (status, location, word) in [
         (307, "http://10.0.0.1/mcp", "allow_private"),
         (308, "http://169.254.169.254/latest/meta-data", "metadata"),
@@ -149,7 +149,7 @@ async fn a_redirect_that_must_not_be_followed_is_not() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_redirected_is_carried_out_once() {
+async fn redirected_call_runs_once() {
     let server = Scripted::start(|asked| match (asked.what(), asked.path.as_str()) {
         ("tools/call", "/mcp") => answer(307, "location: /other\r\n", ""),
         ("tools/call", _) => json_answer(200, "", &result(asked, &said("elsewhere"))),

@@ -1,4 +1,4 @@
-//! What goes on by itself after a server, a session or a connection was lost, and what is left as lost.
+//! Automatic recovery after the loss of a server, a session or a connection, and calls that stay lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use super::scripted::{
 };
 use super::{Way, begun, call, echo, soon, text};
 
-/// Before a stream is asked for again, whatever its server says.
+/// Minimum pause before a stream is resumed, whatever its server requests.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
+async fn restarted_server_is_called_transparently() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Fixture::new().only(eras).start().await;
         let way_there = Link::to(server.address()).await;
@@ -30,7 +30,7 @@ async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
         way_there.point_at(next.address());
         way_there.cut();
         drop(server);
-        // Written in the moment of the cut, nobody knows whether it was carried out.
+        // Written at the moment of the cut: it is unknown whether it was carried out.
         let written_into_the_cut =
             async { while let Err(ClientError::Lost(_)) = echo(&client, "after").await {} };
         soon(written_into_the_cut).await;
@@ -38,7 +38,7 @@ async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
         for output in futures_util::future::join_all(calls).await {
             assert_eq!(text(&output.unwrap()), "after");
         }
-        // Changes are heard from the new one too.
+        // Notifications of the new one arrive too.
         let heard = way.ears.count();
         call(&client, "change_tools", json!({})).await.unwrap();
         way.ears.more_than(heard).await;
@@ -47,7 +47,7 @@ async fn a_server_that_was_restarted_is_called_as_if_nothing_had_happened() {
 }
 
 #[tokio::test]
-async fn a_call_in_flight_is_lost_and_not_sent_again() {
+async fn call_in_flight_is_lost_and_not_resent() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Fixture::new().only(eras).start().await;
         let way_there = Link::to(server.address()).await;
@@ -67,7 +67,7 @@ async fn a_call_in_flight_is_lost_and_not_sent_again() {
 }
 
 #[tokio::test]
-async fn the_stream_of_a_call_is_taken_up_again_after_a_cut() {
+async fn call_stream_is_resumed_after_a_cut() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let way_there = Link::to(server.address()).await;
     let client = Way::to(&way_there.url("/mcp")).connect().await;
@@ -78,7 +78,7 @@ async fn the_stream_of_a_call_is_taken_up_again_after_a_cut() {
 }
 
 #[tokio::test]
-async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
+async fn lost_session_is_replaced_once_for_all_calls() {
     let sessions = Arc::new(AtomicUsize::new(0));
     let begun = sessions.clone();
     let server = Scripted::start(move |asked| match asked.what() {
@@ -88,7 +88,7 @@ async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
                 "serverInfo": { "name": "scripted", "version": "1" } });
             json_answer(200, &format!("mcp-session-id: s-{number}\r\n"), &result(asked, &welcome))
         }
-        // The first session is forgotten; some say so with 400.
+        // The first session is forgotten; some servers report that with 400.
         "tools/call" if asked.header("mcp-session-id") == Some("s-1") => answer(404, "", "gone"),
         "tools/call" if asked.header("mcp-session-id") == Some("s-2") => {
             let error = json!({ "code": -32000, "message": "Bad Request: No valid session ID provided" });
@@ -100,7 +100,8 @@ async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
     let way = Way::to(&server.url());
     let client = way.connect().await;
     let heard = way.ears.count();
-    // The first of them finds s-1 gone and makes s-2, which is gone at once: that is enough for one call.
+    // The first call finds s-1 gone and creates s-2, which is gone at once: one replacement per call is
+    // enough.
     let refused = echo(&client, "x").await;
     assert!(refused.is_err(), "{refused:?}");
     assert_eq!(sessions.load(Ordering::SeqCst), 2);
@@ -113,7 +114,7 @@ async fn a_lost_session_is_begun_anew_once_for_all_who_need_it() {
 }
 
 #[tokio::test]
-async fn a_404_without_a_session_is_no_lost_session() {
+async fn not_found_without_a_session_is_not_a_lost_session() {
     let server = Scripted::start(|asked| match asked.what() {
         "initialize" => {
             let welcome = json!({ "protocolVersion": "2025-03-26", "capabilities": {} });
@@ -130,8 +131,8 @@ async fn a_404_without_a_session_is_no_lost_session() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_nobody_used_it_costs_no_call() {
-    // Closes after each answer, without having said so.
+async fn idle_connection_closed_by_the_server_loses_no_call() {
+    // Closes after each answer without announcing it.
     let server = Scripted::start(|asked| {
         let mut steps = session_era(asked);
         steps.push(Step::Close);
@@ -142,24 +143,24 @@ async fn a_connection_that_was_closed_while_nobody_used_it_costs_no_call() {
     let mut lost = 0;
     for _ in 0..50 {
         server.has_closed_all().await;
-        // What the system knows by now, the runtime learns before this goes on.
+        // Lets the runtime notice what the kernel already knows.
         tokio::task::yield_now().await;
         match echo(&client, "x").await {
             Ok(output) => assert_eq!(text(&output), "scripted"),
-            // Written before the end arrived, after all: nobody knows, so it is not sent again.
+            // Written before the end arrived: the outcome is unknown, so it is not sent again.
             Err(error) => {
                 assert!(matches!(error, ClientError::Lost(_)), "{error:?}");
                 lost += 1;
             }
         }
     }
-    // Whoever does not look loses every second one: the one after a loss has a new connection.
+    // Without the check every second call would be lost: the one after a loss has a new connection.
     assert!(lost <= 5, "{lost} of 50 calls were lost");
     assert!(server.count("tools/call") <= 50, "nothing is sent twice");
 }
 
 #[tokio::test]
-async fn one_connection_carries_one_call_after_another() {
+async fn sequential_calls_reuse_one_connection() {
     fn streams(asked: &Asked, end: End) -> Steps {
         match asked.what() {
             "tools/call" => chunked_stream(&event(&result(asked, &said("scripted"))), end),
@@ -183,7 +184,7 @@ async fn one_connection_carries_one_call_after_another() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_taken_up_where_it_was_left() {
+async fn broken_stream_is_resumed_at_the_last_event() {
     let server = Scripted::start(|asked| match (asked.what(), asked.header("last-event-id")) {
         ("tools/call", _) => stream_and_close("id: e1\nretry: 10\ndata:\n\n"),
         ("GET", Some("e1")) => stream_and_close(&format!(
@@ -212,8 +213,8 @@ fn stream_and_close(events: &str) -> Steps {
 }
 
 #[tokio::test]
-async fn a_stream_that_brings_nothing_is_given_up() {
-    // Without ids there is nothing to ask for; with them the same emptiness is not asked for for ever.
+async fn stream_without_new_events_is_given_up() {
+    // Without ids the stream cannot be resumed; with them resuming without progress is bounded.
     for (events, asked_again) in [("data:\n\n", 0_u32), ("id: e1\nretry: 0\ndata:\n\n", 3)] {
         let server = Scripted::start(move |asked| match (asked.what(), asked.header("last-event-id")) {
             ("tools/call", _) => stream_and_close(events),
@@ -232,7 +233,7 @@ async fn a_stream_that_brings_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_stream_of_news_that_ends_at_once_is_not_asked_for_all_the_time() {
+async fn listening_stream_is_reopened_with_backoff() {
     let server = Scripted::start(|asked| match asked.what() {
         "initialize" => {
             let welcome = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": { "listChanged": true } } });

@@ -1,4 +1,4 @@
-//! A server that answers as a test tells it, byte by byte, and keeps what it was asked.
+//! A server that answers as a test scripts it, byte by byte, and records its requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) method: String,
     pub(super) path: String,
     head: String,
-    /// Null where there is none.
+    /// Null if the body is empty.
     pub(super) body: Value,
 }
 
@@ -28,30 +28,30 @@ impl Asked {
         })
     }
 
-    /// What is asked for: the method of the message, or that of HTTP.
+    /// The method of the message, or that of HTTP.
     pub(super) fn what(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
     }
 }
 
-/// What is done on the connection of a request.
+/// A step on the connection of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Send(Vec<u8>),
-    /// Goes on when the test says so.
+    /// Waits for the test.
     Wait(Arc<Notify>),
-    /// Keeps the connection open and says nothing more.
+    /// Keeps the connection open and sends nothing more.
     Stall,
-    /// The same piece again and again, until the other side has had enough.
+    /// Repeats the same piece until the peer gives up.
     Endlessly(Vec<u8>),
-    /// Closes the connection; without it the next request may come on it.
+    /// Closes the connection; otherwise the next request may use it.
     Close,
 }
 
 pub(super) type Steps = Vec<Step>;
 type Script = Arc<dyn Fn(&Asked) -> Steps + Send + Sync>;
 
-/// An answer with a body of its own length.
+/// An answer with a body and its length.
 pub(super) fn answer(status: u16, headers: &str, body: &str) -> Steps {
     let length = body.len();
     let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{headers}\r\n");
@@ -62,13 +62,13 @@ pub(super) fn json_answer(status: u16, headers: &str, body: &Value) -> Steps {
     answer(status, &format!("content-type: application/json\r\n{headers}"), &body.to_string())
 }
 
-/// The head of a stream of events that ends with the connection.
+/// The head of an event stream that ends with the connection.
 pub(super) fn stream(events: &str) -> Steps {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     vec![Step::Send([head.as_bytes(), events.as_bytes()].concat())]
 }
 
-/// A stream of events in pieces, after which the connection can be used again.
+/// An event stream in pieces, after which the connection can be reused.
 pub(super) fn chunked_stream(events: &str, end: End) -> Steps {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let piece = format!("{:x}\r\n{events}\r\n", events.len());
@@ -85,7 +85,7 @@ pub(super) fn chunked_stream(events: &str, end: End) -> Steps {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
     WithIt,
-    /// On its own, as from a server that notices only then that it is done.
+    /// Separately, as from a server that notices late that it is done.
     Later,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn event(message: &Value) -> String {
     format!("data: {message}\n\n")
 }
 
-/// The result that a well-behaved server gives.
+/// The result of a well-behaved server.
 pub(super) fn result(asked: &Asked, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": result })
 }
@@ -102,7 +102,7 @@ pub(super) fn said(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// What a server of the session era answers to everything but a call; it has one tool and no stream.
+/// The answers of a session server to everything but a call; it has one tool and no stream.
 pub(super) fn session_era(asked: &Asked) -> Steps {
     match asked.what() {
         "initialize" => {
@@ -126,7 +126,7 @@ pub(super) fn session_era(asked: &Asked) -> Steps {
     }
 }
 
-/// What a server of the stateless era answers to everything.
+/// The answers of a stateless server to everything.
 pub(super) fn stateless_era(asked: &Asked) -> Steps {
     let mut complete = match asked.what() {
         "server/discover" => json!({
@@ -196,17 +196,17 @@ impl Scripted {
         self.address
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How many connections were made to it.
+    /// The number of connections so far.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until it has closed every connection that was made to it.
+    /// Waits until it has closed all of its connections.
     pub(super) async fn has_closed_all(&self) {
         super::soon(async {
             while self.closed.load(Ordering::SeqCst) < self.connections() {
@@ -216,7 +216,7 @@ impl Scripted {
         .await;
     }
 
-    /// Waits until it was asked for this so often.
+    /// Waits until this was requested that often.
     pub(super) async fn is_asked(&self, what: &str, times: usize) {
         super::soon(async {
             while self.count(what) < times {
@@ -226,12 +226,12 @@ impl Scripted {
         .await;
     }
 
-    /// How often it was asked for this.
+    /// How often this was requested.
     pub(super) fn count(&self, what: &str) -> usize {
         self.asked().iter().filter(|asked| asked.what() == what).count()
     }
 
-    /// Waits until something is among what it was asked.
+    /// Waits until a request matches.
     pub(super) async fn sees(&self, wanted: impl Fn(&Asked) -> bool) -> Asked {
         super::soon(async {
             loop {

@@ -1,4 +1,4 @@
-//! Sessions at a server over HTTP: each is begun once, and ended there when nobody needs it.
+//! Sessions at a server over HTTP: each is created once, and ended there when it is no longer needed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Way;
 use super::scripted::{Scripted, answer, json_answer, result, session_era};
 use crate::upstream::{quick, text};
 
-/// Calls of so many conversations, each with a session at the server of its own.
+/// Calls of this many conversations, each with its own session at the server.
 async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {
     hub.add_upstream("far", &json!({ "url": server.url(), "per_session": true })).await;
     let token = hub.token("agent", &["call:*"]).await.token;
@@ -18,12 +18,12 @@ async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {
         let client = hub.mcp(&token).header("plexus-session", &thread.to_string());
         assert_eq!(text(&client.tool("mcp__far__echo", json!({})).await), "scripted");
     }
-    // And the one that all share.
+    // And the shared session.
     assert_eq!(server.count("initialize"), count + 1);
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_is_ended_at_its_server_too() {
+async fn idle_session_is_ended_at_its_server() {
     let server = Scripted::start(session_era).await;
     let hub = TestHub::start_timed(Timing { idle: Duration::from_secs(1), ..quick() }).await;
     conversations(&hub, &server, 3).await;
@@ -31,16 +31,16 @@ async fn a_session_that_nobody_uses_is_ended_at_its_server_too() {
 }
 
 #[tokio::test]
-async fn a_session_that_makes_room_for_another_is_ended_at_its_server_too() {
+async fn evicted_session_is_ended_at_its_server() {
     let server = Scripted::start(session_era).await;
     let hub = TestHub::start_timed(quick()).await;
-    // One more than may be there at a time.
+    // One more than the limit.
     conversations(&hub, &server, 65).await;
     server.is_asked("DELETE", 1).await;
 }
 
 #[tokio::test]
-async fn a_server_that_knows_no_get_is_not_asked_for_a_session_again_and_again() {
+async fn server_without_get_is_not_polled() {
     let server = Scripted::start(|asked| match asked.what() {
         "initialize" => {
             let welcome = json!({
@@ -57,7 +57,7 @@ async fn a_server_that_knows_no_get_is_not_asked_for_a_session_again_and_again()
     .await;
     let _client = Way::to(&server.url()).connect().await;
     server.is_asked("GET", 1).await;
-    // Longer than the pause before it would be asked again.
+    // Longer than the pause before the next attempt would be.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let counts = ["initialize", "GET", "DELETE"].map(|what| server.count(what));
     assert_eq!(counts, [1, 1, 0]);

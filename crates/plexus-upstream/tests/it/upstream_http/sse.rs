@@ -1,4 +1,4 @@
-//! The transport of 2024-11-05: an event stream, and an address to post to.
+//! The HTTP+SSE transport of 2024-11-05.
 
 use std::net::SocketAddr;
 
@@ -44,11 +44,11 @@ async fn a_python_server_of_the_older_transport_is_listed_and_called() {
     });
     assert!(futures_util::future::join_all(calls).await.into_iter().all(|same| same));
 
-    // A file that does not name the transport finds it too.
+    // A file that does not name the transport detects it too.
     let found = Way::to(&url).guessed().connect().await;
     assert_eq!(found.peer().name, "old");
     soon(found.close()).await;
-    // One that names the other does not.
+    // A file that names the other transport does not.
     let why = Way::to(&url).refused().await;
     assert!(why.contains("405") || why.contains("check the `url`"), "{why}");
 
@@ -78,7 +78,7 @@ async fn begins_with(events: &'static str) -> Scripted {
 }
 
 #[tokio::test]
-async fn messages_go_only_to_the_server_that_the_file_names() {
+async fn sse_endpoint_must_be_of_the_same_origin() {
     for (events, word) in [
         ("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "not the same server"),
         ("event: endpoint\ndata: //evil.example/messages\n\n", "not the same server"),
@@ -93,7 +93,7 @@ async fn messages_go_only_to_the_server_that_the_file_names() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_event_stream_is_refused() {
+async fn other_content_types_are_refused_as_event_stream() {
     let server = Scripted::start(|_| answer(200, "content-type: text/html\r\n", "<html>")).await;
     let why = Way::to(&server.url()).older().refused().await;
     assert!(why.contains("text/html") && why.contains("`transport`"), "{why}");
@@ -106,7 +106,7 @@ async fn what_is_not_an_event_stream_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
+async fn sse_answers_arrive_on_the_stream_until_it_ends() {
     let Fed { client, feed, mut posts, verdict: _verdict, _way, _serving } = Fed::start().await;
     assert_eq!(client.peer().revision, "2024-11-05");
     let calling = beside({
@@ -115,7 +115,8 @@ async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
     });
     let called = soon(posts.recv()).await.unwrap();
     assert_eq!(called["method"], "tools/call");
-    // The server says nothing to the post itself; that holds up neither the answer nor, for long, the next message.
+    // The server does not answer the post itself; that delays neither the answer nor, for long, the next
+    // message.
     let answer = json!({ "jsonrpc": "2.0", "id": called["id"], "result": said("on the stream") });
     feed.send(format!("event: message\r\ndata: {answer}\r\n\r\n")).unwrap();
     assert_eq!(text(&calling.done().await.unwrap()), "on the stream");
@@ -134,11 +135,11 @@ async fn answers_come_on_the_stream_and_its_end_is_the_end_of_the_connection() {
 }
 
 #[tokio::test]
-async fn a_refusal_counts_however_late_it_comes_and_holds_up_nobody() {
+async fn late_refusal_fails_only_its_request() {
     for (verdict, gone) in [("400 Bad Request", false), ("404 Not Found", true)] {
         let mut server = Fed::start().await;
         let client = server.client.clone();
-        // More of them than there would be time for, if each waited for the one before it to be taken.
+        // More than could be posted in time if each waited for the one before it.
         let calls = beside(async move {
             futures_util::future::join_all((0..16).map(|_| client.call(outgoing("echo", json!({}))))).await
         });
@@ -162,12 +163,13 @@ async fn a_refusal_counts_however_late_it_comes_and_holds_up_nobody() {
     }
 }
 
-/// A server whose stream is fed from here, since the script of one connection cannot write to another; and a client of it.
+/// A server whose stream is fed by the test, since a connection's script cannot write to another; and its
+/// client.
 struct Fed {
     client: Client,
     feed: mpsc::UnboundedSender<String>,
     posts: mpsc::UnboundedReceiver<Value>,
-    /// What it says to every call that is posted, once it does.
+    /// The delayed HTTP answer to every posted call.
     verdict: watch::Sender<Option<&'static str>>,
     _way: Way,
     _serving: Beside<()>,
@@ -192,7 +194,7 @@ impl Fed {
     }
 }
 
-/// A server whose stream is what is sent here, and that hands over what is posted.
+/// A server that streams what is sent here, and returns what is posted.
 async fn fed_stream(
     mut fed: mpsc::UnboundedReceiver<String>,
     verdict: watch::Receiver<Option<&'static str>>,
@@ -202,7 +204,7 @@ async fn fed_stream(
     let (posted, posts) = mpsc::unbounded_channel();
     let serving = beside(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        // What is left unread would turn the end of the stream into a reset.
+        // Unread data would turn the end of the stream into a reset.
         let mut asked = Vec::new();
         while !asked.ends_with(b"\r\n\r\n") {
             stream.read_buf(&mut asked).await.unwrap();
@@ -225,7 +227,7 @@ async fn fed_stream(
     (address, posts, serving)
 }
 
-/// Hands over what is posted, and takes all of it but calls, about which it says nothing until there is a verdict.
+/// Returns what is posted, and accepts everything immediately except calls, which wait for a verdict.
 async fn take_posts(
     stream: TcpStream,
     posted: mpsc::UnboundedSender<Value>,

@@ -1,4 +1,4 @@
-//! Resources that are watched, at a server that refuses to tell of some.
+//! Watched resources at a server that refuses some subscriptions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn acknowledged() -> Steps {
     stream(&event(&begun))
 }
 
-/// How a server says that it does not want to hear of one of them.
+/// How a server refuses a subscription.
 fn refused(asked: &Asked, status: u16) -> Steps {
     let error = json!({ "code": -32602, "message": "no such resource" });
     let error = json!({ "jsonrpc": "2.0", "id": asked.body["id"], "error": error });
@@ -46,7 +46,7 @@ fn refused(asked: &Asked, status: u16) -> Steps {
 }
 
 #[tokio::test]
-async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
+async fn refused_resource_does_not_affect_other_watches() {
     for status in [400, 413, 500, 200] {
         let change = Arc::new(Notify::new());
         let word = change.clone();
@@ -68,7 +68,7 @@ async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
         assert_eq!(server.count("subscriptions/listen"), 2, "{status}: one that goes on, and one refused");
         change.notify_one();
         way.ears.more_than(heard).await;
-        // Of another it tells all the same, and is asked for the refused one no more.
+        // Changes of the other resource are still reported, and the refused one is not requested again.
         soon(client.watch(BTreeSet::from([BAD.to_owned(), "a://good".to_owned()]))).await.unwrap();
         assert_eq!(watched(server.asked().last().unwrap()), ["a://good"], "{status}");
         assert_eq!(server.count("subscriptions/listen"), 3, "{status}");
@@ -77,7 +77,7 @@ async fn a_resource_that_a_server_refuses_makes_nobody_else_deaf() {
 }
 
 #[tokio::test]
-async fn a_server_that_tells_of_resources_only_is_asked_again_for_others() {
+async fn resource_only_server_is_resubscribed_on_changes() {
     let server = Scripted::start(|asked| match asked.what() {
         "server/discover" => {
             let about = json!({
@@ -102,10 +102,10 @@ async fn a_server_that_tells_of_resources_only_is_asked_again_for_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_has_no_more_time_than_one_answer() {
+async fn all_pages_share_one_timeout() {
     let server = Scripted::start(|asked| match asked.what() {
         "tools/list" => {
-            // Each page comes well within the time of an answer.
+            // Each page arrives well within the time limit of one answer.
             std::thread::sleep(Duration::from_millis(300));
             let page = json!({ "tools": [], "nextCursor": asked.body["id"].to_string() });
             json_answer(200, "", &result(asked, &page))

@@ -1,4 +1,4 @@
-//! What the hub has for one address does not get to another, and its secrets go to whom the file names.
+//! Tokens for one URL are never sent to another, and secrets go only to the server that the file names.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::{begin, finish, logged_in, logged_in_as};
 use crate::upstream::{agent, quick, until};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two logins of who waits for the file to be read.
+/// Pause between login attempts while the file has not been read yet.
 const POLL: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_secret_of_a_file_is_shown_to_nobody_whom_only_the_server_names() {
+async fn client_secret_is_sent_only_to_the_configured_authority() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let server = Protected::start(&evil.issuer(), evil.door()).await;
     let hub = TestHub::start_timed(quick()).await;
@@ -32,21 +32,21 @@ async fn the_secret_of_a_file_is_shown_to_nobody_whom_only_the_server_names() {
     hub.upstreams().reload().await;
     let why = hub.upstream_in("robot", UpstreamState::Invalid).await.last_error.unwrap().message;
     assert!(why.contains("`auth.authorization_server` is missing"), "{why}");
-    // With whom it was agreed is not whom the server names today.
+    // The agreed authorization server is not the one that the server names today.
     document["auth"]["authorization_server"] = json!(honest.issuer());
     hub.write_upstream("robot", &document);
     hub.upstreams().reload().await;
     let why = hub.upstream_in("robot", UpstreamState::Down).await.last_error.unwrap().message;
-    assert!(why.contains("does not name the `authorization_server` of the server's file"), "{why}");
+    assert!(why.contains("does not list the `authorization_server` of the server's file"), "{why}");
     assert_eq!((honest.asked("client_credentials").len(), evil.asked("client_credentials").len()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_outlives_its_file_is_not_given_what_the_next_one_has() {
+async fn old_connection_gets_no_token_of_a_new_file() {
     let (authority, old, hub) = logged_in_as(Eras::Sessions).await;
     let new = Protected::start(&authority.issuer(), authority.door()).await;
     let client = agent(&hub).await;
-    // A call holds the old connection while the file leads elsewhere and somebody logs in there.
+    // A call holds the old connection while the file changes and somebody logs in to the new server.
     let mut calls = JoinSet::new();
     calls.spawn(async move { client.tool("mcp__docs__slow", json!({})).await });
     until("the call runs", || hub.upstreams().get("docs").unwrap().in_flight == 1).await;
@@ -63,7 +63,7 @@ async fn a_connection_that_outlives_its_file_is_not_given_what_the_next_one_has(
     assert!(shown.iter().all(|shown| shown == "Bearer access-1"), "{shown:?}");
 }
 
-/// A login at the server, as soon as the hub has read that it is the one.
+/// A login at the server, once the hub has read the changed file.
 async fn begun_at(hub: &TestHub, server: &Protected) -> Value {
     let begun = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -80,7 +80,7 @@ async fn begun_at(hub: &TestHub, server: &Protected) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_to_what_the_file_named_before_is_not_taken() {
+async fn login_for_a_changed_file_is_discarded() {
     let (authority, _server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;

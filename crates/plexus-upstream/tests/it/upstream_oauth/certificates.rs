@@ -1,4 +1,4 @@
-//! Servers that want to see a certificate.
+//! Servers that require a client certificate.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::upstream::{agent, quick, text};
 
-/// An authority that nobody knows, and what it vouches for.
+/// A private certificate authority, and its certificates.
 struct Vouching {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -45,7 +45,7 @@ impl Vouching {
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// The fixture server behind a port that lets in who shows a certificate of this authority.
+    /// The fixture server behind a port that requires a certificate of this authority.
     async fn serve(&self, inside: std::net::SocketAddr) -> (u16, JoinSet<()>) {
         let (certificate, key) = self.vouch("localhost");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -94,7 +94,7 @@ fn set_mode(folder: &Path, name: &str, mode: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_shown_the_certificate_of_its_file() {
+async fn client_certificate_of_the_file_is_presented() {
     let authority = Vouching::new();
     let fixture = Fixture::new().start().await;
     let (port, _serving) = authority.serve(fixture.address()).await;
@@ -141,7 +141,7 @@ async fn a_server_is_shown_the_certificate_of_its_file() {
         assert!(why.contains(said), "{name}: {why}");
     }
 
-    // A key that others can read is said, and one that all can read is not used.
+    // A key that others can read causes a warning, and one that everyone can read is refused.
     set_mode(&folder, "hub.key", 0o640);
     hub.add_upstream("grouped", &shown).await;
     let warnings = hub.upstream_in("grouped", UpstreamState::Ready).await.warnings.join("\n");

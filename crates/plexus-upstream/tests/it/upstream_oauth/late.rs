@@ -1,4 +1,4 @@
-//! Access that comes when something else has happened.
+//! Tokens that arrive after a change of the file or a logout.
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
@@ -8,7 +8,7 @@ use super::{begin, finish, logged_in, post};
 use crate::upstream::{agent, text, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_that_comes_when_the_file_leads_elsewhere_is_there_when_it_leads_back() {
+async fn late_token_is_kept_for_a_file_that_changes_back() {
     let (authority, server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;
@@ -23,7 +23,7 @@ async fn access_that_comes_when_the_file_leads_elsewhere_is_there_when_it_leads_
     hub.write_upstream("docs", &json!({ "url": other.url() }));
     hub.upstreams().reload().await;
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
-    // What the hub had is worth nothing any more, and what it is given now is not for where the file leads.
+    // The old token is rejected, and the new one is not for the current URL.
     authority.answer_renewals();
     hub.write_upstream("docs", &json!({ "url": server.url() }));
     hub.upstreams().reload().await;
@@ -34,7 +34,7 @@ async fn access_that_comes_when_the_file_leads_elsewhere_is_there_when_it_leads_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_that_comes_after_a_logout_is_given_back() {
+async fn token_arriving_after_logout_is_revoked() {
     let (authority, _server, hub) = logged_in().await;
     let client = agent(&hub).await;
     authority.hold_renewals(true);
@@ -53,7 +53,7 @@ async fn access_that_comes_after_a_logout_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_ends_after_a_logout_is_none() {
+async fn login_completed_after_logout_is_refused() {
     let (authority, _server, hub) = logged_in().await;
     let (_, begun) = begin(&hub, "docs").await;
     let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
@@ -74,7 +74,7 @@ async fn a_login_that_ends_after_a_logout_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_logout_ends_also_what_was_given_before_the_file_changed() {
+async fn logout_revokes_tokens_of_an_earlier_file() {
     let (authority, _server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;

@@ -1,4 +1,4 @@
-//! Servers that want a login, behind the hub.
+//! Servers behind the hub that require a login.
 
 mod bound;
 mod certificates;
@@ -18,10 +18,10 @@ use plexus_upstream::Timing;
 use reqwest::Url;
 use serde_json::{Value, json};
 
-/// Where browsers are sent back to. Nobody listens there: what they bring is taken from them before.
+/// The redirect URI. Nobody listens there: the answer is intercepted before.
 const BACK: &str = "http://127.0.0.1:9/callback";
 
-/// A request of an admin; its status and what came back.
+/// A request of an admin; returns the status and the body.
 async fn post(hub: &TestHub, path: &str, body: &Value) -> (u16, Value) {
     let request =
         hub.http().post(hub.url(&format!("/api/v1/upstreams/{path}"))).bearer_auth(hub.admin_token());
@@ -33,7 +33,7 @@ async fn begin(hub: &TestHub, name: &str) -> (u16, Value) {
     post(hub, &format!("{name}/login"), &json!({ "redirect_uri": BACK })).await
 }
 
-/// Hands over what a browser brought back.
+/// Submits a browser's answer.
 async fn finish(hub: &TestHub, name: &str, begun: &Value, back: &Url) -> (u16, Value) {
     let brought: serde_json::Map<String, Value> =
         back.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
@@ -41,7 +41,7 @@ async fn finish(hub: &TestHub, name: &str, begun: &Value, back: &Url) -> (u16, V
     post(hub, &format!("{name}/login/{id}"), &Value::Object(brought)).await
 }
 
-/// Logs in, which must work.
+/// Logs in successfully.
 async fn log_in(hub: &TestHub, name: &str) -> Upstream {
     let (status, begun) = begin(hub, name).await;
     assert_eq!(status, 200, "{begun}");
@@ -51,7 +51,7 @@ async fn log_in(hub: &TestHub, name: &str) -> Upstream {
     hub.upstream_in(name, UpstreamState::Ready).await
 }
 
-/// A server that requires a login, behind a hub that has not logged in.
+/// A server that requires a login, behind a hub without one.
 async fn locked(hub: &TestHub, name: &str, document: &Value) -> Upstream {
     hub.write_upstream(name, document);
     hub.upstreams().reload().await;
@@ -61,12 +61,12 @@ async fn locked(hub: &TestHub, name: &str, document: &Value) -> Upstream {
     upstream
 }
 
-/// A scripted authorization server, a server that it guards, and a hub that is logged in there as `docs`.
+/// A scripted authorization server, a server that it protects, and a hub that is logged in there as `docs`.
 async fn logged_in() -> (ScriptedAuthority, Protected, TestHub) {
     logged_in_as(Eras::Both).await
 }
 
-/// The same, where the server is of these eras only.
+/// The same for a server of these eras only.
 async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, Protected, TestHub) {
     let authority = ScriptedAuthority::start().await;
     let server = Protected::start_as(&authority.issuer(), authority.door(), None, eras).await;

@@ -1,4 +1,4 @@
-//! Logins at an authorization server of others.
+//! Logins at a third-party authorization server.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ async fn heard(client: &McpClient, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_taken_away() {
+async fn concurrent_requests_share_one_login_and_renewal() {
     let Some(authority) = Authority::start().await else { return };
     let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
     let hub = TestHub::start_timed(quick()).await;
-    // Its file says nothing of OAuth: the server does.
+    // Its file does not mention OAuth; the server requires it.
     let upstream = locked(&hub, "docs", &json!({ "url": server.url() })).await;
     assert_eq!((upstream.tools.len(), upstream.retry_at), (0, None));
     let client = agent(&hub).await;
@@ -36,7 +36,7 @@ async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_
     assert_eq!(authority.count("registered").await, 1);
     assert_eq!(authority.count("refresh_token").await, 0);
 
-    // The server knows nothing of the token any more, and fifty find out at the same time.
+    // The server has forgotten the token, and fifty calls notice it at the same time.
     authority.expire_access().await;
     let texts: Vec<String> = (0..50).map(|n| format!("call {n}")).collect();
     let results = join_all(texts.iter().map(|text| echo(&client, text))).await;
@@ -46,7 +46,7 @@ async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_
     }
     assert_eq!(authority.count("refresh_token").await, 1);
 
-    // What is kept is used by the next hub, and renewed before it is sent when its time is over.
+    // The stored login is used by the next hub, and renewed before use when it has expired.
     let turned_away = server.turned_away();
     let hub = hub.restart_later(Duration::from_secs(2 * 3600)).await;
     hub.upstream_in("docs", UpstreamState::Ready).await;
@@ -55,7 +55,7 @@ async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_
     let client = agent(&hub).await;
     heard(&client, "after a restart").await;
 
-    // Only this is the end of it.
+    // Only this ends the login.
     authority.revoke_refresh().await;
     authority.expire_access().await;
     let ended = echo(&client, "too late").await;
@@ -81,7 +81,7 @@ async fn access_is_given_once_and_renewed_once_however_many_want_it_until_it_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_its_own() {
+async fn all_client_identities_are_accepted() {
     let Some(authority) = Authority::start().await else { return };
     let door = Door::Asks(authority.check_url());
     let server = Protected::start(authority.issuer(), door.clone()).await;
@@ -125,7 +125,7 @@ async fn the_hub_is_known_by_its_registration_by_its_document_or_has_access_of_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authorization_server_that_is_away_is_waited_for_and_costs_no_login() {
+async fn unavailable_authorization_server_ends_no_login() {
     let link = Link::to("127.0.0.1:9".parse().unwrap()).await;
     let issuer = link.url("");
     let Some(authority) = Authority::start_with(Some(&issuer), 3600).await else { return };

@@ -1,4 +1,4 @@
-//! What passes, and what must not be lost meanwhile.
+//! Transient failures, and tokens that must survive them.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::logged_in;
 use crate::upstream::{agent, text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two calls of who tries again.
+/// Pause between two calls of a retrying caller.
 const POLL: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_passes_ends_no_login() {
+async fn transient_failures_end_no_login() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     for status in [500, 503, 429, 404, 400, 200] {
@@ -45,7 +45,7 @@ async fn whatever_passes_ends_no_login() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_login() {
+async fn rejected_new_token_is_renewed_again_later() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     authority.give_stale(1);
@@ -53,7 +53,7 @@ async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_
     let result = client.tool("mcp__docs__echo", json!({ "text": "not yet" })).await;
     assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{result}");
     assert_eq!((server.calls_with("not yet"), authority.asked("refresh_token").len()), (0, 1));
-    // Nobody does anything about it.
+    // No intervention is needed.
     let back = tokio::time::timeout(PATIENCE, async {
         while client.tool("mcp__docs__echo", json!({ "text": "now" })).await["isError"] == true {
             tokio::time::sleep(POLL).await;
@@ -66,7 +66,7 @@ async fn a_server_that_does_not_take_new_access_yet_is_shown_newer_and_costs_no_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_that_comes_when_its_caller_has_left_is_kept() {
+async fn renewed_token_is_stored_after_its_caller_left() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     authority.hold_renewals(true);
@@ -76,7 +76,7 @@ async fn access_that_comes_when_its_caller_has_left_is_kept() {
         result = call => panic!("it is held: {result}"),
         () = authority.renewal_is_held() => {}
     }
-    // The caller is gone; the old refresh token is worth nothing any more.
+    // The caller is gone; the old refresh token is invalid by now.
     authority.answer_renewals();
     let result = client.tool("mcp__docs__echo", json!({ "text": "later" })).await;
     assert_eq!(text(&result), "later", "{result}");
@@ -88,9 +88,9 @@ async fn access_that_comes_when_its_caller_has_left_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_is_renewed_ahead_of_its_end_without_anybody_waiting() {
+async fn token_is_renewed_before_it_expires() {
     let (authority, _server, hub) = logged_in().await;
-    // An hour minus half a minute later it still holds, and is about to end.
+    // After 59.5 minutes the token is still valid, but about to expire.
     authority.hold_renewals(false);
     let hub = hub.restart_later(Duration::from_secs(3600 - 30)).await;
     hub.upstream_in("docs", UpstreamState::Ready).await;

@@ -1,4 +1,4 @@
-//! Logins that must not come about.
+//! Logins that must be refused.
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::TestHub;
@@ -11,7 +11,7 @@ use super::{begin, finish, locked, log_in, post};
 use crate::upstream::{agent, quick, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {
+async fn invalid_authorization_servers_are_refused() {
     let hub = TestHub::start_timed(quick()).await;
     for (wrong, said) in [
         (Wrong::IssuerOfDocument, "says that it is https://honest.example"),
@@ -29,11 +29,11 @@ async fn an_authorization_server_that_does_not_fit_is_not_logged_in_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_somebody_else_or_to_another_login_is_worth_nothing() {
+async fn foreign_login_answers_are_refused() {
     let hub = TestHub::start_timed(quick()).await;
     for (wrong, said) in [
-        (Wrong::IssuerOfAnswer, "of another authorization server"),
-        (Wrong::NoIssuerOfAnswer, "does not say that it is of"),
+        (Wrong::IssuerOfAnswer, "from a different authorization server"),
+        (Wrong::NoIssuerOfAnswer, "lacks the `iss` parameter"),
         (Wrong::State, "`state`"),
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
@@ -50,14 +50,15 @@ async fn an_answer_of_somebody_else_or_to_another_login_is_worth_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_code_of_one_authorization_server_is_not_sent_to_another() {
+async fn code_is_sent_only_to_its_own_authorization_server() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let good = Protected::start(&honest.issuer(), honest.door()).await;
     let bad = Protected::start(&evil.issuer(), evil.door()).await;
     let hub = TestHub::start_timed(quick()).await;
     locked(&hub, "good", &json!({ "url": good.url() })).await;
     locked(&hub, "bad", &json!({ "url": bad.url() })).await;
-    // A person who means to log in to the bad one is sent to the honest one, and comes back with its code.
+    // A person who wants to log in to the malicious server is sent to the honest one, and returns with its
+    // code.
     let (_, begun) = begin(&hub, "bad").await;
     let meant = Url::parse(begun["url"].as_str().unwrap()).unwrap();
     let mut turned = Url::parse(&format!("{}/authorize", honest.issuer())).unwrap();
@@ -66,10 +67,10 @@ async fn the_code_of_one_authorization_server_is_not_sent_to_another() {
     let (status, refused) = finish(&hub, "bad", &begun, &back).await;
     assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
     assert_eq!(evil.asked("authorization_code").len(), 0);
-    // That login is over: its answer was a forged one.
+    // That login has ended: its answer was forged.
     let (status, _) = finish(&hub, "bad", &begun, &back).await;
     assert_eq!(status, 404);
-    // And a login of one server ends none of another.
+    // And a login of one server ends no other.
     let (_, begun) = begin(&hub, "good").await;
     let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
     assert_eq!(finish(&hub, "bad", &begun, &back).await.0, 404);
@@ -78,7 +79,7 @@ async fn the_code_of_one_authorization_server_is_not_sent_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_described_as_another_one_is_not_logged_in_to() {
+async fn metadata_of_a_different_server_is_refused() {
     let authority = ScriptedAuthority::start().await;
     let other = Some("https://bank.example/mcp");
     let server = Protected::start_as(&authority.issuer(), authority.door(), other, Eras::Both).await;
@@ -90,7 +91,7 @@ async fn a_server_that_is_described_as_another_one_is_not_logged_in_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_is_for_admins_at_servers_that_have_one() {
+async fn login_is_for_admins_and_http_servers() {
     let (authority, server, hub) = super::logged_in().await;
     let path = hub.url("/api/v1/upstreams/docs/login");
     let agent_token = hub.token("agent", &["call:*", "read:*"]).await.token;
@@ -106,7 +107,7 @@ async fn a_login_is_for_admins_at_servers_that_have_one() {
     hub.upstreams().reload().await;
     let (status, refused) = begin(&hub, "plain").await;
     assert!(status == 409 && refused["message"].as_str().unwrap().contains("Authorization"), "{refused}");
-    // A second login takes the place of the first.
+    // A second login replaces the first.
     log_in(&hub, "docs").await;
     let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "again" })).await;
     assert_eq!(text(&result), "again", "{result}");

@@ -1,4 +1,4 @@
-//! What the hub was given is seen by nobody else.
+//! The hub's tokens are visible to nobody else.
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::oauth::{Protected, ScriptedAuthority};
@@ -8,7 +8,7 @@ use super::{logged_in, post};
 use crate::upstream::agent;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
+async fn tokens_appear_in_no_readable_place() {
     let (_authority, server, hub) = logged_in().await;
     let shown = server.shown();
     assert!(shown.iter().any(|shown| shown == "Bearer access-1"), "{shown:?}");
@@ -38,7 +38,7 @@ async fn access_is_in_no_file_answer_or_record_that_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_authorization_server_repeats_of_what_it_was_told_is_not_shown() {
+async fn secrets_in_authorization_errors_are_redacted() {
     let (authority, _server, hub) = logged_in().await;
     authority.echo_renewals();
     authority.expire_access();
@@ -50,15 +50,15 @@ async fn what_an_authorization_server_repeats_of_what_it_was_told_is_not_shown()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn access_to_one_address_is_not_shown_to_another() {
+async fn token_is_not_sent_to_a_different_url() {
     let (_authority, server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;
-    // Tried out under the same name,
+    // Tested under the same name,
     let tried = json!({ "server": { "url": other.url() } });
     let (status, report) = post(&hub, "docs/test", &tried).await;
     assert!(status == 200 && report["success"] == false, "{report}");
-    // and when the file leads there.
+    // and after the file has changed.
     hub.write_upstream("docs", &json!({ "url": other.url() }));
     hub.upstreams().reload().await;
     let moved = hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
@@ -66,7 +66,7 @@ async fn access_to_one_address_is_not_shown_to_another() {
     assert!(why.contains("its file has changed since its last login"), "{why}");
     assert!(other.turned_away() > 1);
     assert_eq!(other.shown(), Vec::<String>::new());
-    // Where it leads back, the access is still there.
+    // When the file changes back, the token is still available.
     hub.write_upstream("docs", &json!({ "url": server.url() }));
     hub.upstreams().reload().await;
     hub.upstream_in("docs", UpstreamState::Ready).await;

@@ -64,7 +64,7 @@ fn lists(page: &Page, out: &Output) -> anyhow::Result<()> {
 fn section(
     out: &Output,
     (subject, heading): (&str, &str),
-    headers: &[&str],
+    headers: &[&'static str],
     mut rows: Vec<Vec<String>>,
 ) -> anyhow::Result<()> {
     if rows.is_empty() {

@@ -26,8 +26,8 @@ use crate::failure::{Exit, Failure};
 use crate::output::{self, Output, one_line};
 use crate::shell;
 
-/// What the hub says where it finds nobody who gives access.
-const NO_AUTHORITY: &str = "describes no authorization server";
+/// The error of the hub if it finds no authorization server.
+const NO_AUTHORITY: &str = "should be the authorization server but publishes no metadata";
 
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {

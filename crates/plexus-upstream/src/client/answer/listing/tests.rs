@@ -7,13 +7,13 @@ fn result(json: &str) -> Bytes {
     Bytes::from(json.to_owned())
 }
 
-/// A list that may be long.
+/// A list with a large size limit.
 fn listing() -> Listing {
     Listing::new(Listed::Tools, 1 << 20)
 }
 
 #[test]
-fn a_list_is_read_page_by_page() {
+fn list_is_read_page_by_page() {
     let mut listing = listing();
     assert!(!listing.is_whole() && listing.cursor.is_none());
     listing.add(&result(r#"{"tools":[{"name":"a"},{"title":"no name"},7],"nextCursor":"2"}"#)).unwrap();
@@ -25,10 +25,13 @@ fn a_list_is_read_page_by_page() {
 }
 
 #[test]
-fn a_list_without_an_end_is_given_up() {
+fn endless_list_is_rejected() {
     let mut same = listing();
     same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).unwrap();
-    assert!(same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).is_err(), "a page that names itself");
+    assert!(
+        same.add(&result(r#"{"tools":[],"nextCursor":"same"}"#)).is_err(),
+        "a page that names itself as the next one"
+    );
     let mut pages = listing();
     for page in 1..MAX_PAGES {
         pages.add(&result(&format!(r#"{{"tools":[],"nextCursor":"{page}"}}"#))).unwrap();
@@ -39,7 +42,7 @@ fn a_list_without_an_end_is_given_up() {
 }
 
 #[test]
-fn all_pages_together_are_no_longer_than_a_message() {
+fn all_pages_share_the_size_limit_of_a_message() {
     let page = |number: usize| {
         let text = "x".repeat(1000);
         result(&format!(
@@ -47,12 +50,12 @@ fn all_pages_together_are_no_longer_than_a_message() {
         ))
     };
     let mut listing = Listing::new(Listed::Tools, 5_500);
-    let taken = (1..=10).take_while(|number| listing.add(&page(*number)).is_ok()).count();
-    assert_eq!(taken, 5);
+    let accepted = (1..=10).take_while(|number| listing.add(&page(*number)).is_ok()).count();
+    assert_eq!(accepted, 5);
 }
 
 #[test]
-fn each_list_has_entries_of_its_own_kind() {
+fn each_list_has_its_own_entry_member() {
     let mut templates = Listing::new(Listed::Templates, 1 << 20);
     let long = "x".repeat(70_000);
     let page = format!(
@@ -64,11 +67,11 @@ fn each_list_has_entries_of_its_own_kind() {
 }
 
 #[test]
-fn of_more_resources_than_are_taken_the_first_are_listed() {
+fn excess_resources_are_truncated() {
     let entries = |count: usize| vec![r#"{"uri":"a://1"}"#; count].join(",");
     let mut many = Listing::new(Listed::Resources, 1 << 20);
     many.add(&result(&format!(r#"{{"resources":[{}],"nextCursor":"2"}}"#, entries(5_000)))).unwrap();
-    assert!(!many.is_whole(), "there may be none on the next");
+    assert!(!many.is_whole(), "the next page may be empty");
     many.add(&result(&format!(r#"{{"resources":[{}],"nextCursor":"3"}}"#, entries(2)))).unwrap();
     assert_eq!((many.is_whole(), many.entries.len()), (true, MAX_ENTRIES));
     let mut pages = Listing::new(Listed::Resources, 1 << 20);

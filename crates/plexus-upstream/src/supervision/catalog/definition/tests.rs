@@ -5,7 +5,7 @@ fn cleaned(mut definition: Value) -> Result<Value, &'static str> {
 }
 
 #[test]
-fn what_clients_would_refuse_is_put_right_or_dropped() {
+fn invalid_members_are_corrected_or_dropped() {
     let sloppy = json!({
         "name": "sloppy", "title": 7, "description": ["x"], "_meta": [], "execution": { "taskSupport": "required" },
         "annotations": { "title": 1, "readOnlyHint": "yes", "destructiveHint": null, "idempotentHint": true, "own": 1 },
@@ -29,7 +29,7 @@ fn what_clients_would_refuse_is_put_right_or_dropped() {
 }
 
 #[test]
-fn what_is_right_stays_as_it_is() {
+fn valid_definition_is_unchanged() {
     let right = json!({
         "name": "right", "title": "Right", "description": "x", "_meta": { "a": 1 },
         "annotations": { "title": "Right", "readOnlyHint": true },
@@ -41,7 +41,7 @@ fn what_is_right_stays_as_it_is() {
 }
 
 #[test]
-fn arguments_are_an_object_or_there_is_no_tool() {
+fn arguments_must_be_an_object() {
     for (kind, fits) in [
         (json!(null), true),
         (json!(["object", "null"]), true),

@@ -4,15 +4,15 @@ use serde_json::{Map, Value, json};
 
 use super::hosted;
 
-fn look(said: Value) -> Result<ToolSpec, String> {
+fn convert(said: Value) -> Result<ToolSpec, String> {
     let said: Map<String, Value> = serde_json::from_value(said).unwrap();
     let host = Host { id: NodeId::new(), name: "nas".to_owned() };
     hosted(&host, "files_nas", "mcp__files_nas__read".to_owned(), &said)
 }
 
 #[test]
-fn a_tool_of_another_machine_is_listed_by_our_name_and_called_by_its_own() {
-    let spec = look(json!({
+fn tool_of_a_node_has_a_canonical_name_and_its_own_name() {
+    let spec = convert(json!({
         "name": "mcp__files__read",
         "description": "Reads a file.",
         "inputSchema": { "properties": { "path": { "type": "string" } } },
@@ -28,7 +28,7 @@ fn a_tool_of_another_machine_is_listed_by_our_name_and_called_by_its_own() {
 }
 
 #[test]
-fn what_cannot_be_used_or_seen_is_left_out() {
+fn unusable_or_invisible_definitions_are_left_out() {
     let schema = json!({ "type": "object" });
     for (said, why) in [
         (json!({ "inputSchema": schema }), "no name"),
@@ -42,7 +42,7 @@ fn what_cannot_be_used_or_seen_is_left_out() {
         ),
         (json!({ "name": "x", "inputSchema": schema, "description": "\u{1b}[2Jx" }), "terminal escape"),
     ] {
-        let error = look(said).unwrap_err();
+        let error = convert(said).unwrap_err();
         assert!(error.contains(why), "{error}");
     }
 }
