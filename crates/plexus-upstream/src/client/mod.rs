@@ -8,16 +8,10 @@
 //! | `server_questions` | questions of a server, and the caller that they concern |
 //! | `following` | subscribed resources (`subscriptions`, `selection`) and log levels |
 //! | `pipe` | requests and answers that share one channel in each direction |
-<<<<<<< HEAD
-//! | `connection` | MCP over a pipe: the handshake of either era, and the methods |
-//! | `detail` | what a message says to those who run the hub, and to nobody else |
-//! | `install` | what a program that is missing comes with |
-//! | `chatter` | what a server sends that is no message |
-=======
 //! | `connection` | MCP over a pipe: the handshakes of both eras, and the methods |
 //! | `detail` | details in error messages that only administrators may see |
+//! | `install` | how to install a program that is missing |
 //! | `chatter` | output of a server that is not an MCP message |
->>>>>>> w-t3
 //! | `stdio` | a pipe to a process |
 //! | `process` | starts and stops it; a `Guardian` does so if the hub cannot, `stderr` keeps its error output |
 //! | `http` | Streamable HTTP |

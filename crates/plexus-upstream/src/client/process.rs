@@ -76,11 +76,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         }
         command.current_dir(folder);
     }
-<<<<<<< HEAD
-    let mut child = command.spawn().map_err(|error| not_started(config, &error))?;
-=======
-    let mut child = command.spawn().map_err(|error| start_error(config, connect, &error))?;
->>>>>>> w-t3
+    let mut child = command.spawn().map_err(|error| start_error(config, &error))?;
     let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
         (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -119,32 +115,18 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
     Ok(Spawned { process, stdin, stdout })
 }
 
-<<<<<<< HEAD
-fn not_started(config: &StdioConfig, error: &io::Error) -> ClientError {
-=======
-fn start_error(config: &StdioConfig, connect: &Connect, error: &io::Error) -> ClientError {
->>>>>>> w-t3
+fn start_error(config: &StdioConfig, error: &io::Error) -> ClientError {
     let command = &config.command;
     ClientError::Unreachable(match error.kind() {
         io::ErrorKind::NotFound if command.contains('/') => {
             format!("there is no program `{command}`; correct `command`")
         }
         io::ErrorKind::NotFound => {
-<<<<<<< HEAD
             let where_from = install::advice(command);
             format!(
                 "the program `{command}` was not found; {where_from}. If it is installed, write its full path as \
                  `command`: the hub looks in the PATH that it was started with"
             )
-=======
-            let given = config.env.get(env::PATH.name).map(|path| path.expose_secret());
-            let path = given.or_else(|| connect.environment.get(env::PATH)).unwrap_or("which is empty");
-            let missing = format!(
-                "there is no program `{command}` in PATH; install it, give its full path as `command`, or set PATH \
-                 in `env`"
-            );
-            detail::with_path(&missing, path)
->>>>>>> w-t3
         }
         io::ErrorKind::PermissionDenied => {
             format!("the hub's user may not run `{command}`; check its permissions")

@@ -271,7 +271,6 @@ fn plain_map_with_own_keys_is_imported() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn a_file_of_codex() {
     let (_dir, folder) = folder(&[]);
     let found = plan(
@@ -330,7 +329,7 @@ enabled = false
     );
     assert!(skipped(&folder, &found).is_empty());
     let tickets = found.servers.iter().find(|server| server.name == "tickets").unwrap();
-    assert!(tickets.warnings[0].contains("`tools` is not brought over"), "{:?}", tickets.warnings);
+    assert!(tickets.warnings[0].contains("`tools` is not imported"), "{:?}", tickets.warnings);
 }
 
 #[test]
@@ -467,10 +466,7 @@ fn own_entry_is_known_by_its_target_and_not_by_its_name() {
 }
 
 #[test]
-fn what_is_no_file_of_servers_is_told() {
-=======
 fn unrecognized_files_are_refused() {
->>>>>>> w-t3
     let (_dir, folder) = folder(&[]);
     let none = "has none of `mcpServers`, `mcp_servers`, `servers`, `context_servers`, `mcp` and `extensions`, and is not a \
                 map of servers by name; name the file in which the program stores its MCP servers";

@@ -1,12 +1,7 @@
 //! Runs a request to its result, including the questions that its server asks.
 //!
-<<<<<<< HEAD
-//! A server of the stateless era asks by what it answers with: the request is made again with what it wanted to know, over
-//! the same connection. A session asks on the way, which `questions` answers.
-=======
 //! A server of the stateless era asks in its result: the request is repeated with the answers over the same
 //! connection. A server with a session asks while the request runs, which `questions` handles.
->>>>>>> w-t3
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

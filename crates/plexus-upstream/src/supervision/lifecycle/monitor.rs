@@ -1,23 +1,13 @@
 //! Monitors a connected server: refreshes its lists, updates its resource subscriptions, checks that it is
 //! alive, and stops a lazy one.
 //!
-<<<<<<< HEAD
-//! At most one question is on its way at a time, and beside it one about what is no tool: nothing is concluded from how
-//! long that takes. A call that did not reach the server asks for its list too, which is
-//! how one over HTTP is found to be gone. A flood of changes costs a list every [`relist`](crate::supervision::Timing) and
-//! nothing else. A ping is sent in the session era only, to a server that was not heard for a while and has nothing to
-//! do: a busy server may be slow to answer, and is not dead, nor is one that says that it takes no more now, or that
-//! is not reached while calls still run there. The exception is one that let a call run out of its time
-//! without saying anything since: it is asked although others wait for it.
-=======
 //! At most one list request or ping is in flight at a time, and next to it one request about resources and
 //! prompts, whose duration is not evaluated. A call that did not reach the server also triggers a list
 //! request, which detects the loss of an HTTP server. A flood of change notifications costs one list request
-//! per [`relist`](super::Timing) interval. Pings are only sent in the session era, to a server that was
+//! per [`relist`](crate::supervision::Timing) interval. Pings are only sent in the session era, to a server that was
 //! silent for a while and runs no calls: a busy server may answer slowly without being dead, and so may one
 //! that reports that it is overloaded or that is unreachable while calls still run. The exception is a server
 //! that let a call time out without sending anything: it is pinged although other calls wait for it.
->>>>>>> w-t3
 
 use std::collections::BTreeSet;
 use std::future::pending;

@@ -10,13 +10,8 @@ use serde_json::{Value, json};
 
 use super::{agent, quick, text, tools_of};
 
-<<<<<<< HEAD
-/// The texts that the scan is tested with.
-const TEXTS: &str = include_str!("../../../src/trust/scan/texts.json");
-=======
 /// The texts of the scan's unit tests.
-const TEXTS: &str = include_str!("../../../src/upstream/trust/scan/texts.json");
->>>>>>> w-t3
+const TEXTS: &str = include_str!("../../../src/trust/scan/texts.json");
 
 fn timing() -> Timing {
     Timing { relist: Duration::from_millis(10), ..quick() }
