@@ -292,7 +292,7 @@ async fn damaged_or_hostile_archive_has_no_effect() {
                 "another type",
                 changed(&|entries| {
                     let sessions = find(entries, "tables/sessions");
-                    entries[sessions].1.write_all(b"[1,2,3,4,5,6,7,8,9]\n").unwrap();
+                    entries[sessions].1.write_all(b"[1,2,3,4,5,6,7,8,9,10]\n").unwrap();
                 }),
                 "another type",
             ),
