@@ -78,7 +78,6 @@ impl Site {
     }
 
     /// A path here.
-
     fn here(&self, path: &str) -> PathBuf {
         self.plexus.home().join(path)
     }
