@@ -76,7 +76,7 @@ async fn a_hub_that_cannot_start_says_why_and_leaves_nothing_behind() {
     std::fs::write(foreign.join("thesis.txt"), "").expect("a file");
     let folder = foreign.display().to_string();
     let refused = up(&plexus, &["--data-dir", &folder]).await;
-    assert!(refused.code == Some(1) && refused.stderr.contains("not a data folder"), "{refused:?}");
+    assert!(refused.code == Some(1) && refused.stderr.contains("nor a data folder of Plexus"), "{refused:?}");
     assert_eq!(std::fs::read_dir(&foreign).expect("a folder").count(), 1);
     let wrong = plexus.run(&["up", "--background", "--listen", "nowhere"]).await;
     assert_eq!(wrong.code, Some(2), "{wrong:?}");

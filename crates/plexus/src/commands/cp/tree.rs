@@ -112,7 +112,7 @@ pub(super) async fn download(
             return Ok(None);
         }
         What::Nothing => {
-            return Err(Failure::new(Exit::Failed, format!("{shown} is not there"))
+            return Err(Failure::new(Exit::Failed, format!("{shown} does not exist"))
                 .hint("a path that does not begin with / or ~/ is in the working folder there")
                 .into());
         }

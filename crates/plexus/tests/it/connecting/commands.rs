@@ -240,7 +240,7 @@ async fn an_agent_whose_settings_are_elsewhere_by_now_is_not_said_to_be_connecte
     let ran = plexus.run(&["connect", "--yes", "codex"]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
-        ran.stdout.contains("its settings are in") && ran.stdout.contains("disconnect it first"),
+        ran.stdout.contains("its settings are now in") && ran.stdout.contains("disconnect it first"),
         "{ran:?}"
     );
     // Whoever takes it out need not know.
