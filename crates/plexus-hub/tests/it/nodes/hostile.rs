@@ -44,7 +44,7 @@ async fn link_must_begin_with_its_nodes_hello() {
         ("[1, 2]".to_owned(), "not a frame"),
         (r#"{"type":"ping","n":1}"#.to_owned(), "must be hello"),
         (r#"{"type":"gossip"}"#.to_owned(), "must be hello"),
-        (r#"{"type":"hello"}"#.to_owned(), "cannot be read"),
+        (r#"{"type":"hello"}"#.to_owned(), "cannot parse frame"),
         (other.to_string(), "this is the link of the node"),
         (old.to_string(), "no common version"),
         (much.to_string(), "1000 tools"),
