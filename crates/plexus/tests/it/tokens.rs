@@ -125,7 +125,7 @@ async fn a_token_is_replaced_at_once_or_after_a_grace() {
     let named = plexus.run(&["token", "show", "codex", "--json"]).await.json(0);
     assert_eq!((&named["state"], named["jti"] == old["jti"]), (&json!("active"), false), "{named}");
     let twice = plexus.run(&["token", "rotate", text(&old, "jti")]).await;
-    assert!(twice.failed(1).contains("replaced already"), "{twice:?}");
+    assert!(twice.failed(1).contains("already ended or been replaced"), "{twice:?}");
     // A revocation does not wait for the grace.
     plexus.run(&["token", "revoke", text(&old, "jti")]).await.ok();
     assert_eq!(status(&plexus, &hub, text(&old, "token")).await, 401);

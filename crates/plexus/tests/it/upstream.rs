@@ -246,7 +246,7 @@ async fn import_skips_the_entry_that_connect_wrote_and_takes_the_others() {
         .expect("a file");
     let refused = plexus.run(&["upstream", "import", other.to_str().expect("UTF-8")]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stdout.contains("its name is that of the hub itself"), "{refused:?}");
+    assert!(refused.stdout.contains("its name is reserved for the hub itself"), "{refused:?}");
 }
 
 #[tokio::test]

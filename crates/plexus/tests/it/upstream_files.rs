@@ -116,8 +116,8 @@ async fn an_old_file_that_was_there_before_the_first_start_is_migrated() {
     let [backup] = &backups[..] else { panic!("{backups:?}") };
     assert_eq!(std::fs::read_to_string(data.join(backup)).expect("the backup"), servers.to_string());
     let log = hub.log();
-    assert!(log.contains("the servers of mcp_servers.json have files of their own now"), "{log}");
-    assert!(log.contains("\"live\" is left out: its `type` is none of stdio, sse and http"), "{log}");
+    assert!(log.contains("migrated the servers of mcp_servers.json to one file each"), "{log}");
+    assert!(log.contains("\"live\" is left out: its `type` is not one of the supported stdio, sse and http"), "{log}");
 }
 
 #[tokio::test]

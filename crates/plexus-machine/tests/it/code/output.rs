@@ -27,7 +27,7 @@ async fn endless_output_is_stopped_at_its_limit() {
         assert_eq!(shown["truncated"], true);
         let text = shown["text"].as_str().unwrap();
         assert!(
-            text.starts_with("0123456789\n") && text.len() < 20 << 10 && text.contains("left out"),
+            text.starts_with("0123456789\n") && text.len() < 20 << 10 && text.contains("omitted"),
             "{}",
             text.len()
         );

@@ -105,7 +105,7 @@ async fn exact_edits_apply_or_change_nothing() {
             "like.rs",
             RUST,
             edit("    println!(\"Hallo, {name}!\");", "x"),
-            Refused(&["line 5 is like it", "wanted:", "Hello"]),
+            Refused(&["line 5 is similar", "wanted:", "Hello"]),
         ),
         ("nothing.rs", RUST, edit("completely different words here", "x"), Refused(&["was not found in"])),
         ("empty-old.rs", RUST, edit("", "x"), Refused(&["empty"])),
@@ -333,7 +333,7 @@ async fn smart_edits_ignore_and_preserve_whitespace() {
             smart("if a:\n    b\n    c\n", "x"),
             Refused(&["was not found in"]),
         ),
-        ("inner-space.py", "x = f(a,  b)\n", smart("x = f(a, b)", "y"), Refused(&["line 1 is like it"])),
+        ("inner-space.py", "x = f(a,  b)\n", smart("x = f(a, b)", "y"), Refused(&["line 1 is similar"])),
         ("blank.py", "a \n \nb\n", smart("\n\n", "x"), Refused(&["was not found in"])),
         (
             "blank-lines.py",

@@ -236,7 +236,7 @@ async fn patches_apply_to_all_files_or_none() {
             "nearest",
             &[("a.py", "def f():\n    return 1\n")],
             "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def f():\n-    return 2\n+    return 3\n",
-            Refused(&["line 2 differs", "return 2", "return 1"]),
+            Refused(&["differs at line 2", "return 2", "return 1"]),
         ),
         (
             "dashes",

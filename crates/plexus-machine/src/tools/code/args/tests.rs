@@ -45,9 +45,9 @@ fn file_names_are_unique_and_have_one_content() {
         (json!([{ "name": "a", "text": "", "base64": "" }]), "either"),
         (json!([{ "name": "a", "base64": "%" }]), "invalid base64"),
         (json!([{ "name": "main.py", "text": "" }]), "the code itself"),
-        (json!([{ "name": "a", "text": "" }, { "name": "a", "text": "" }]), "both"),
-        (json!([{ "name": "a", "text": "" }, { "name": "a/b", "text": "" }]), "both"),
-        (json!([{ "name": "main.py/b", "text": "" }]), "both"),
+        (json!([{ "name": "a", "text": "" }, { "name": "a", "text": "" }]), "conflict"),
+        (json!([{ "name": "a", "text": "" }, { "name": "a/b", "text": "" }]), "conflict"),
+        (json!([{ "name": "main.py/b", "text": "" }]), "conflict"),
         (json!([{ "name": "a", "text": "x".repeat(97) }]), "101 bytes"),
     ] {
         let refused = files(&mut args(wrong.clone()), 100).unwrap_err();
