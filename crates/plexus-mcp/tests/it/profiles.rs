@@ -210,12 +210,18 @@ async fn a_thin_profile_lists_little_tells_how_to_find_the_rest_and_can_be_turne
     // A server of which one tool is listed has others.
     let pinned = agent(&hub, "pinned").await;
     let told = pinned.modern("server/discover", json!({})).await.result();
-    assert!(told["instructions"].as_str().unwrap().contains("these servers: files, github."), "{told}");
+    assert!(
+        told["instructions"].as_str().unwrap().contains("These servers have more tools: files, github."),
+        "{told}"
+    );
     let client = agent(&hub, "thin").await;
     assert_eq!(listed(&client).await, ["mcp__files__read", "tool_call", "tool_search"]);
     let told = client.modern("server/discover", json!({})).await.result();
     let told = told["instructions"].as_str().unwrap().to_owned();
-    assert!(told.contains("tool_search") && told.contains("these servers: github."), "{told}");
+    assert!(
+        told.contains("tool_search") && told.contains("These servers have more tools: github."),
+        "{told}"
+    );
     let found = client.tool("tool_search", json!({ "query": "create an issue" })).await;
     assert_eq!(found["structuredContent"]["tools"][0]["name"], "mcp__github__create_issue", "{found}");
     let called = client.tool("tool_call", json!({ "name": "mcp__github__create_issue" })).await;

@@ -12,7 +12,7 @@ use crate::backend::{Backend, LIMIT, Sqlite, bounded, event, session};
 
 fn with_url(url: String) -> StoreOptions {
     StoreOptions {
-        // Must not be used if there is a URL.
+        // Holds only the lock of the folder if there is a URL.
         data_dir: "/nonexistent".into(),
         database_url: Some(Secret::from(url)),
         durability: Durability::Power,
@@ -28,7 +28,8 @@ async fn both_forms_of_a_sqlite_url_name_the_same_file() {
         let mut ids = Vec::new();
         for prefix in ["sqlite:", "sqlite://"] {
             let supervisor = Supervisor::new();
-            let options = with_url(format!("{prefix}{}", path.display()));
+            let data_dir = dir.path().to_owned();
+            let options = StoreOptions { data_dir, ..with_url(format!("{prefix}{}", path.display())) };
             let store = Store::open(&options, &supervisor).await.unwrap();
             assert_eq!(store.database(), "sqlite");
             ids.push(session(&store, "agent:a", "k").await);

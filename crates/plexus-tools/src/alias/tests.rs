@@ -53,5 +53,5 @@ fn conflicting_declarations_are_found() {
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("file is an argument itself") && found[1].starts_with("edits/old is not"));
     let twice = [Alias::new("path", &["x"]), Alias::new("text", &["x"])];
-    assert_eq!(conflicts(&twice, &schema), ["x stands for two arguments"]);
+    assert_eq!(conflicts(&twice, &schema), ["x is an alias of two arguments"]);
 }

@@ -110,7 +110,7 @@ async fn argument_under_two_names_is_refused_and_its_content_is_not_recorded() {
         let audited = hub.audited(reply.call_id).await.unwrap();
         assert!(!audited.arguments.to_string().contains(SECRET), "{}", audited.arguments);
         let twice = json!({ "file_path": "a", "filename": "a" });
-        assert!(hub.err(&agent, "note", twice).await.message.contains("give one of them"));
+        assert!(hub.err(&agent, "note", twice).await.message.contains("give only one"));
     })
     .await;
 }

@@ -146,7 +146,7 @@ async fn arguments_must_be_an_object_or_absent() {
             let error = hub.err(&agent, "list_tools", arguments.clone()).await;
             assert_eq!(error.code, ErrorCode::InvalidArguments, "{arguments}");
             assert_eq!(error.details["problems"][0]["path"], "", "{arguments}");
-            assert!(error.message.contains("expected an object"), "{}", error.message);
+            assert!(error.message.contains("must be a JSON object"), "{}", error.message);
         }
         hub.ok(&agent, "list_tools", Value::Null).await;
     })

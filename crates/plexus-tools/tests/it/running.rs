@@ -168,7 +168,7 @@ async fn concurrency_limit_applies_per_principal() {
             let reply = hub.call(agent, "list_tools", json!({})).await;
             let error = reply.result.unwrap_err();
             assert_eq!(error.code, ErrorCode::Overloaded);
-            assert!(error.code.is_retryable() && error.message.contains("2 calls"), "{error:?}");
+            assert!(error.code.is_retryable() && error.message.contains("2 running calls"), "{error:?}");
             assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "overloaded");
         }
         hub.ok(&bob, "list_tools", json!({})).await;

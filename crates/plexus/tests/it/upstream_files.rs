@@ -117,7 +117,10 @@ async fn an_old_file_that_was_there_before_the_first_start_is_migrated() {
     assert_eq!(std::fs::read_to_string(data.join(backup)).expect("the backup"), servers.to_string());
     let log = hub.log();
     assert!(log.contains("migrated the servers of mcp_servers.json to one file each"), "{log}");
-    assert!(log.contains("\"live\" is left out: its `type` is not one of the supported stdio, sse and http"), "{log}");
+    assert!(
+        log.contains("\"live\" is left out: its `type` is not one of the supported stdio, sse and http"),
+        "{log}"
+    );
 }
 
 #[tokio::test]

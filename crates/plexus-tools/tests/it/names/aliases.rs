@@ -329,7 +329,7 @@ async fn an_error_names_some_of_many_candidates_and_counts_the_others() {
         let hub = Hub::with(tools).await;
         let error = hub.err(&hub.admin(), "search", json!({})).await;
         assert_eq!(error.details["candidates"].as_array().unwrap().len(), 10);
-        assert!(error.text().contains("any of 40 tools"), "{}", error.text());
+        assert!(error.text().contains("matches 40 tools"), "{}", error.text());
         assert!(error.text().contains("mcp__server_19__search or one of 30 more"), "{}", error.text());
         let endless = "search".repeat(100_000);
         let error = hub.err(&hub.admin(), &endless, json!({})).await;

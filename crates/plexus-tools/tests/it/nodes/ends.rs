@@ -240,7 +240,7 @@ async fn call_respects_the_time_limit_in_its_arguments() {
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
         assert_eq!(error.message, "shell did not finish within 1 s on nas");
-        assert!(error.hint.unwrap().contains("may be running it still"));
+        assert!(error.hint.unwrap().contains("may still be running it"));
         assert_eq!(machines.settled(), [(machines.all.lock().unwrap()[0].id, reply.call_id)]);
         // Whoever waits no longer than that says so.
         let long = json!({ "action": "run", "node": "nas", "timeout_seconds": 600 });
