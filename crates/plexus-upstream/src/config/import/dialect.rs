@@ -17,7 +17,7 @@ pub(super) enum Dialect {
     Goose,
 }
 
-/// An entry with the common keys, and what is not brought over.
+/// An entry with the common keys, and what is not imported.
 pub(super) struct Common {
     pub(super) entry: Map<String, Value>,
     pub(super) left_out: Vec<String>,
@@ -89,7 +89,7 @@ impl Common {
             // How long the program itself waits for the server.
             "startup_timeout_sec" | "startup_timeout_ms" | "required" => {}
             "tools" | "default_tools_approval_mode" => self.left_out.push(format!(
-                "`{key}` is not brought over: what may be called is said by tokens and profiles"
+                "`{key}` is not imported: what may be called is said by tokens and profiles"
             )),
             key => self.put(key, value),
         }
