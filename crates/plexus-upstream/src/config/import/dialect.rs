@@ -88,9 +88,9 @@ impl Common {
             "disabled_tools" => self.put("disabledTools", value),
             // How long the program itself waits for the server.
             "startup_timeout_sec" | "startup_timeout_ms" | "required" => {}
-            "tools" | "default_tools_approval_mode" => self.left_out.push(format!(
-                "`{key}` is not imported: what may be called is said by tokens and profiles"
-            )),
+            "tools" | "default_tools_approval_mode" => self
+                .left_out
+                .push(format!("`{key}` is not imported: what may be called is said by tokens and profiles")),
             key => self.put(key, value),
         }
     }

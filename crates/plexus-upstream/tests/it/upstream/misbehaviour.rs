@@ -25,9 +25,9 @@ async fn pids(start: &Start, count: usize) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn missing_program_is_reported_with_its_search_path() {
+async fn missing_program_is_reported_without_the_search_path() {
     let missing = Start::program("no-such-program", &[]).try_connect().await.unwrap_err().to_string();
-    assert!(missing.contains("`no-such-program`") && missing.contains("/usr/bin:/bin"), "{missing}");
+    assert!(missing.contains("install no-such-program") && !missing.contains("/usr/bin:/bin"), "{missing}");
     let missing = Start::program("/no/such/program", &[]).try_connect().await.unwrap_err().to_string();
     assert!(missing.contains("`/no/such/program`"), "{missing}");
     let missing = Start::script(WELL_BEHAVED).stdio(|command| command.cwd = Some("/no/such/folder".into()));

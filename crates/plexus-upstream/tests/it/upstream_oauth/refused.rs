@@ -14,7 +14,7 @@ use crate::upstream::{agent, quick, text};
 async fn invalid_authorization_servers_are_refused() {
     let hub = TestHub::start_timed(quick()).await;
     for (wrong, said) in [
-        (Wrong::IssuerOfDocument, "says that it is https://honest.example"),
+        (Wrong::IssuerOfDocument, "names the issuer https://honest.example"),
         (Wrong::NoPkce, "PKCE"),
         (Wrong::NoRegistration, "client_id"),
         (Wrong::OpenTokenEndpoint, "not encrypted"),
