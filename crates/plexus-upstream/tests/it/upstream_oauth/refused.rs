@@ -17,7 +17,7 @@ async fn invalid_authorization_servers_are_refused() {
         (Wrong::IssuerOfDocument, "names the issuer https://honest.example"),
         (Wrong::NoPkce, "PKCE"),
         (Wrong::NoRegistration, "client_id"),
-        (Wrong::OpenTokenEndpoint, "not encrypted"),
+        (Wrong::OpenTokenEndpoint, "unencrypted"),
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
         let server = Protected::start(&authority.issuer(), authority.door()).await;
