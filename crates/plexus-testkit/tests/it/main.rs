@@ -15,5 +15,6 @@ mod eras;
 mod gateway;
 mod isolation;
 mod model;
+mod prerequisites;
 mod sse;
 mod stdio;

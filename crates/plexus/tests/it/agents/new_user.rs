@@ -14,7 +14,7 @@ const MAKEFILE: &str = include_str!("../../../../../Makefile");
 
 /// Commands of the README's first steps, without what it says of them.
 fn steps() -> Vec<&'static str> {
-    let section = README.split("## Start in 60 seconds").nth(1).expect("the section");
+    let section = README.split("## Quick start").nth(1).expect("the section");
     let section = section.split("\n## ").next().expect("its end");
     let blocks = section.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
     let lines = blocks.flat_map(str::lines).map(|line| line.split("  #").next().unwrap_or_default().trim());

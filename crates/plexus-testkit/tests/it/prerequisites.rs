@@ -1,0 +1,67 @@
+//! `scripts/prerequisites`, which runs before every build.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Programs that every Linux has, among them those that the script itself uses.
+const BASE: &[&str] =
+    &["awk", "bash", "cut", "dirname", "env", "grep", "head", "mktemp", "paste", "rm", "sed", "sort", "tr"];
+
+fn prerequisites(path: &Path, compiler: Option<&Path>) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prerequisites");
+    let mut command = Command::new("bash");
+    command.arg(script).env_clear().env("PATH", path).env("HOME", path);
+    if let Some(compiler) = compiler {
+        command.env("CC", compiler);
+    }
+    command.output().unwrap()
+}
+
+fn base_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in BASE {
+        let program: PathBuf = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+            .map(|folder| folder.join(name))
+            .find(|path| path.exists())
+            .unwrap_or_else(|| panic!("{name} is on the PATH"));
+        symlink(program, folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_bare_machine_gets_all_missing_tools_and_their_packages_at_once() {
+    let folder = base_folder();
+    let output = prerequisites(folder.path(), None);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let message = String::from_utf8(output.stderr).unwrap();
+    for missing in ["a C compiler (cc)", "GNU make", "ar", "git", "flock", "Rust is not installed."] {
+        assert!(message.contains(&format!("  missing: {missing}\n")), "{missing} in: {message}");
+    }
+    let install = "sudo apt-get install gcc libc6-dev make binutils git util-linux\n";
+    assert!(message.contains(install), "{message}");
+    assert!(message.contains("https://rustup.rs"), "{message}");
+}
+
+#[test]
+fn a_compiler_without_headers_is_not_taken_for_a_compiler() {
+    let folder = base_folder();
+    let compiler = folder.path().join("broken-cc");
+    fs::write(&compiler, "#!/bin/sh\necho 'fatal error: stdlib.h: No such file or directory' >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output = prerequisites(folder.path(), Some(&compiler));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("stdlib.h: No such file or directory"), "{message}");
+    assert!(message.contains("libc6-dev"), "{message}");
+}
+
+#[test]
+fn a_machine_that_builds_these_tests_lacks_nothing() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prerequisites");
+    let output = Command::new("bash").arg(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty() && output.stdout.is_empty());
+}
