@@ -50,7 +50,8 @@ fn a_bare_machine_gets_all_missing_tools_and_their_packages_at_once() {
 fn a_compiler_without_headers_is_not_taken_for_a_compiler() {
     let folder = base_folder();
     let compiler = folder.path().join("broken-cc");
-    fs::write(&compiler, "#!/bin/sh\necho 'fatal error: stdlib.h: No such file or directory' >&2\nexit 1\n").unwrap();
+    fs::write(&compiler, "#!/bin/sh\necho 'fatal error: stdlib.h: No such file or directory' >&2\nexit 1\n")
+        .unwrap();
     fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let output = prerequisites(folder.path(), Some(&compiler));
     let message = String::from_utf8(output.stderr).unwrap();
