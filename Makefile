@@ -68,7 +68,7 @@ profile:
 
 soak: $(NEXTEST)
 	scripts/postgres run $(NEXTEST) nextest run --workspace --profile soak --run-ignored only
-	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-upstream --profile soak
+	PLEXUS_TEST_DATABASE=postgres scripts/postgres run $(NEXTEST) nextest run --package plexus-mcp --package plexus-upstream --profile soak
 
 fuzz: $(CARGO_FUZZ)
 	scripts/fuzz $(ARGS)

@@ -27,16 +27,25 @@ async fn site(folder: &Path, policy: &str) -> Site {
 
 #[tokio::test]
 async fn a_tool_that_is_off_is_not_offered_and_not_run_for_any_hub() {
-    let folder = tempfile::tempdir().unwrap();
-    let site = site(folder.path(), "[tools]\noff = ['terminal']\n").await;
-    let (mut hub, hello) = site.link(&[]).await;
-    assert!(hello.tools.iter().all(|tool| tool.name != "terminal"), "{:?}", hello.tools);
-    let marker = folder.path().join("ran");
-    let command = format!("touch {}", marker.display());
-    let id = hub.call("terminal", json!({ "action": "run", "command": command })).await;
-    let refused = failure(hub.result(id).await);
-    assert_eq!(refused.code, ErrorCode::Forbidden, "{refused:?}");
-    assert!(refused.nothing_ran && !marker.exists(), "{refused:?}");
+    for is_off in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = if is_off { "[tools]\noff = ['terminal']\n" } else { "" };
+        let site = site(folder.path(), &format!("[sandbox]\nlevel = 'none'\n{tools}")).await;
+        let (mut hub, hello) = site.link(&[]).await;
+        assert_eq!(hello.tools.iter().any(|tool| tool.name == "terminal"), !is_off, "{:?}", hello.tools);
+        // The control: the same command runs while the tool is on.
+        let marker = std::env::temp_dir().join(format!("plexus-policy-{}", NodeId::new()));
+        let command = format!("touch {}", marker.display());
+        let id = hub.call("terminal", json!({ "action": "run", "command": command })).await;
+        let result = hub.result(id).await;
+        let ran = std::fs::remove_file(&marker).is_ok();
+        assert_eq!(ran, !is_off, "{result:?}");
+        if is_off {
+            let refused = failure(result);
+            assert_eq!(refused.code, ErrorCode::Forbidden, "{refused:?}");
+            assert!(refused.nothing_ran, "{refused:?}");
+        }
+    }
 }
 
 #[tokio::test]
