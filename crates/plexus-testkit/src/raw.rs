@@ -26,6 +26,20 @@ pub struct RawAnswer {
 }
 
 impl RawAnswer {
+    /// The answer that begins with these bytes, without its body, and the offset of the body. `None` if the head is
+    /// incomplete.
+    pub(crate) fn parse_head(bytes: &[u8]) -> Option<(Self, usize)> {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let status = head.split(' ').nth(1)?.parse().expect("a status");
+        Some((Self { status, head, body: String::new() }, end + 4))
+    }
+
+    /// The announced size of the body in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.header("content-length").map_or(0, |length| length.parse().expect("a length"))
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
     }
@@ -98,12 +112,8 @@ impl RawConnection {
 
 /// The first answer and its size in bytes, if it is complete.
 fn whole(bytes: &[u8]) -> Option<(RawAnswer, usize)> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let status = head.split(' ').nth(1)?.parse().expect("a status");
-    let mut answer = RawAnswer { status, head, body: String::new() };
-    let length: usize = answer.header("content-length").map_or(0, |length| length.parse().expect("a number"));
-    let all = end + 4 + length;
-    answer.body = String::from_utf8_lossy(bytes.get(end + 4..all)?).into_owned();
-    Some((answer, all))
+    let (mut answer, start) = RawAnswer::parse_head(bytes)?;
+    let end = start + answer.length();
+    answer.body = String::from_utf8_lossy(bytes.get(start..end)?).into_owned();
+    Some((answer, end))
 }

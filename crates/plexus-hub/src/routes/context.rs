@@ -50,10 +50,8 @@ pub(super) struct ContextParams {
     tag = tag::TOKENS,
     params(ContextParams),
     responses(
-        (status = 200, description = "The context.", body = Context,
-            headers(("ETag" = String, description = "Its version."))),
-        (status = 304, description = "The context has not changed within the waiting time.",
-            headers(("ETag" = String, description = "Its version."))),
+        (status = 200, description = "The context.", body = Context),
+        (status = 304, description = "The context has not changed within the waiting time."),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )

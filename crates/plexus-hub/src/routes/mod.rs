@@ -93,7 +93,9 @@ fn api() -> OpenApiRouter<App> {
         .merge(keys::router())
         .merge(audit::router())
         .routes(routes!(openapi::show));
-    OpenApiRouter::with_openapi(openapi::frame()).nest("/api/v1", resources)
+    let mut api = OpenApiRouter::with_openapi(openapi::frame()).nest("/api/v1", resources);
+    openapi::describe_caching(api.get_openapi_mut());
+    api
 }
 
 /// The OpenAPI document, as committed and served.

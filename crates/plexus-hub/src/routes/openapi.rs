@@ -6,9 +6,10 @@ use axum::Extension;
 use bytes::Bytes;
 use http::HeaderMap;
 use plexus_proto::ErrorEnvelope;
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, InfoBuilder, License, OpenApi, OpenApiBuilder, SecurityRequirement,
+    ComponentsBuilder, InfoBuilder, License, OpenApi, OpenApiBuilder, RefOr, Required, SecurityRequirement,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -49,6 +50,27 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
+/// Describes the caching of every operation that declares the status 304: its header, and the entity tags of its
+/// answers.
+pub(super) fn describe_caching(api: &mut OpenApi) {
+    let operations = api.paths.paths.values_mut().filter_map(|path| path.get.as_mut());
+    for operation in operations.filter(|operation| operation.responses.responses.contains_key("304")) {
+        let known = ParameterBuilder::new()
+            .name("If-None-Match")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some("Entity tags of the client's cached copies."))
+            .schema(Some(String::schema()));
+        operation.parameters.get_or_insert_default().push(RefOr::T(known.build()));
+        for status in ["200", "304"] {
+            if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
+                let tag = refusals::header("The entity tag of the content.");
+                response.headers.insert("ETag".to_owned(), RefOr::T(tag));
+            }
+        }
+    }
+}
+
 pub(super) fn text(api: &OpenApi) -> Result<String, serde_json::Error> {
     api.to_pretty_json().map(|json| json + "\n")
 }
@@ -76,12 +98,9 @@ impl Document {
     operation_id = "getOpenApi",
     tag = tag::HUB,
     security(()),
-    params(("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies.")),
     responses(
-        (status = 200, description = "OpenAPI 3.1.", body = Object,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "OpenAPI 3.1.", body = Object),
+        (status = 304, description = "The client's copy is current."),
         (status = 403, response = refusals::Forbidden),
         (status = 500, response = refusals::Internal),
     )

@@ -63,7 +63,7 @@ fn refusal(status: &str, description: &str) -> Response {
     .build()
 }
 
-fn header(description: &str) -> Header {
+pub(super) fn header(description: &str) -> Header {
     let text = ObjectBuilder::new().schema_type(Type::String).build();
     HeaderBuilder::new().schema(Some(text)).description(Some(description)).build()
 }

@@ -162,15 +162,10 @@ fn key_of(params: CreateSessionParams) -> SessionKey {
     path = "/sessions/{id}",
     operation_id = "getSession",
     tag = tag::SESSIONS,
-    params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
-    ),
+    params(("id" = SessionId, Path, description = "The session.")),
     responses(
-        (status = 200, description = "The session.", body = Session,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "The session.", body = Session),
+        (status = 304, description = "The client's copy is current."),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,

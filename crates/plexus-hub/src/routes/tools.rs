@@ -31,15 +31,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/tools",
     operation_id = "listTools",
     tag = tag::TOOLS,
-    params(
-        PageParams,
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
-    ),
+    params(PageParams),
     responses(
-        (status = 200, description = "A page of tools.", body = Page<Tool>,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "A page of tools.", body = Page<Tool>),
+        (status = 304, description = "The client's copy is current."),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )
@@ -67,15 +62,10 @@ pub(super) async fn list(
     path = "/tools/{name}",
     operation_id = "getTool",
     tag = tag::TOOLS,
-    params(
-        ("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
-    ),
+    params(("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "The tool.", body = Tool,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "The tool.", body = Tool),
+        (status = 304, description = "The client's copy is current."),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,

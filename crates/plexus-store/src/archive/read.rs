@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::settings::{MAX_SETTING, MAX_SETTINGS, is_setting, parts};
-use super::tables::{TABLES, Table};
+use super::tables::{Table, tables};
 use super::{
     AuditState, FORMAT, Header, JOURNAL, MAX_CHUNK, Manifest, Progress, Summary, TableColumns, io, wrong,
 };
@@ -44,7 +44,8 @@ pub async fn restore(
     let (mut connection, _locks, journal) = (opened.connection, opened.locks, opened.journal);
     check_no_journal(&journal)?;
     let conn = connection.conn()?;
-    check_empty(conn).await?;
+    let tables = tables(conn).await?;
+    check_empty(conn, &tables).await?;
     let stage = options.data_dir.join(STAGE);
     conn.begin().await?;
     let outcome = Restoring {
@@ -52,7 +53,8 @@ pub async fn restore(
         stage: &stage,
         data_dir: &options.data_dir,
         journal: &journal,
-        tables: HashMap::new(),
+        tables: &tables,
+        totals: HashMap::new(),
         files: vec![],
         settings: 0,
     }
@@ -78,8 +80,8 @@ pub async fn restore(
     }
 }
 
-async fn check_empty(conn: &mut Conn) -> Result<(), StoreError> {
-    for table in TABLES.iter().filter(|table| table.name != "meta") {
+async fn check_empty(conn: &mut Conn, tables: &[Table]) -> Result<(), StoreError> {
+    for table in tables.iter().filter(|table| table.name != "meta") {
         if !table.page(conn, None, 1).await?.is_empty() {
             return Err(StoreError::NotEmpty { table: table.name });
         }
@@ -106,8 +108,9 @@ struct Restoring<'r> {
     data_dir: &'r Path,
     /// Destination of the journal.
     journal: &'r Path,
-    /// Tables read so far.
-    tables: HashMap<&'static str, Reading>,
+    tables: &'r [Table],
+    /// Totals of the tables read so far.
+    totals: HashMap<&'static str, Reading>,
     files: Vec<Summary>,
     /// Number of user-written files.
     settings: usize,
@@ -140,7 +143,9 @@ impl Restoring<'_> {
             }
             let name = path.to_str().ok_or_else(|| wrong("a name in the archive is not valid text"))?;
             match (name, &header, &manifest) {
-                ("header.json", None, None) => header = Some(check_header(json(name, &mut entry)?)?),
+                ("header.json", None, None) => {
+                    header = Some(check_header(json(name, &mut entry)?, self.tables)?)
+                }
                 ("manifest.json", Some(_), None) => manifest = Some(json(name, &mut entry)?),
                 (_, Some(_), None) if name.starts_with("tables/") => {
                     self.chunk(name, bytes(name, MAX_CHUNK, &mut entry)?, progress).await?;
@@ -164,7 +169,8 @@ impl Restoring<'_> {
 
     async fn chunk(&mut self, name: &str, lines: Vec<u8>, progress: Progress<'_>) -> Result<(), StoreError> {
         let table = name.split('/').nth(1).unwrap_or_default();
-        let table = TABLES.iter().find(|known| known.name == table);
+        let tables = self.tables;
+        let table = tables.iter().find(|known| known.name == table);
         let table =
             table.ok_or_else(|| wrong(format!("{name} belongs to a table unknown to this version")))?;
         let rows: Vec<Vec<Json>> = serde_json::Deserializer::from_slice(&lines)
@@ -173,7 +179,7 @@ impl Restoring<'_> {
             .map_err(|e| wrong(format!("{name}: {e}")))?;
         let count = rows.len() as u64;
         self.insert(table, rows).await?;
-        let read = self.tables.entry(table.name).or_default();
+        let read = self.totals.entry(table.name).or_default();
         read.count += count;
         read.hash.update(&lines);
         progress(table.name, read.count);
@@ -246,7 +252,7 @@ impl Restoring<'_> {
     /// Verifies what was read against the manifest.
     async fn check(&mut self, manifest: &Manifest) -> Result<(), StoreError> {
         for expected in &manifest.tables {
-            let read = self.tables.remove(expected.name.as_str()).unwrap_or_default();
+            let read = self.totals.remove(expected.name.as_str()).unwrap_or_default();
             let sha256 = hex::encode(read.hash.finish().as_ref());
             if read.count != expected.count || sha256 != expected.sha256 {
                 let name = &expected.name;
@@ -255,7 +261,7 @@ impl Restoring<'_> {
                 )));
             }
         }
-        if let Some(name) = self.tables.keys().next() {
+        if let Some(name) = self.totals.keys().next() {
             return Err(wrong(format!("the rows of {name} are not in the manifest; the archive is damaged")));
         }
         if self.files != manifest.files {
@@ -333,7 +339,7 @@ impl Witness for TrustingWitness {
     }
 }
 
-fn check_header(header: Header) -> Result<Header, StoreError> {
+fn check_header(header: Header, tables: &[Table]) -> Result<Header, StoreError> {
     let current = dialect::SCHEMA;
     if header.format != FORMAT || header.schema != current {
         return Err(wrong(format!(
@@ -342,7 +348,7 @@ fn check_header(header: Header) -> Result<Header, StoreError> {
             header.format, header.schema, header.version
         )));
     }
-    let known = TABLES.iter().map(TableColumns::of);
+    let known = tables.iter().map(TableColumns::of);
     if !known.eq(header.tables.iter().cloned()) {
         return Err(wrong("its tables do not have the columns of this version"));
     }

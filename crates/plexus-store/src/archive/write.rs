@@ -10,7 +10,7 @@ use plexus_kit::hex;
 use plexus_proto::Timestamp;
 use serde_json::Value as Json;
 
-use super::tables::{TABLES, Table};
+use super::tables::{Table, tables};
 use super::{AuditState, CHUNK, FORMAT, Header, Manifest, Progress, Summary, TableColumns, io};
 use crate::{Snapshot, StoreError};
 
@@ -34,6 +34,7 @@ pub async fn write<W: Write>(
     progress: Progress<'_>,
 ) -> Result<(Manifest, W), StoreError> {
     let mut archive = Archive { tar: tar::Builder::new(GzEncoder::new(out, Compression::fast())), at };
+    let tables = tables(snapshot.conn()).await?;
     let header = Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -41,11 +42,11 @@ pub async fn write<W: Write>(
         created_at: at,
         database: snapshot.database().to_owned(),
         keys: files.iter().any(|(path, _)| path == "signing-key"),
-        tables: TABLES.iter().map(TableColumns::of).collect(),
+        tables: tables.iter().map(TableColumns::of).collect(),
     };
     archive.json("header.json", &header)?;
     let mut manifest = Manifest { audit, ..Manifest::default() };
-    for table in TABLES {
+    for table in &tables {
         manifest.tables.push(archive.table(snapshot, table, progress).await?);
     }
     for (path, content) in files {

@@ -104,6 +104,24 @@ impl Connection {
         }
     }
 
+    /// Returns the columns of the table named `$1`: the name, 1 if it holds integers, and the position in the
+    /// primary key, from 1, or 0.
+    pub(crate) fn columns_sql(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "SELECT name, type = 'INTEGER', pk FROM pragma_table_info($1) ORDER BY cid",
+            Self::Postgres(_) => {
+                "SELECT c.column_name::text, (c.data_type = 'bigint')::int::bigint, \
+                        COALESCE(k.ordinal_position, 0)::bigint \
+                 FROM information_schema.columns c \
+                 LEFT JOIN (information_schema.key_column_usage k \
+                            JOIN information_schema.table_constraints t USING (constraint_schema, constraint_name)) \
+                   ON t.constraint_type = 'PRIMARY KEY' AND k.table_schema = c.table_schema \
+                      AND k.table_name = c.table_name AND k.column_name = c.column_name \
+                 WHERE c.table_schema = current_schema() AND c.table_name = $1 ORDER BY c.ordinal_position"
+            }
+        }
+    }
+
     /// Size of the database in bytes.
     pub(crate) fn size_sql(&self) -> &'static str {
         match self {
@@ -137,6 +155,12 @@ pub(crate) enum RowsAs {
 
 /// Schema version required by this program, for every database.
 pub(crate) const SCHEMA: i64 = sqlite::MIGRATIONS.len() as i64;
+
+/// The tables that the migrations create, in order, so each follows the tables it references.
+pub(crate) fn created_tables() -> impl Iterator<Item = &'static str> {
+    let statements = sqlite::MIGRATIONS.iter().flat_map(|(_, sql)| sql.split("CREATE TABLE ").skip(1));
+    statements.filter_map(|statement| statement.split_whitespace().next())
+}
 
 /// The pool of read-only connections.
 #[derive(Clone)]

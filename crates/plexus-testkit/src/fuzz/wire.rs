@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::TestHub;
+use crate::{RawAnswer, TestHub};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for the first event of a stream, which may be idle.
@@ -22,13 +22,8 @@ pub(super) struct Wire {
     connection: Option<TcpStream>,
 }
 
-/// An answer; for a stream, its first events.
-#[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    headers: Vec<(String, String)>,
-    pub(super) body: String,
-}
+/// An answer; the body of a stream is its first events.
+pub(super) type Reply = RawAnswer;
 
 impl Wire {
     pub(super) fn start() -> Self {
@@ -107,27 +102,16 @@ async fn exchange(mut connection: TcpStream, request: &[u8]) -> Option<(Reply, O
 
 /// The data so far, and whether the answer is complete.
 fn parse(bytes: &[u8], is_head: bool) -> Option<(Reply, bool)> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&bytes[..end]).expect("a head in ASCII");
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.split(' ').nth(1)?.parse().expect("a status");
-    let headers = lines.map(|line| {
-        let (name, value) = line.split_once(": ").expect("a header");
-        (name.to_ascii_lowercase(), value.to_owned())
-    });
-    let mut reply = Reply { status, headers: headers.collect(), body: String::new() };
+    let (mut reply, start) = RawAnswer::parse_head(bytes)?;
+    let rest = &bytes[start..];
     if is_head {
         return Some((reply, true));
     }
-    let rest = &bytes[end + 4..];
     if reply.is_stream() {
         reply.body = text(rest);
         return Some((reply, false));
     }
-    let length: usize = match reply.header("content-length") {
-        Some(length) if status != 304 => length.parse().expect("a length"),
-        _ => 0,
-    };
+    let length = if reply.status == 304 { 0 } else { reply.length() };
     if let Some(body) = rest.get(..length) {
         reply.body = String::from_utf8(body.to_vec()).expect("a body in UTF-8");
     }
@@ -138,17 +122,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-impl Reply {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-
+impl RawAnswer {
     pub(super) fn is_stream(&self) -> bool {
         self.header("content-type") == Some("text/event-stream")
-    }
-
-    pub(super) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
     }
 
     /// The data of a stream's complete events.

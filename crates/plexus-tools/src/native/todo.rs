@@ -32,14 +32,6 @@ enum TodoAction {
     Clear,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Pending,
-    InProgress,
-    Done,
-}
-
 /// As agents call them in tools of their own.
 const ALIASES: &[Alias] = &[
     Alias::new("text", &["content", "title", "task"]),
@@ -56,7 +48,7 @@ pub(super) struct Args {
     /// What is to be done.
     #[schemars(length(min = 1, max = 1000))]
     text: Option<String>,
-    status: Option<Status>,
+    status: Option<TodoStatus>,
     /// Another session than your own: its id, or a name of your choice to share a list under.
     session: Option<String>,
 }
@@ -65,7 +57,7 @@ pub(super) struct Args {
 struct Item {
     id: i64,
     text: String,
-    status: Status,
+    status: TodoStatus,
     #[schemars(with = "String")]
     updated_at: Timestamp,
 }
@@ -130,7 +122,7 @@ async fn change(
                 let message = format!("the list is full: {MAX_ITEMS} items");
                 return Err(CallError::new(ErrorCode::Conflict, message).hint("Remove items that are done."));
             }
-            let status = args.status.map_or(TodoStatus::Pending, Status::stored);
+            let status = args.status.unwrap_or(TodoStatus::Pending);
             conn.add_todo(session, &text, status, now).await?;
         }
         TodoAction::Update => {
@@ -141,8 +133,7 @@ async fn change(
             if let Some(text) = &args.text {
                 check_text(text)?;
             }
-            let status = args.status.map(Status::stored);
-            conn.update_todo(session, id, args.text.as_deref(), status, now)
+            conn.update_todo(session, id, args.text.as_deref(), args.status, now)
                 .await?
                 .ok_or_else(|| no_item(id))?;
         }
@@ -170,31 +161,18 @@ fn check_text(text: &str) -> Result<(), CallError> {
     arguments::storable(NAME, "text", text)
 }
 
-impl Status {
-    fn stored(self) -> TodoStatus {
-        match self {
-            Self::Pending => TodoStatus::Pending,
-            Self::InProgress => TodoStatus::InProgress,
-            Self::Done => TodoStatus::Done,
-        }
-    }
-
-    fn shown(status: TodoStatus) -> (Self, &'static str) {
-        match status {
-            TodoStatus::Pending => (Self::Pending, "[ ]"),
-            TodoStatus::InProgress => (Self::InProgress, "[~]"),
-            TodoStatus::Done => (Self::Done, "[x]"),
-        }
-    }
-}
-
 fn output(todos: Vec<TodoRecord>) -> ToolOutput {
     let mut text = String::new();
     let mut items = Vec::with_capacity(todos.len());
     for todo in todos {
-        let (status, mark) = Status::shown(todo.status);
-        text.push_str(&format!("{mark} {}. {}\n", todo.id, todo.text));
-        items.push(Item { id: todo.id, text: todo.text, status, updated_at: todo.updated_at });
+        let TodoRecord { id, text: item, status, updated_at } = todo;
+        let mark = match status {
+            TodoStatus::Pending => "[ ]",
+            TodoStatus::InProgress => "[~]",
+            TodoStatus::Done => "[x]",
+        };
+        text.push_str(&format!("{mark} {id}. {item}\n"));
+        items.push(Item { id, text: item, status, updated_at });
     }
     if items.is_empty() {
         text.push_str("The list is empty.");

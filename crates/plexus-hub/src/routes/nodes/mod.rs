@@ -41,15 +41,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/nodes",
     operation_id = "listNodes",
     tag = tag::NODES,
-    params(
-        PageParams,
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
-    ),
+    params(PageParams),
     responses(
-        (status = 200, description = "A page of nodes.", body = Page<Node>,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "A page of nodes.", body = Page<Node>),
+        (status = 304, description = "The client's copy is current."),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )

@@ -69,15 +69,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/upstreams",
     operation_id = "listUpstreams",
     tag = tag::UPSTREAMS,
-    params(
-        PageParams,
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
-    ),
+    params(PageParams),
     responses(
-        (status = 200, description = "A page of servers.", body = Page<Upstream>,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "A page of servers.", body = Page<Upstream>),
+        (status = 304, description = "The client's copy is current."),
         (status = 400, response = refusals::BadRequest),
         refusals::Always,
     )
@@ -107,15 +102,10 @@ pub(super) async fn list(
     path = "/upstreams/{server}",
     operation_id = "getUpstream",
     tag = tag::UPSTREAMS,
-    params(
-        ("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tags of the client's cached copies."),
-    ),
+    params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
-        (status = 200, description = "The server.", body = UpstreamDetail,
-            headers(("ETag" = String, description = "The entity tag of the content."))),
-        (status = 304, description = "The client's copy is current.",
-            headers(("ETag" = String, description = "The entity tag of the content."))),
+        (status = 200, description = "The server.", body = UpstreamDetail),
+        (status = 304, description = "The client's copy is current."),
         (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         refusals::Always,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::collect::{Collected, Found, LeftOut, OmittedReason};
 use super::head_and_tail::HeadAndTail;
 use crate::policy::CodeLimits;
-use crate::tools::output::{Decoded, on_a_new_line};
+use crate::tools::output::{Decoded, both_streams, on_a_new_line};
 use crate::tools::terminal::jobs::signals;
 use crate::warden::{Limit, Report};
 
@@ -147,12 +147,9 @@ impl Output {
 
     /// The text form for models: the output first, then files, and the state last.
     pub(super) fn text(&self, ran: &Ran<'_>) -> String {
-        let mut text = Shown::within(ran.stdout, STDOUT_SHOWN).text;
-        if ran.stderr.size() > 0 {
-            on_a_new_line(&mut text);
-            text.push_str("[stderr]\n");
-            text.push_str(&Shown::within(ran.stderr, STDERR_SHOWN).text);
-        }
+        let stdout = Shown::within(ran.stdout, STDOUT_SHOWN).text;
+        let stderr = Shown::within(ran.stderr, STDERR_SHOWN).text;
+        let mut text = both_streams(Some(&stdout), Some(&stderr));
         let mut room = FILES_SHOWN;
         for file in &self.files {
             on_a_new_line(&mut text);

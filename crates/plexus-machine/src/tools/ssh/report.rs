@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::tools::output::Excerpt;
+use crate::tools::output::{Excerpt, both_streams, end_of_command, on_a_new_line};
 
 /// The output of any action; fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -96,13 +96,10 @@ impl CommandEnd {
     }
 
     fn words(&self) -> String {
-        let seconds = self.duration_ms as f64 / 1_000.0;
-        let mut words = match (self.timed_out, &self.signal, self.exit_code) {
-            (true, ..) => format!("killed by its timeout after {seconds:.1} s"),
-            (false, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
-            (false, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
-            (false, None, None) => format!("killed on the host after {seconds:.1} s"),
-        };
+        let ended = end_of_command(self.timed_out, self.signal.as_deref(), self.exit_code, self.duration_ms);
+        let mut words = ended.unwrap_or_else(|| {
+            format!("killed on the host after {:.1} s", self.duration_ms as f64 / 1_000.0)
+        });
         if self.left_running {
             words.push_str("; processes that it started are still running there");
         }
@@ -113,16 +110,11 @@ impl CommandEnd {
 impl Output {
     /// The text form for models: the output first, the state last.
     pub(super) fn text(&self) -> String {
-        let mut text = String::new();
         let host = self.host.as_deref().unwrap_or_default();
-        if let Some(stdout) = &self.stdout {
-            text.push_str(&stdout.text);
-        }
-        if let Some(stderr) = self.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
-            on_a_new_line(&mut text);
-            text.push_str("[stderr]\n");
-            text.push_str(&stderr.text);
-        }
+        let mut text = both_streams(
+            self.stdout.as_ref().map(|stdout| stdout.text.as_str()),
+            self.stderr.as_ref().map(|stderr| stderr.text.as_str()),
+        );
         if let Some(end) = &self.end {
             on_a_new_line(&mut text);
             text.push_str(&format!("[{host}: {}]", end.words()));
@@ -144,11 +136,5 @@ impl Output {
             text.push_str(&format!("{closed} connections closed."));
         }
         text
-    }
-}
-
-fn on_a_new_line(text: &mut String) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
     }
 }

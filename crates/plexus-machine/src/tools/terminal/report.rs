@@ -4,7 +4,7 @@ use plexus_proto::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::tools::output::{Stream, on_a_new_line};
+use crate::tools::output::{Stream, both_streams, end_of_command, on_a_new_line};
 
 /// The output of any action; fields that do not apply are omitted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -116,15 +116,10 @@ pub(crate) struct Listed {
 impl Output {
     /// The text form for models: the output first, the state last.
     pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        if let Some(stdout) = &self.stdout {
-            text.push_str(&stdout.text);
-        }
-        if let Some(stderr) = self.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
-            on_a_new_line(&mut text);
-            text.push_str("[stderr]\n");
-            text.push_str(&stderr.text);
-        }
+        let mut text = both_streams(
+            self.stdout.as_ref().map(|stdout| stdout.text.as_str()),
+            self.stderr.as_ref().map(|stderr| stderr.text.as_str()),
+        );
         if let Some(page) = &self.page {
             page.text(&mut text);
         }
@@ -170,13 +165,10 @@ impl Page {
 
 impl JobState {
     fn words(&self) -> String {
-        let seconds = self.duration_ms as f64 / 1_000.0;
-        let mut words = match (self.running, &self.signal, self.exit_code) {
-            (true, ..) => format!("running for {seconds:.1} s"),
-            (false, ..) if self.timed_out => format!("killed by its timeout after {seconds:.1} s"),
-            (false, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
-            (false, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
-            (false, None, None) => "ended".to_owned(),
+        let mut words = match self.running {
+            true => format!("running for {:.1} s", self.duration_ms as f64 / 1_000.0),
+            false => end_of_command(self.timed_out, self.signal.as_deref(), self.exit_code, self.duration_ms)
+                .unwrap_or_else(|| "ended".to_owned()),
         };
         if let Some(note) = &self.note {
             words.push_str("; ");

@@ -150,6 +150,20 @@ async fn variables_reach_the_command_unchanged() {
 }
 
 #[tokio::test]
+async fn command_without_a_working_folder_starts_in_the_home_folder_or_in_root() {
+    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+        for (read, is_home) in [("'~'", true), ("'~/given'", false)] {
+            let bench = bench(level, &format!("[files]\nread = [{read}]\nwrite = []\n")).await;
+            let home = bench.home().canonicalize().unwrap();
+            std::fs::create_dir_all(home.join("given")).unwrap();
+            let folder = if is_home { home.display().to_string() } else { "/".to_owned() };
+            assert_eq!(bench.sh("pwd -P").await["stdout"]["text"], format!("{folder}\n"), "{level}: {read}");
+            assert!(!home.join("plexus-work").exists(), "{level}: {read}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn narrow_policy_allows_programs_and_named_folders() {
     let files = "[files]\nread = ['~/given']\nwrite = ['~/work']\n";
     for level in LEVELS.into_iter().filter(|level| is_here(*level)) {

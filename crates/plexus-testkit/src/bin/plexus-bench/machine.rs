@@ -1,8 +1,8 @@
 //! The machine and the version of a run.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::{fmt, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
@@ -36,6 +36,17 @@ impl Machine {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             command: std::env::args().skip(1).collect(),
         })
+    }
+}
+
+/// The first line of a report.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu, cores, plexus, date, load_before, .. } = self;
+        write!(
+            f,
+            "{cpu}, {cores} cores, {plexus}; {date}; load average {load_before:.2} in the minute before."
+        )
     }
 }
 

@@ -19,10 +19,9 @@ pub(crate) const ECHO: &str = "mcp__echo__echo";
 
 /// A hub on an empty database, and a token for agents.
 pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
-    let (processes, address) = up(plexus, folder).await?;
+    let (processes, endpoint) = up(plexus, folder).await?;
     let mint = Mint { plexus: plexus.to_owned(), folder: folder.to_owned() };
-    let token = Some(mint.token("bench")?);
-    let endpoint = Endpoint { address: parse(&address)?, path: "/mcp", token };
+    let endpoint = Endpoint { token: Some(mint.token("bench")?), ..endpoint };
     Ok(Running { endpoint, processes, mint: Some(mint), _behind: None })
 }
 
@@ -116,13 +115,13 @@ pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) 
     Ok((times.get(times.len() / 2).copied().unwrap_or_default(), at_rest))
 }
 
-/// Starts a hub and returns its address when it is ready.
-pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, String)> {
+/// Starts a hub; returns its MCP endpoint, with the admin token, when it is ready.
+pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, Endpoint)> {
     up_at(plexus, folder, "127.0.0.1:0").await
 }
 
 /// The same on a given address.
-pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result<(Tree, String)> {
+pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result<(Tree, Endpoint)> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let data = folder.join(DATA);
     let mut command = command(plexus, folder);
@@ -135,8 +134,9 @@ pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result
         let written: Value = serde_json::from_slice(&std::fs::read(&written_to).ok()?).ok()?;
         (written["pid"] == id).then(|| written["url"].as_str().map(ToOwned::to_owned))?
     });
-    let url = url.await?;
-    Ok((tree, url.trim_start_matches("http://").to_owned()))
+    let address = parse(url.await?.trim_start_matches("http://"))?;
+    let token = std::fs::read_to_string(data.join("admin-token")).context("the admin token")?;
+    Ok((tree, Endpoint { address, path: "/mcp", token: Some(token.trim().to_owned()) }))
 }
 
 pub(crate) fn command(plexus: &Path, home: &Path) -> Command {

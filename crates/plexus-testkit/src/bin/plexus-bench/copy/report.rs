@@ -9,12 +9,7 @@ use super::Measured;
 pub(super) fn text(measured: &Measured) -> Result<String> {
     let Measured { machine, megabytes, rounds, ways, without_scp } = measured;
     let mut text = String::new();
-    writeln!(
-        text,
-        "{}, {} cores, {}; {}; load average {:.2} in the minute before. A file of {megabytes} MB on loopback, medians of {rounds} \
-         round(s).\n",
-        machine.cpu, machine.cores, machine.plexus, machine.date, machine.load_before
-    )?;
+    writeln!(text, "{machine} A file of {megabytes} MB on loopback, medians of {rounds} round(s).\n")?;
     writeln!(text, "| copied with | to the other end | back |")?;
     writeln!(text, "|---|--:|--:|")?;
     for way in ways {

@@ -9,11 +9,7 @@ use super::{BUDGET, Measured};
 pub(super) fn text(measured: &Measured) -> Result<String> {
     let Measured { machine, ripgrep, files, rows } = measured;
     let mut text = String::new();
-    writeln!(
-        text,
-        "{}, {} cores, {}; {}; {files} files; load average {:.2} in the minute before; {}.\n",
-        machine.cpu, machine.cores, machine.plexus, ripgrep, machine.load_before, machine.date
-    )?;
+    writeln!(text, "{machine} {ripgrep}; {files} files.\n")?;
     writeln!(text, "| search | found | `rg` | `filesystem` | in times of `rg` | ≤ {BUDGET} × |")?;
     writeln!(text, "|---|--:|--:|--:|--:|--:|")?;
     for row in rows {

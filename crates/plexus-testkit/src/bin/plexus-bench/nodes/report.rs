@@ -9,7 +9,7 @@ use super::Measured;
 pub(super) fn text(measured: &Measured) -> Result<String> {
     let Measured { machine, round_trips, floods, idle } = measured;
     let mut text = String::new();
-    writeln!(text, "{}, {} cores, {}; {}.\n", machine.cpu, machine.cores, machine.plexus, machine.date)?;
+    writeln!(text, "{machine}\n")?;
     writeln!(
         text,
         "| link | bare WebSocket echo | hub to node to hub | in echoes [≤ 3 over ws] | the whole call, for an MCP client |"

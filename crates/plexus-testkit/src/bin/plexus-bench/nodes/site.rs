@@ -1,6 +1,5 @@
 //! A hub, and a node that has joined it.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,11 +29,7 @@ pub(crate) struct Site {
 impl Site {
     /// Starts a hub, and a node over the transport if one is given.
     pub(crate) async fn open(plexus: &Path, folder: &Path, transport: Option<&str>) -> Result<Self> {
-        let (hub, address) = contenders::up(plexus, &folder.join("hub")).await?;
-        let token =
-            std::fs::read_to_string(folder.join("hub/data/admin-token")).context("the admin token")?;
-        let address: SocketAddr = address.parse().context("the address of the hub")?;
-        let endpoint = Endpoint { address, path: "/mcp", token: Some(token.trim().to_owned()) };
+        let (hub, endpoint) = contenders::up(plexus, &folder.join("hub")).await?;
         let http = reqwest::Client::builder().no_proxy().build().context("an HTTP client")?;
         let mut site = Self { hub, node: None, endpoint, http };
         if let Some(transport) = transport {

@@ -15,11 +15,7 @@ const MEGABYTES: f64 = 12.0;
 pub(super) fn text(measured: &Measured) -> Result<String> {
     let Measured { machine, calls, away, replays, idle } = measured;
     let mut text = String::new();
-    writeln!(
-        text,
-        "{}, {} cores, {}; {}; load average {:.2} in the minute before.\n",
-        machine.cpu, machine.cores, machine.plexus, machine.date, machine.load_before
-    )?;
+    writeln!(text, "{machine}\n")?;
     writeln!(
         text,
         "| call, one at a time | client | straight, p50 / p99 | proxy over HTTP | in times of it [≤ {TIMES}] | proxy over stdio | \

@@ -1,6 +1,5 @@
 //! A hub that can be stopped and restarted, and proxies in front of it.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,11 +26,7 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) async fn open(plexus: &Path, folder: &Path) -> Result<Self> {
-        let (hub, address) = contenders::up(plexus, &folder.join("hub")).await?;
-        let token =
-            std::fs::read_to_string(folder.join("hub/data/admin-token")).context("the admin token")?;
-        let address: SocketAddr = address.parse().context("the address of the hub")?;
-        let endpoint = Endpoint { address, path: "/mcp", token: Some(token.trim().to_owned()) };
+        let (hub, endpoint) = contenders::up(plexus, &folder.join("hub")).await?;
         Ok(Self { plexus: plexus.to_owned(), folder: folder.to_owned(), hub: Some(hub), endpoint })
     }
 
