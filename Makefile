@@ -41,6 +41,7 @@ soak: toolchain ## long-running tests, which `make test` skips
 fuzz: toolchain ## fuzz every target for 10 s: make fuzz ARGS="600 jsonrpc"
 generated: toolchain ## regenerate files made from code: reference, OpenAPI, schemas, help texts
 
+test: checked_for := test
 test check bench profile soak generated $(PHASES): toolchain
 	@scripts/tree $(MAKE) $@
 
@@ -103,7 +104,7 @@ fmt: toolchain ## format the code
 	rustfmt --edition 2024 $(FUZZ_SOURCES)
 
 toolchain:
-	@scripts/prerequisites
+	@scripts/prerequisites $(checked_for)
 
 # Built only if cargo-nextest is not on the PATH.
 $(CACHE)/tools/bin/cargo-nextest: | toolchain

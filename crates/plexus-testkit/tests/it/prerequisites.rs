@@ -6,17 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Programs that every Linux has, among them those that the script itself uses.
-const BASE: &[&str] =
-    &["awk", "bash", "cut", "dirname", "env", "grep", "head", "mktemp", "paste", "rm", "sed", "sort", "tr"];
+const BASE: &[&str] = &[
+    "awk", "bash", "cut", "dirname", "env", "grep", "head", "mktemp", "paste", "rm", "sed", "sort", "tr",
+    "uname",
+];
 
-fn prerequisites(path: &Path, compiler: Option<&Path>) -> Output {
+fn prerequisites(path: &Path, args: &[&str], variables: &[(&str, &str)]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prerequisites");
     let mut command = Command::new("bash");
-    command.arg(script).env_clear().env("PATH", path).env("HOME", path);
-    if let Some(compiler) = compiler {
-        command.env("CC", compiler);
-    }
-    command.output().unwrap()
+    command.arg(script).args(args).env_clear().env("PATH", path).env("HOME", path);
+    command.envs(variables.iter().copied()).output().unwrap()
 }
 
 fn base_folder() -> tempfile::TempDir {
@@ -34,7 +33,7 @@ fn base_folder() -> tempfile::TempDir {
 #[test]
 fn a_bare_machine_gets_all_missing_tools_and_their_packages_at_once() {
     let folder = base_folder();
-    let output = prerequisites(folder.path(), None);
+    let output = prerequisites(folder.path(), &[], &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let message = String::from_utf8(output.stderr).unwrap();
@@ -53,10 +52,29 @@ fn a_compiler_without_headers_is_not_taken_for_a_compiler() {
     fs::write(&compiler, "#!/bin/sh\necho 'fatal error: stdlib.h: No such file or directory' >&2\nexit 1\n")
         .unwrap();
     fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let output = prerequisites(folder.path(), Some(&compiler));
+    let output = prerequisites(folder.path(), &[], &[("CC", compiler.to_str().unwrap())]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(message.contains("stdlib.h: No such file or directory"), "{message}");
     assert!(message.contains("libc6-dev"), "{message}");
+}
+
+#[test]
+fn tests_need_a_cpp_compiler_and_name_what_is_skipped() {
+    let folder = base_folder();
+    let message = |variables: &[(&str, &str)]| {
+        let output = prerequisites(folder.path(), &["test"], variables);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let by_hand = message(&[]);
+    assert!(by_hand.contains("  missing: a C++ compiler (c++)\n"), "{by_hand}");
+    assert!(by_hand.contains("are skipped:\n  npm (Debian: npm)\n"), "{by_hand}");
+    assert!(!by_hand.contains("missing: npm"), "{by_hand}");
+    let in_ci = message(&[("CI", "true")]);
+    for missing in ["a C++ compiler (c++)", "npm", "Python 3.10 or newer with venv"] {
+        assert!(in_ci.contains(&format!("  missing: {missing}\n")), "{missing} in: {in_ci}");
+    }
+    assert!(!in_ci.contains("skipped"), "{in_ci}");
 }
 
 #[test]
