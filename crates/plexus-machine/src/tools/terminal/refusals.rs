@@ -8,14 +8,16 @@ use crate::Machine;
 use crate::launch::Held;
 use crate::tools::output::Stream;
 
-/// Error messages of programs that may not write a file.
-const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
+/// What programs report if they may not write a file, in lower case: the texts of the C library and of Go, and the codes
+/// that Node.js prints.
+const REFUSALS: [&str; 6] =
+    ["read-only file system", "permission denied", "operation not permitted", "eacces", "eperm", "erofs"];
 /// The number of bytes at the end of an output that are searched for a refusal.
 const SEARCHED: u64 = 64 << 10;
 
 /// A possible reason why a command failed, given its output.
 pub(super) fn note(machine: &Machine, said: &str) -> Option<String> {
-    if !REFUSALS.iter().any(|refusal| said.contains(refusal)) {
+    if !reports_refusal(said) {
         return None;
     }
     let held = machine.held(&machine.policy.now()).ok().filter(|held| *held != Held::None)?;
@@ -28,6 +30,11 @@ pub(super) fn note(machine: &Machine, said: &str) -> Option<String> {
          policy names, but cannot create files directly in a folder that contains something protected, such as the \
          home folder. {instead}"
     ))
+}
+
+fn reports_refusal(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    REFUSALS.iter().any(|refusal| said.contains(refusal))
 }
 
 /// The same for an ended job, if it failed. A terminal may have run many commands, and its exit code is that of the
@@ -43,4 +50,23 @@ pub(super) async fn note_of(machine: &Machine, job: &Job) -> Result<Option<Strin
     let from = spool.size().saturating_sub(SEARCHED);
     let part = read::part(spool, from, SEARCHED as usize).await.map_err(read::unreadable)?;
     Ok(note(machine, &String::from_utf8_lossy(&part.bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_shells_and_runtimes_are_recognized() {
+        for said in [
+            "mkdir: cannot create directory '/home/ann/new': Permission denied",
+            "zsh: permission denied: /home/ann/new",
+            "open /home/ann/new: operation not permitted",
+            "Error: EACCES: permission denied, open '/home/ann/new'",
+            "touch: cannot touch 'a': Read-only file system",
+        ] {
+            assert!(reports_refusal(said), "{said}");
+        }
+        assert!(!reports_refusal("mkdir: cannot create directory 'a': No such file or directory"));
+    }
 }

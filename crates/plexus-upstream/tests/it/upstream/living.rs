@@ -297,10 +297,10 @@ async fn concurrent_calls_start_a_lazy_server_once() {
     for result in futures_util::future::join_all(calls).await {
         assert_eq!(text(&result), "done");
     }
-    hub.upstream_in("s", UpstreamState::Idle).await;
-    // Long enough for another start.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(hub.upstreams().get("s").unwrap().restarts, 1);
+    assert_eq!(hub.upstream_in("s", UpstreamState::Idle).await.restarts, 1);
+    // A start that nobody asked for would be counted before the one of this call.
+    assert_eq!(text(&client.tool("mcp__s__work", json!({})).await), "done");
+    assert_eq!(hub.upstream_in("s", UpstreamState::Idle).await.restarts, 2);
 }
 
 #[tokio::test]
