@@ -4,6 +4,7 @@
 //! them and can undo the changes. Each agent gets a token of its own, which is in none of its files.
 
 mod backups;
+mod change_args;
 mod choice;
 pub(crate) mod display;
 pub(crate) mod grant;
@@ -13,9 +14,9 @@ mod server_moves;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plexus_bridge::agents::{self, Agent, Installed, Scope};
-use plexus_bridge::{Bridge, Connection, Content, Plan, Policy, Wiring};
+use plexus_bridge::{Bridge, Connection, Content, Plan, Wiring};
 use plexus_kit::{Environment, env};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::ExternalAgentInstructions;
@@ -26,6 +27,7 @@ use super::run::maker::{Maker, is};
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+pub(crate) use change_args::ChangeArgs;
 pub(crate) use choice::agent_named;
 use local_agents::{LocalAgents, Questions};
 use server_moves::ServerMoves;
@@ -53,23 +55,6 @@ Examples:
   plexus connect claude-code --project .      # for one project only
   plexus connect --status                     # show the state of the files
   plexus connect --restore                    # list the backups";
-
-/// Arguments of `connect` and `disconnect`.
-#[derive(Debug, Args)]
-pub(crate) struct ChangeArgs {
-    /// Only for the project in this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) project: Option<PathBuf>,
-    /// Write without asking
-    #[arg(long, short = 'y')]
-    pub(crate) yes: bool,
-    /// Show the changes without writing them
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// What to do with an entry that Plexus did not write, or that was changed since
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
-    pub(crate) policy: PolicyArg,
-}
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -116,27 +101,6 @@ impl ConnectArgs {
     /// Whether any token option was given.
     fn has_token_options(&self) -> bool {
         self.profile.is_some() || !self.scopes.is_empty() || !self.nodes.is_empty() || self.ttl.is_some()
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PolicyArg {
-    /// Leave it and report it
-    #[default]
-    Skip,
-    /// Set the values that Plexus needs and keep the rest
-    Merge,
-    /// Overwrite it, or remove it when disconnecting
-    Replace,
-}
-
-impl From<PolicyArg> for Policy {
-    fn from(policy: PolicyArg) -> Self {
-        match policy {
-            PolicyArg::Skip => Self::Skip,
-            PolicyArg::Merge => Self::Merge,
-            PolicyArg::Replace => Self::Replace,
-        }
     }
 }
 

@@ -122,7 +122,7 @@ async fn run_checks(context: &CheckContext, invocation: &Invocation<'_>, finding
         _ => hub::check(context, invocation).await,
     };
     // Read before the slow checks, to compare it with the hub's clock.
-    let seen_at = invocation.out.now();
+    let checked_at = invocation.out.now();
     let mut has_database = false;
     if folder == FolderState::Ours || context.config.database_url.is_some() {
         let (found, exists) = database::check(context, running_hub.as_ref()).await;
@@ -150,7 +150,7 @@ async fn run_checks(context: &CheckContext, invocation: &Invocation<'_>, finding
         findings.extend(agents::check(context, invocation, running_hub.is_some()).await);
     }
     findings.push(port::check(context, running_hub.as_ref()));
-    findings.push(clock::check(seen_at, running_hub.as_ref()));
+    findings.push(clock::check(checked_at, running_hub.as_ref()));
     findings.push(disk::check(context));
     findings.push(open_files::check());
 }

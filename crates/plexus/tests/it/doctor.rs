@@ -335,7 +335,10 @@ async fn a_broken_profile_and_what_one_names_in_vain_are_found() {
 
     std::fs::remove_dir_all(folder.join("small")).expect("it can be removed");
     let gone = async {
-        while !doctor(&plexus, 0, &[]).await.to_string().contains("has the profile small, which does not exist")
+        while !doctor(&plexus, 0, &[])
+            .await
+            .to_string()
+            .contains("has the profile small, which does not exist")
         {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }

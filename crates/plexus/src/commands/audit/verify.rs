@@ -49,13 +49,13 @@ pub(super) async fn run(args: &VerifyArgs, invocation: &Invocation<'_>) -> anyho
     let out = &invocation.out;
     let progress = out.progress("Verifying the audit");
     let verification = match &args.backup {
-        Some(file) => of_backup(file, out).await?,
+        Some(file) => verify_backup(file, out).await?,
         None => match invocation.hub_of_folder()? {
-            FolderHub::Named(hub) | FolderHub::Default(hub) => of_hub(&hub, None).await?,
-            FolderHub::Runs { hub, folder } => of_hub(&hub, Some(&folder)).await?,
+            FolderHub::Named(hub) | FolderHub::Default(hub) => verify_hub(&hub, None).await?,
+            FolderHub::Runs { hub, folder } => verify_hub(&hub, Some(&folder)).await?,
             FolderHub::Unready { folder, pid } => return Err(unready(&folder, pid).into()),
             FolderHub::Down { folder } => {
-                let verification = of_folder(&folder, &args.database, invocation).await?;
+                let verification = verify_folder(&folder, &args.database, invocation).await?;
                 let noted = LastVerification::new(&verification.report, out.now());
                 if let Err(error) = noted.write(&folder) {
                     out.note(&format!("Cannot store the time of this verification in the folder: {error}"));
@@ -104,7 +104,7 @@ fn print(verification: Verification, out: &Output) -> anyhow::Result<ExitCode> {
     Err(Failure::new(Exit::Problems, message).hint(hint).into())
 }
 
-async fn of_hub(hub: &Hub, folder: Option<&Path>) -> anyhow::Result<Verification> {
+async fn verify_hub(hub: &Hub, folder: Option<&Path>) -> anyhow::Result<Verification> {
     let report = hub.get(&["audit", "verify"], &[]).await?.decode()?;
     let url = hub.url();
     let subject = match folder {
@@ -127,7 +127,7 @@ fn unready(folder: &Path, pid: Option<i32>) -> Failure {
     failure
 }
 
-async fn of_folder(
+async fn verify_folder(
     folder: &Path,
     database: &DatabaseArgs,
     invocation: &Invocation<'_>,
@@ -159,7 +159,7 @@ async fn of_folder(
         return Err(mismatch(&note).into());
     }
     let database = snapshot.location().to_owned();
-    let report = verified(&mut snapshot, &options).await?;
+    let report = verify_snapshot(&mut snapshot, &options).await?;
     let shown = folder.display();
     let subject = format!("verified without a hub: the data folder {shown} with the database {database}");
     let verified = json!({ "kind": "data_folder", "data_dir": folder, "database": database });
@@ -175,7 +175,7 @@ fn no_database(folder: &Path) -> Failure {
 }
 
 /// Compares the chain with the signed head in the folder.
-async fn verified(snapshot: &mut Snapshot, options: &StoreOptions) -> anyhow::Result<AuditReport> {
+async fn verify_snapshot(snapshot: &mut Snapshot, options: &StoreOptions) -> anyhow::Result<AuditReport> {
     let anchor = backup::anchor(options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
     let no_key = || format!("there is no signing key in {}", options.data_dir.display());
@@ -184,7 +184,7 @@ async fn verified(snapshot: &mut Snapshot, options: &StoreOptions) -> anyhow::Re
 }
 
 /// Restores the backup, which contains keys, into a private temporary folder, verifies it there and removes the folder.
-async fn of_backup(file: &Path, out: &Output) -> anyhow::Result<Verification> {
+async fn verify_backup(file: &Path, out: &Output) -> anyhow::Result<Verification> {
     let shown = file.display();
     let source = fs_err::File::open(file).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     if source.metadata()?.is_dir() {
@@ -205,7 +205,7 @@ async fn of_backup(file: &Path, out: &Output) -> anyhow::Result<Verification> {
     supervisor.shutdown(CLOSE_TIMEOUT).await;
     let Restored { header, .. } = restored.map_err(|error| unusable(file, error))?;
     let mut snapshot = Snapshot::glance(&options).await?.ok_or_else(|| no_database(file))?;
-    let report = verified(&mut snapshot, &options).await?;
+    let report = verify_snapshot(&mut snapshot, &options).await?;
     let subject = format!("verified without a hub: the backup {shown}, made {}", out.at(header.created_at));
     let verified =
         json!({ "kind": "backup", "file": file, "made_at": header.created_at, "made_from": header.database });

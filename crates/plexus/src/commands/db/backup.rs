@@ -74,7 +74,7 @@ pub(super) async fn run(
     let (mut files, left_out) = match keys {
         ArchiveKeys::Included => {
             let own = audit.iter().find(|state| state.ok && state.head.hub == options.instance_id);
-            let mut files = files(&options, anchor.as_ref(), own.map(|state| &state.head))?;
+            let mut files = hub_files(&options, anchor.as_ref(), own.map(|state| &state.head))?;
             let settings = SettingsFiles::read(&options.data_dir, &servers, &tools)?;
             files.extend(settings.files);
             (files, settings.left_out)
@@ -141,7 +141,7 @@ pub(in crate::commands) fn anchor(options: &StoreOptions) -> anyhow::Result<Opti
 }
 
 /// The files of the data folder that a hub needs besides the database.
-fn files(
+fn hub_files(
     options: &StoreOptions,
     anchor: Option<&AuditAnchor>,
     intact: Option<&AuditHead>,

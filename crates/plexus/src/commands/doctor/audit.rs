@@ -36,8 +36,8 @@ pub(super) async fn check(
     }
     let verify = format!("{} audit verify", context.plexus);
     let (recent, by) = match hub {
-        Some(hub) => (of_hub(hub).await, format!("by the hub at {}", hub.url())),
-        None => (of_folder(context).await, "from the database".to_owned()),
+        Some(hub) => (verify_through_hub(hub).await, format!("by the hub at {}", hub.url())),
+        None => (verify_database(context).await, "from the database".to_owned()),
     };
     let mut found = Vec::new();
     match recent {
@@ -61,15 +61,15 @@ pub(super) async fn check(
         let message = "it did not match its signed head when the hub started, or at an earlier start";
         found.push(Finding::problem(CHECK, message, verify.clone()));
     }
-    found.push(last(context, &verify, out));
+    found.push(last_verification(context, &verify, out));
     found
 }
 
-async fn of_hub(hub: &RunningHub) -> anyhow::Result<AuditReport> {
+async fn verify_through_hub(hub: &RunningHub) -> anyhow::Result<AuditReport> {
     hub.hub.get(&["audit", "verify"], &[("newest", Some(NEWEST.to_string()))]).await?.decode()
 }
 
-async fn of_folder(context: &CheckContext) -> anyhow::Result<AuditReport> {
+async fn verify_database(context: &CheckContext) -> anyhow::Result<AuditReport> {
     let options = database::store_options(&context.config);
     if options.database_url.is_none()
         && let Some(note) = DatabaseNote::read(&options.data_dir)?
@@ -88,7 +88,7 @@ async fn of_folder(context: &CheckContext) -> anyhow::Result<AuditReport> {
 }
 
 /// When the whole log was last verified.
-fn last(context: &CheckContext, verify: &str, out: &Output) -> Finding {
+fn last_verification(context: &CheckContext, verify: &str, out: &Output) -> Finding {
     match LastVerification::read(&context.config.data_dir) {
         Ok(Some(last)) if last.ok => {
             let message = format!("last verified completely {}: {} entries", out.at(last.at), last.entries);

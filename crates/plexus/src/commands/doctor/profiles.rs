@@ -30,7 +30,7 @@ pub(super) async fn check(
     }
     if running {
         // A token that may not read them is not a problem of the profiles.
-        found.extend(of_hub(context, invocation).await.unwrap_or_default());
+        found.extend(check_in_hub(context, invocation).await.unwrap_or_default());
     }
     if found.is_empty() {
         found.push(Finding::ok(CHECK, format!("usable: {}", profiles.usable().count())));
@@ -38,10 +38,10 @@ pub(super) async fn check(
     found
 }
 
-async fn of_hub(context: &CheckContext, invocation: &Invocation<'_>) -> anyhow::Result<Vec<Finding>> {
-    let profiles: Vec<Profile> = all(invocation, "profiles").await?;
+async fn check_in_hub(context: &CheckContext, invocation: &Invocation<'_>) -> anyhow::Result<Vec<Finding>> {
+    let profiles: Vec<Profile> = fetch_all(invocation, "profiles").await?;
     let mut found = missing_names(&profiles);
-    let tokens: Vec<Token> = all(invocation, "tokens").await?;
+    let tokens: Vec<Token> = fetch_all(invocation, "tokens").await?;
     let alive = tokens.iter().filter(|token| token.state(invocation.out.now()).is_alive());
     found.extend(alive.filter_map(|token| without_profile(token, &profiles, context)));
     Ok(found)
@@ -71,7 +71,7 @@ fn without_profile(token: &Token, profiles: &[Profile], context: &CheckContext) 
     })
 }
 
-async fn all<T: serde::de::DeserializeOwned>(
+async fn fetch_all<T: serde::de::DeserializeOwned>(
     invocation: &Invocation<'_>,
     what: &str,
 ) -> anyhow::Result<Vec<T>> {

@@ -41,22 +41,23 @@ pub(super) async fn check(
         }
     };
     // A token that may not read them is not a problem of the servers.
-    let servers = if running { of_hub(invocation).await.unwrap_or_default() } else { Vec::new() };
+    let servers = if running { fetch_servers(invocation).await.unwrap_or_default() } else { Vec::new() };
     let exposure = Exposure::of(folder.dir());
-    let mut found: Vec<Finding> = exposure.iter().map(|exposure| of_folder(folder.dir(), exposure)).collect();
+    let mut found: Vec<Finding> =
+        exposure.iter().map(|exposure| folder_finding(folder.dir(), exposure)).collect();
     // Report the folder once, not for every file in it.
     let folder_warning = exposure.map(|exposure| exposure.to_string());
     for entry in &entries {
         let known = servers.iter().find(|server| server.name == entry.name);
-        found.extend(of_entry(context, entry, known, folder_warning.as_deref(), environment));
+        found.extend(entry_findings(context, entry, known, folder_warning.as_deref(), environment));
     }
     let broken: Vec<&str> =
         entries.iter().filter(|entry| entry.server.is_err()).map(|entry| entry.name.as_str()).collect();
     let unwell = servers.iter().filter(|server| is_unwell(server.state));
     // Servers with an invalid file are already reported.
     let unwell = unwell.filter(|server| !broken.contains(&server.name.as_str()));
-    found.extend(unwell.map(|server| of_server(context, server)));
-    found.extend(servers.iter().flat_map(|server| untrusted(context, server)));
+    found.extend(unwell.map(|server| server_finding(context, server)));
+    found.extend(servers.iter().flat_map(|server| trust_findings(context, server)));
     let old = context.config.data_dir.join(LEGACY_FILE);
     if old.exists() {
         let message =
@@ -76,17 +77,17 @@ pub(super) async fn check(
     found
 }
 
-async fn of_hub(invocation: &Invocation<'_>) -> anyhow::Result<Vec<Upstream>> {
+async fn fetch_servers(invocation: &Invocation<'_>) -> anyhow::Result<Vec<Upstream>> {
     let args = ListArgs { limit: MAX_SERVERS, cursor: None };
     let page = listing::fetch(&invocation.hub()?, &["upstreams"], &[], &args, |_| true).await?;
     page.items.iter().map(|item| client::decode(item)).collect()
 }
 
 /// The finding for a server that the hub cannot use.
-fn of_server(context: &CheckContext, server: &Upstream) -> Finding {
+fn server_finding(context: &CheckContext, server: &Upstream) -> Finding {
     let why = server.last_error.as_ref().map_or("no reason is known", |error| &error.message);
     if server.state == UpstreamState::Invalid {
-        return split(CHECK, why, Finding::problem);
+        return split_finding(CHECK, why, Finding::problem);
     }
     let (plexus, name) = (&context.plexus, shell::name(&one_line(&server.name)));
     let message = format!("{} is {}: {why}", server.name, server.state.as_str());
@@ -98,13 +99,13 @@ fn of_server(context: &CheckContext, server: &Upstream) -> Finding {
 }
 
 /// The finding for a folder that others can write to.
-fn of_folder(dir: &Path, exposure: &Exposure) -> Finding {
+fn folder_finding(dir: &Path, exposure: &Exposure) -> Finding {
     let finding = if exposure.is_to_everyone() { Finding::problem } else { Finding::warning };
     finding(CHECK, format!("{} {}", dir.display(), exposure.what()), exposure.fix())
 }
 
 /// Findings for tools in quarantine, and for suspicious tools that only a rule approved.
-fn untrusted(context: &CheckContext, server: &Upstream) -> Vec<Finding> {
+fn trust_findings(context: &CheckContext, server: &Upstream) -> Vec<Finding> {
     let (plexus, name) = (&context.plexus, shell::name(&one_line(&server.name)));
     let waiting = (!server.quarantined.is_empty()).then(|| {
         let held = &server.quarantined;
@@ -129,7 +130,7 @@ fn untrusted(context: &CheckContext, server: &Upstream) -> Vec<Finding> {
     waiting.into_iter().chain(suspicious).collect()
 }
 
-fn of_entry(
+fn entry_findings(
     context: &CheckContext,
     entry: &Entry,
     known: Option<&Upstream>,
@@ -140,8 +141,8 @@ fn of_entry(
         Ok(server) => server,
         Err(problems) => {
             let findings = problems.iter().map(|problem| match problem.cause {
-                Cause::Missing => split(CHECK, &mark_local(&problem.to_string()), Finding::warning),
-                Cause::File | Cause::Field => split(CHECK, &problem.to_string(), Finding::problem),
+                Cause::Missing => split_finding(CHECK, &mark_local(&problem.to_string()), Finding::warning),
+                Cause::File | Cause::Field => split_finding(CHECK, &problem.to_string(), Finding::problem),
             });
             return findings.collect();
         }
@@ -151,7 +152,7 @@ fn of_entry(
     let warnings = server.warnings.iter().filter(|warning| folder_warning != Some(warning.as_str()));
     let warnings = warnings.filter(|warning| !(is_valid_in_hub && warning.contains(UNSET)));
     let mut found: Vec<Finding> =
-        warnings.map(|warning| split(CHECK, &mark_local(warning), Finding::warning)).collect();
+        warnings.map(|warning| split_finding(CHECK, &mark_local(warning), Finding::warning)).collect();
     // If the server is ready in the hub, its program exists there.
     let is_up = known.is_some_and(|known| known.state == UpstreamState::Ready);
     let is_reported = known.is_some_and(|known| is_unwell(known.state));
@@ -174,7 +175,11 @@ fn mark_local(message: &str) -> String {
 }
 
 /// Splits a text at the first semicolon into message and fix.
-fn split(check: &'static str, text: &str, finding: fn(&'static str, String, String) -> Finding) -> Finding {
+fn split_finding(
+    check: &'static str,
+    text: &str,
+    finding: fn(&'static str, String, String) -> Finding,
+) -> Finding {
     let (message, fix) = text.split_once("; ").unwrap_or((text, "correct the file"));
     finding(check, message.to_owned(), fix.to_owned())
 }

@@ -18,9 +18,9 @@ pub(super) async fn check(
     invocation: &Invocation<'_>,
     running: bool,
 ) -> Vec<Finding> {
-    let of_hub = if running { of_hub(invocation).await.ok() } else { None };
-    let tools = of_hub.unwrap_or_else(|| of_files(context, invocation));
-    let mut found: Vec<Finding> = tools.iter().flat_map(of_tool).collect();
+    let in_hub = if running { fetch_tools(invocation).await.ok() } else { None };
+    let tools = in_hub.unwrap_or_else(|| read_tools(context, invocation));
+    let mut found: Vec<Finding> = tools.iter().flat_map(tool_findings).collect();
     let missing = |name: &&String| !tools.iter().any(|tool| tool.name == **name);
     found.extend(context.config.tools.enabled.iter().filter(missing).map(|name| {
         let message = format!("{name} is enabled by `tools.enabled` but has no manifest");
@@ -37,12 +37,12 @@ pub(super) async fn check(
     found
 }
 
-async fn of_hub(invocation: &Invocation<'_>) -> anyhow::Result<Vec<DefinedTool>> {
+async fn fetch_tools(invocation: &Invocation<'_>) -> anyhow::Result<Vec<DefinedTool>> {
     let tools: DefinedTools = invocation.hub()?.get(&["tools", "-", "defined"], &[]).await?.decode()?;
     Ok(tools.items)
 }
 
-fn of_files(context: &CheckContext, invocation: &Invocation<'_>) -> Vec<DefinedTool> {
+fn read_tools(context: &CheckContext, invocation: &Invocation<'_>) -> Vec<DefinedTool> {
     let options = CustomOptions {
         dir: context.config.tools.dir.clone(),
         state: context.config.data_dir.join(STATE_FILE),
@@ -53,7 +53,7 @@ fn of_files(context: &CheckContext, invocation: &Invocation<'_>) -> Vec<DefinedT
 }
 
 /// The problems of a tool; only warnings if it is disabled.
-fn of_tool(tool: &DefinedTool) -> Vec<Finding> {
+fn tool_findings(tool: &DefinedTool) -> Vec<Finding> {
     let finding = |problem: &String| {
         let (message, fix) = (one_line(problem), format!("correct {}", tool.file));
         match tool.enabled_by {

@@ -154,7 +154,10 @@ async fn what_cannot_be_done_is_said_with_what_to_do() {
     // Nobody to ask, and nothing said.
     let ran = plexus.run(&["connect"]).await;
     let said = ran.failed(2);
-    assert!(said.contains("no terminal to ask on") && said.contains("plexus connect codex claude-code"), "{said}");
+    assert!(
+        said.contains("no terminal to ask on") && said.contains("plexus connect codex claude-code"),
+        "{said}"
+    );
     let ran = plexus.run(&["connect", "codx"]).await;
     assert!(ran.failed(2).contains("did you mean codex?"), "{ran:?}");
     // No hub.
