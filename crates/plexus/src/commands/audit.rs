@@ -1,4 +1,4 @@
-//! `plexus audit`: read and verify the record of all calls.
+//! `plexus audit`: reads and verifies the record of all calls.
 
 mod verify;
 
@@ -35,22 +35,22 @@ enum AuditCommand {
         /// Only calls by this actor, such as agent:codex
         #[arg(long)]
         actor: Option<String>,
-        /// Only calls in this session: its id, the end of it, or its key
+        /// Only calls in this session: its id, the end of its id, or its key
         #[arg(long)]
         session: Option<String>,
     },
     /// Show one call with its arguments and result
     #[command(after_help = "Example:\n  plexus audit show 099a8057")]
     Show {
-        /// Id of the call or the end of it, from `plexus audit list`
+        /// Id of the call or the end of its id, from `plexus audit list`
         #[arg(value_name = "CALL_ID")]
         call: String,
     },
-    /// Check that no record was changed, removed or reordered
+    /// Check that no entry was changed, removed or reordered
     #[command(
-        after_help = "The hub that runs on the data folder is asked. Where none runs, the folder itself is verified; its \
-database is found by the folder's database.json.\n\
-The exit code is 0 when the record is intact and 3 when problems were found.\n\n\
+        after_help = "The hub that runs on the data folder does the check. If none runs, the folder itself is verified; its \
+database.json names the database.\n\
+The exit code is 0 if the record is intact and 3 if problems were found.\n\n\
 Example:\n  plexus audit verify || echo 'look into this'\n  \
 plexus audit verify --data-dir /mnt/copy-of-the-folder\n  \
 plexus audit verify /backups/plexus.tar.gz"
@@ -110,7 +110,7 @@ fn took(out: &Output, call: &AuditCall) -> String {
     )
 }
 
-/// The call of this id, or the only one whose id ends like this.
+/// The call with this id, or the only call whose id ends with it.
 async fn find(hub: &Hub, text: &str) -> anyhow::Result<CallId> {
     let Some(end) = short_id::ending(text) else {
         return text.parse().map_err(|error: InvalidId| Failure::new(Exit::Usage, error.to_string()).into());
@@ -120,7 +120,7 @@ async fn find(hub: &Hub, text: &str) -> anyhow::Result<CallId> {
     let found: Vec<AuditCall> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     match found.as_slice() {
         [call] => Ok(call.call_id),
-        [] => Err(Failure::new(Exit::Failed, format!("there is no call whose id ends with {text:?}"))
+        [] => Err(Failure::new(Exit::Failed, format!("no call has an id that ends with {text:?}"))
             .hint("`plexus audit list` shows the ids")
             .into()),
         several => {
@@ -134,12 +134,12 @@ async fn find(hub: &Hub, text: &str) -> anyhow::Result<CallId> {
 async fn show(call: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (out, hub) = (&invocation.out, invocation.hub()?);
     let call_id = find(&hub, call).await?;
-    let answer = hub.get(&["audit", &call_id.to_string()], &[]).await?;
+    let response = hub.get(&["audit", &call_id.to_string()], &[]).await?;
     if out.json() {
-        out.json_line(answer.raw().get())?;
+        out.json_line(response.raw().get())?;
         return Ok(Exit::Ok.into());
     }
-    let call: AuditCall = answer.decode()?;
+    let call: AuditCall = response.decode()?;
     let or_none = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
     let entries: Vec<_> = call.entries.iter().map(ToString::to_string).collect();
     out.fields(&[
@@ -163,7 +163,7 @@ async fn show(call: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
     Ok(Exit::Ok.into())
 }
 
-/// Text as text, anything else as indented JSON.
+/// A string as it is, any other value as indented JSON.
 fn readable(value: &Value) -> String {
     value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned)
 }

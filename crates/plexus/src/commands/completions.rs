@@ -1,4 +1,4 @@
-//! `plexus completions`: commands and flags for a shell to complete.
+//! `plexus completions`: prints a shell completion script.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ plexus completions bash > ~/.local/share/bash-completion/completions/plexus\n  \
 plexus completions zsh > \"${fpath[1]}/_plexus\"   # in zsh, before compinit\n  \
 plexus completions fish > ~/.config/fish/completions/plexus.fish")]
 pub(crate) struct CompletionsArgs {
-    /// The shell that reads the script
+    /// Shell that loads the script
     shell: Shell,
 }
 

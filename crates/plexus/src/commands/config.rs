@@ -1,4 +1,4 @@
-//! `plexus config`: what a hub started here would run with, and where each value came from.
+//! `plexus config`: shows the configuration that `plexus up` would use, and the origin of each value.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,19 +22,19 @@ pub(crate) struct ConfigArgs {
 enum ConfigCommand {
     /// Show the configuration in effect, without secrets
     #[command(
-        after_help = "This is what `plexus up` would take now from the file and the environment; a hub that \
-runs has its own, which it read when it started or was sent SIGHUP.\n\n\
+        after_help = "Shows what `plexus up` would read now from the file and the environment. A running hub \
+uses what it read when it started or last received SIGHUP.\n\n\
 Example:\n  plexus config show --origin"
     )]
     Show {
-        /// Say where each value came from
+        /// Show where each value came from
         #[arg(long)]
         origin: bool,
         #[command(flatten)]
         file: FileArgs,
     },
-    /// Find everything that is wrong with the configuration
-    #[command(after_help = "The exit code is 0 when the configuration can be used and 2 when it cannot.\n\n\
+    /// Find all errors in the configuration
+    #[command(after_help = "The exit code is 0 if the configuration is valid and 2 if it is not.\n\n\
 Example:\n  plexus config check --config ./plexus.toml")]
     Check {
         #[command(flatten)]
@@ -47,8 +47,7 @@ Example:\n  plexus config check --config ./plexus.toml")]
 
 #[derive(Debug, Args)]
 struct FileArgs {
-    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
-    /// there]
+    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -99,26 +98,26 @@ fn check(file: &FileArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
     checked.map_err(unusable)?;
     let path = config::file_path(file.config.as_deref(), invocation.environment(), &flags(invocation));
     out.line(&match path {
-        Some(path) => format!("The configuration can be used: {}", path.display()),
-        None => "The configuration can be used: no file, only defaults and variables".to_owned(),
+        Some(path) => format!("The configuration is valid: {}", path.display()),
+        None => "The configuration is valid: no file, only defaults and variables".to_owned(),
     })?;
     Ok(Exit::Ok.into())
 }
 
-/// A problem in its parts: what it says does not repeat where it is.
+/// A problem as JSON; the message does not repeat the origin.
 fn problem_json(problem: &Problem) -> serde_json::Value {
     let origin = problem.origin().map(|origin| origin.to_string());
-    let told = problem.to_string();
-    let message = origin.as_deref().and_then(|origin| told.strip_prefix(origin)?.strip_prefix(": "));
-    json!({ "origin": origin, "key": problem.key(), "message": message.unwrap_or(&told) })
+    let text = problem.to_string();
+    let message = origin.as_deref().and_then(|origin| text.strip_prefix(origin)?.strip_prefix(": "));
+    json!({ "origin": origin, "key": problem.key(), "message": message.unwrap_or(&text) })
 }
 
-/// What `plexus up` would take here and now.
+/// Loads the configuration that `plexus up` would use.
 pub(super) fn load(file: Option<&Path>, invocation: &Invocation<'_>) -> Result<Config, ConfigError> {
     Config::load(file, invocation.environment(), flags(invocation))
 }
 
-/// The same with `--mcp-dir`.
+/// Like [`load`], with `--mcp-dir`.
 pub(super) fn load_with(
     file: Option<&Path>,
     mcp_dir: Option<&Path>,
@@ -134,5 +133,5 @@ fn flags(invocation: &Invocation<'_>) -> RawConfig {
 
 fn unusable(error: ConfigError) -> Failure {
     Failure::new(Exit::Usage, error.to_string())
-        .hint("`plexus config default` prints every setting with what it takes")
+        .hint("`plexus config default` prints every setting with its possible values")
 }

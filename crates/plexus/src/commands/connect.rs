@@ -1,21 +1,22 @@
-//! `plexus connect`: the agents of this machine are wired to the hub, through its proxy.
+//! `plexus connect`: connects the agents on this machine to the hub, through the proxy.
 //!
-//! Their files are read, what would change is shown, and only then it is written: by `plexus-bridge`, which keeps a copy of each
-//! and can take everything back. An agent has a token of its own, which is in none of its files.
+//! It reads the agents' files and shows the changes before it writes them. `plexus-bridge` writes the files, backs up each of
+//! them and can undo the changes. Each agent gets a token of its own, which is in none of its files.
 
 mod backups;
+mod change_args;
 mod choice;
-pub(crate) mod desk;
+pub(crate) mod display;
 pub(crate) mod grant;
-mod moves;
-pub(crate) mod shown;
+pub(crate) mod local_agents;
+mod server_moves;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plexus_bridge::agents::{self, Agent, Installed, Scope};
-use plexus_bridge::{Bridge, Connection, Content, Plan, Policy, Wiring};
+use plexus_bridge::{Bridge, Connection, Content, Plan, Wiring};
 use plexus_kit::{Environment, env};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::ExternalAgentInstructions;
@@ -26,120 +27,91 @@ use super::run::maker::{Maker, is};
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-pub(crate) use choice::known;
-use desk::{Desk, Questions};
-use moves::Moves;
+pub(crate) use change_args::ChangeArgs;
+pub(crate) use choice::agent_named;
+use local_agents::{LocalAgents, Questions};
+use server_moves::ServerMoves;
 
 const AFTER_HELP: &str = "\
-Each agent is told, in its own settings, to start `plexus mcp` as an MCP server, and gets what
-the hub's workspace says of it (SOUL.md, IDENTITY.md, USER.md, TOOLS.md, MEMORY.md) into its own
-instructions. Everything is shown before it is written, a copy of each file is kept, and
-`plexus disconnect` takes it out again. What an agent may do without asking is not changed.
+Adds an MCP server that runs `plexus mcp` to each agent's settings, and the hub's workspace
+(SOUL.md, IDENTITY.md, USER.md, TOOLS.md, MEMORY.md) to the agent's instructions. Each change is
+shown before it is written, each file is backed up, and `plexus disconnect` undoes the changes.
+What an agent may do without asking is not changed.
 
-MCP servers that an agent has of its own can move behind the hub, where all agents use them. On a
-terminal you are asked; elsewhere they stay, unless --move-servers is given. `plexus disconnect`
+MCP servers in an agent's settings can move behind the hub, where all agents can use them. On a
+terminal you are asked; without one they stay unless --move-servers is given. `plexus disconnect`
 puts them back into the agent's settings.
 
 Agents: codex, claude-code, cursor, opencode, gemini, vscode, windsurf, zed, goose
 
 Environment:
-  PLEXUS_AGENTS  agents to connect, where none is named: codex,claude-code
+  PLEXUS_AGENTS  agents to connect if none is named: codex,claude-code
 
 Examples:
   plexus connect                              # choose on the terminal
   plexus connect codex claude-code --dry-run  # what would change
   plexus connect codex --node nas --yes       # its calls may use that machine
-  plexus connect codex --yes --move-servers   # its own servers move behind the hub
+  plexus connect codex --yes --move-servers   # move its own servers behind the hub
   plexus connect claude-code --project .      # for one project only
-  plexus connect --status                     # how the files are now
-  plexus connect --restore                    # the copies that were kept";
+  plexus connect --status                     # show the state of the files
+  plexus connect --restore                    # list the backups";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ConnectArgs {
-    /// Agents to connect [env: PLEXUS_AGENTS] [default: chosen on the terminal; with --yes, and for
+    /// Agents to connect [env: PLEXUS_AGENTS] [default: chosen on the terminal; with --yes, or
     /// --dry-run without a terminal, all that are found]
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
-    /// Connect them for the project in this folder, and not for all
-    #[arg(long, value_name = "DIR")]
-    project: Option<PathBuf>,
-    /// Write without asking
-    #[arg(long, short = 'y')]
-    yes: bool,
-    /// Show what would change, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Where an agent has an entry of this name that is not ours, or ours was changed
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
-    policy: PolicyArg,
-    /// The profile of their tokens: which tools they see
+    #[command(flatten)]
+    change: ChangeArgs,
+    /// Profile of the agents' tokens: which tools they see
     #[arg(long, value_name = "ID")]
     profile: Option<String>,
-    /// What their tokens may do, such as call:todo; may be repeated [default: call the tools that you may]
+    /// Scope of the agents' tokens, such as call:todo (repeatable) [default: call every tool that you
+    /// may call]
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
-    /// A machine that they may use; may be repeated, and calls that name none go to the first [default:
-    /// none]
+    /// Machine that the agents may use (repeatable); the first one is the default for their calls
+    /// [default: none]
     #[arg(long = "node", value_name = "NAME")]
     nodes: Vec<String>,
-    /// How long their tokens live before the proxy has to renew them [default: 1d on the machine of
+    /// Lifetime of the agents' tokens, after which the proxy renews them [default: 1d on the machine of
     /// the hub, else 14d]
     #[arg(long, value_name = "TIME", value_parser = arguments::ttl)]
     ttl: Option<u64>,
-    /// Leave their instructions alone
+    /// Do not change the agents' instruction files
     #[arg(long)]
     no_instructions: bool,
-    /// Move the MCP servers that they have of their own behind the hub [default: asked on the terminal]
+    /// Move the agents' own MCP servers behind the hub [default: ask on the terminal]
     #[arg(long, conflicts_with = "project")]
     move_servers: bool,
-    /// Leave their own MCP servers where they are, without asking
+    /// Leave the agents' own MCP servers where they are, without asking
     #[arg(long, conflicts_with = "move_servers")]
     no_move_servers: bool,
-    /// Show what is connected and how the files are, and change nothing
+    /// Show the connected agents and the state of their files
     #[arg(long, conflicts_with_all = ["dry_run", "yes", "restore"])]
     status: bool,
-    /// Put a file back as it was before a change; without a value, list the copies that there are
+    /// Restore a file from a backup; without a value, list the backups
     #[arg(long, value_name = "COPY", num_args = 0..=1, conflicts_with_all = ["agents", "project", "policy", "profile", "scopes", "nodes", "ttl", "no_instructions", "move_servers", "no_move_servers"])]
     restore: Option<Option<String>>,
 }
 
 impl ConnectArgs {
-    /// Whether the agents are to have another token than they would have without a word.
-    fn wishes_token(&self) -> bool {
+    /// Whether any token option was given.
+    fn has_token_options(&self) -> bool {
         self.profile.is_some() || !self.scopes.is_empty() || !self.nodes.is_empty() || self.ttl.is_some()
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PolicyArg {
-    /// Leave it, and say so
-    #[default]
-    Skip,
-    /// Set what is ours in it, and leave the rest
-    Merge,
-    /// Put ours in its place
-    Replace,
-}
-
-impl From<PolicyArg> for Policy {
-    fn from(policy: PolicyArg) -> Self {
-        match policy {
-            PolicyArg::Skip => Self::Skip,
-            PolicyArg::Merge => Self::Merge,
-            PolicyArg::Replace => Self::Replace,
-        }
-    }
-}
-
-/// What connecting one agent would do.
+/// The planned connection of one agent.
 struct Planned {
     agent: &'static Agent,
     installed: Option<Installed>,
     key: String,
     plan: Plan,
     entry: Value,
-    moves: Moves,
+    moves: ServerMoves,
 }
 
 impl Planned {
@@ -149,64 +121,64 @@ impl Planned {
 }
 
 pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let desk = Desk::open(invocation)?;
+    let (local_agents, change) = (LocalAgents::open(invocation)?, &args.change);
     if args.status {
-        shown::status(&invocation.out, &desk.keeper)?;
+        display::print_status(&invocation.out, &local_agents.keeper)?;
         return Ok(Exit::Ok.into());
     }
     if let Some(copy) = &args.restore {
-        return backups::run(copy.as_deref(), (args.yes, args.dry_run), &desk, invocation).await;
+        return backups::run(copy.as_deref(), change, &local_agents, invocation).await;
     }
-    let scope = scope(args.project.as_deref(), invocation.environment())?;
-    let Some(chosen) = choice::agents(&args.agents, (args.yes, args.dry_run), &scope, &desk, invocation)?
-    else {
-        invocation.out.note("Nothing was chosen, and nothing was changed.");
+    let scope = scope(change.project.as_deref(), invocation.environment())?;
+    let Some(chosen) = choice::agents(&args.agents, change, &scope, &local_agents, invocation)? else {
+        invocation.out.note("No agent was chosen; nothing was changed.");
         return Ok(Exit::Ok.into());
     };
-    let told = match args.no_instructions {
+    let instructions = match args.no_instructions {
         true => None,
         false => instructions(&args, invocation).await?,
     };
-    let mut planned = plan(chosen, &scope, told.as_ref(), &args, &desk, invocation)?;
+    let mut planned = plan(chosen, &scope, instructions.as_ref(), &args, &local_agents, invocation)?;
     let mut questions = Questions::default();
-    moves::plan(&mut planned, &scope, &args, &desk, (invocation, &mut questions)).await?;
+    server_moves::plan(&mut planned, &scope, &args, &local_agents, (invocation, &mut questions)).await?;
     if !invocation.out.json() {
-        planned.iter().try_for_each(|planned| show(&invocation.out, planned, &args))?;
-        if scope != Scope::User && told.is_some_and(|told| !told.files.is_empty()) {
+        planned.iter().try_for_each(|planned| print_plan(&invocation.out, planned, &args))?;
+        if scope != Scope::User && instructions.is_some_and(|instructions| !instructions.files.is_empty()) {
             invocation.out.note(
-                "These files are the project's: whoever has the project reads what your workspace says. \
-                 --no-instructions leaves that out.",
+                "These files are part of the project: everybody who has the project can read the text of your \
+                 workspace. --no-instructions leaves it out.",
             );
         }
     }
     let failed = planned.iter().any(|planned| !planned.plan.problems.is_empty());
-    if args.dry_run {
+    if change.dry_run {
         if invocation.out.json() {
-            tell_json(&invocation.out, &planned, &[], &[])?;
+            print_json(&invocation.out, &planned, &[], &[])?;
         } else {
             invocation.out.note("Nothing was changed: this was a dry run.");
         }
         return Ok(if failed { Exit::Failed } else { Exit::Ok }.into());
     }
-    let can = |planned: &&Planned| planned.plan.problems.is_empty();
-    let wanted = planned.iter().filter(can).any(|planned| planned.is_needed() || args.wishes_token());
+    let is_possible = |planned: &&Planned| planned.plan.problems.is_empty();
+    let wanted =
+        planned.iter().filter(is_possible).any(|planned| planned.is_needed() || args.has_token_options());
     let question = "Write these changes? [y/N]";
-    if wanted && !args.yes && !questions.confirmed(&invocation.out, question).await? {
+    if wanted && !change.yes && !questions.confirm(&invocation.out, question).await? {
         invocation.out.note("Nothing was changed.");
         return Ok(Exit::Ok.into());
     }
     let maker = Maker::new(invocation)?;
     check_nodes(&args.nodes, &maker).await?;
-    let _turn = desk.turn()?;
+    let _lock = local_agents.lock()?;
     let (mut done, mut failures) = (Vec::new(), Vec::new());
     for planned in planned.iter_mut().filter(|planned| planned.plan.problems.is_empty()) {
-        let connected = connect(planned, &scope, &args, &maker, &desk, invocation).await;
+        let connected = connect(planned, &scope, &args, &maker, &local_agents, invocation).await;
         match connected {
             Ok(connected) => done.push(connected),
             Err(error) => {
                 let hint = error.downcast_ref::<Failure>().and_then(|failure| failure.hint.clone());
                 if !invocation.out.json() {
-                    invocation.out.note(&format!("error: {} is not connected: {error}", planned.agent.name));
+                    invocation.out.note(&format!("error: cannot connect {}: {error}", planned.agent.name));
                     hint.iter().for_each(|hint| invocation.out.note(&format!("hint: {hint}")));
                 }
                 let (agent, message) = (planned.agent.id, error.to_string());
@@ -215,12 +187,12 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         }
     }
     if invocation.out.json() {
-        tell_json(&invocation.out, &planned, &done, &failures)?;
+        print_json(&invocation.out, &planned, &done, &failures)?;
     }
     Ok(if failed || !failures.is_empty() { Exit::Failed } else { Exit::Ok }.into())
 }
 
-/// Whose files are meant.
+/// Selects the files of the user or of a project.
 pub(crate) fn scope(project: Option<&Path>, environment: &Environment) -> anyhow::Result<Scope> {
     let home = environment.get(env::HOME);
     let Some(folder) = project else { return Ok(Scope::User) };
@@ -231,8 +203,8 @@ pub(crate) fn scope(project: Option<&Path>, environment: &Environment) -> anyhow
     };
     match found {
         Some(found) if is_home(&found) => {
-            Err(Failure::new(Exit::Usage, "--project: that is your home folder, and no project")
-                .hint("without --project agents are connected for all projects")
+            Err(Failure::new(Exit::Usage, "--project: your home folder is not a project")
+                .hint("leave out --project to connect the agents for all projects")
                 .into())
         }
         Some(found) => Ok(Scope::Project(found)),
@@ -242,27 +214,25 @@ pub(crate) fn scope(project: Option<&Path>, environment: &Environment) -> anyhow
     }
 }
 
-/// What the hub has for the instructions of agents.
+/// The hub's text for the instructions of agents; none if the token may not read it.
 async fn instructions(
     args: &ConnectArgs,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Option<ExternalAgentInstructions>> {
-    let asked = async {
+    let fetch = async {
         let hub = invocation.hub()?;
         hub.get(&["external-agents", "instructions"], &[]).await?.decode::<ExternalAgentInstructions>()
     };
-    match asked.await {
+    match fetch.await {
         Ok(instructions) => Ok(Some(instructions)),
         Err(error) if is(&error, ErrorCode::Forbidden) => {
-            invocation.out.note(
-                "Your token may not read the hub's instructions for agents (read:agents): they are left out.",
-            );
-            Ok(None)
-        }
-        Err(error) if args.dry_run => {
             invocation
                 .out
-                .note(&format!("Instructions are left out, since the hub does not give them: {error}"));
+                .note("Instructions are left out: your token may not read those of the hub (read:agents).");
+            Ok(None)
+        }
+        Err(error) if args.change.dry_run => {
+            invocation.out.note(&format!("Instructions are left out: cannot read those of the hub: {error}"));
             Ok(None)
         }
         Err(error) => Err(error),
@@ -274,24 +244,23 @@ fn plan(
     scope: &Scope,
     instructions: Option<&ExternalAgentInstructions>,
     args: &ConnectArgs,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Vec<Planned>> {
     let mut planned = Vec::new();
     let content = instructions.map(Content::from);
     for (agent, installed) in chosen {
-        let is_told = |all: &&ExternalAgentInstructions| {
-            all.agents.is_empty() || all.agents.iter().any(|told| told == agent.id)
+        let is_for_agent = |all: &&ExternalAgentInstructions| {
+            all.agents.is_empty() || all.agents.iter().any(|id| id == agent.id)
         };
-        let content = instructions.filter(is_told).and(content.as_ref());
-        let wiring = wiring(agent, scope, desk, invocation.environment())?;
-        let bridge = desk.keeper.bridge();
+        let content = instructions.filter(is_for_agent).and(content.as_ref());
+        let wiring = wiring(agent, scope, local_agents, invocation.environment())?;
+        let bridge = local_agents.keeper.bridge();
         let plan = bridge
-            .plan_connect(agent, scope, &wiring, content, args.policy.into())
-            .map_err(|error| desk::refused(&error))?;
+            .plan_connect(agent, scope, &wiring, content, args.change.policy.into())
+            .map_err(|error| local_agents::failure(&error))?;
         if plan.changes.is_empty() && plan.problems.is_empty() {
-            let message =
-                format!("it is not known where {} keeps its files: HOME is no whole path", agent.name);
+            let message = format!("cannot find the files of {}: HOME is not an absolute path", agent.name);
             return Err(Failure::new(Exit::Usage, message).hint("set HOME").into());
         }
         let entry = agent.entry(&wiring.program, &wiring.args);
@@ -301,90 +270,95 @@ fn plan(
             key: Bridge::key(agent, scope),
             plan,
             entry,
-            moves: Moves::default(),
+            moves: ServerMoves::default(),
         });
     }
     Ok(planned)
 }
 
-/// How an agent starts the proxy. It may be started from anywhere and with little of the environment, so nothing is left to
-/// be found; what is in a project is for others too, who have this program elsewhere.
-fn wiring(agent: &Agent, scope: &Scope, desk: &Desk, environment: &Environment) -> anyhow::Result<Wiring> {
+/// How an agent starts the proxy. For the user, the path of the program is absolute, because an agent may be started from any
+/// folder with few variables. For a project it is only the name, because other people have the program elsewhere.
+fn wiring(
+    agent: &Agent,
+    scope: &Scope,
+    local_agents: &LocalAgents,
+    environment: &Environment,
+) -> anyhow::Result<Wiring> {
     let mut args = ["mcp", "--agent", agent.id].map(str::to_owned).to_vec();
     if *scope != Scope::User {
         return Ok(Wiring { program: "plexus".to_owned(), args });
     }
     let home = environment.get(env::HOME).map(|home| Path::new(home).join(".local/share/plexus"));
-    if home.as_deref() != Some(&desk.data_dir) {
-        args.extend(["--data-dir".to_owned(), desk.data_dir.display().to_string()]);
+    if home.as_deref() != Some(&local_agents.data_dir) {
+        args.extend(["--data-dir".to_owned(), local_agents.data_dir.display().to_string()]);
     }
     let program = std::env::current_exe().map_err(|error| {
-        Failure::new(Exit::Failed, format!("the path of this program is not known: {error}"))
+        Failure::new(Exit::Failed, format!("cannot get the path of this program: {error}"))
     })?;
     Ok(Wiring { program: program.display().to_string(), args })
 }
 
-fn show(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Result<()> {
+fn print_plan(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Result<()> {
     let Planned { agent, installed, plan, moves, .. } = planned;
     let version = installed.as_ref().and_then(|installed| installed.version.as_deref());
     let heading = match (version, agent.tested) {
-        (version, None) => format!("{} (untested)", shown::with_version(agent.name, version)),
-        (version, Some(_)) => shown::with_version(agent.name, version),
+        (version, None) => format!("{} (untested)", display::with_version(agent.name, version)),
+        (version, Some(_)) => display::with_version(agent.name, version),
     };
     out.line(&heading)?;
     if installed.is_none() {
-        out.line("  It was not found on this machine; its files are written all the same.")?;
+        out.line("  Not found on this machine; its files are written anyway.")?;
     }
-    plan.problems.iter().try_for_each(|problem| shown::problem(out, problem))?;
+    plan.problems.iter().try_for_each(|problem| display::print_problem(out, problem))?;
     for change in &plan.changes {
-        shown::change(out, change)?;
+        display::print_change(out, change)?;
     }
-    for server in &moves.stay {
+    for server in &moves.staying {
         out.line(&format!("  {} stays in its settings: {}", server.0, server.1))?;
     }
     match plan.problems.is_empty() {
-        false => out.line("  Nothing of it is changed.")?,
-        true if args.wishes_token() => {
-            let wishes =
+        false => out.line("  Nothing is changed for this agent.")?,
+        true if args.has_token_options() => {
+            let options =
                 args.scopes.iter().cloned().chain(args.nodes.iter().map(|node| format!("node:{node}")));
-            let wishes = wishes.chain(args.profile.iter().map(|id| format!("profile {id}")));
-            let wishes = wishes.chain(args.ttl.iter().map(|_| "another life".to_owned()));
-            let wishes: Vec<String> = wishes.collect();
-            out.line(&format!("  It gets another token: {}", wishes.join(", ")))?;
+            let options = options.chain(args.profile.iter().map(|id| format!("profile {id}")));
+            let options = options.chain(args.ttl.iter().map(|_| "another lifetime".to_owned()));
+            let options: Vec<String> = options.collect();
+            out.line(&format!("  New token: {}", options.join(", ")))?;
         }
         true => {}
     }
     Ok(())
 }
 
-/// A machine that is not there is most likely misspelt. Who may not see machines has to know.
+/// Refuses a machine that does not exist, most likely a typo. Without the right to list machines, nothing is checked.
 async fn check_nodes(nodes: &[String], maker: &Maker) -> anyhow::Result<()> {
     for node in nodes.iter().filter(|node| !node.contains('*')) {
         if let Err(error) = maker.hub.get(&["nodes", node], &[]).await
             && is(&error, ErrorCode::NotFound)
         {
             return Err(Failure::new(Exit::Usage, format!("--node: there is no machine {node:?}"))
-                .hint("`plexus node list` shows them")
+                .hint("`plexus node list` lists the machines")
                 .into());
         }
     }
     Ok(())
 }
 
-/// Gives the agent its token and writes its files.
+/// Creates the agent's token and writes its files.
 async fn connect(
     planned: &mut Planned,
     scope: &Scope,
     args: &ConnectArgs,
     maker: &Maker,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Value> {
-    let staying = planned.moves.stay.len();
-    moves::carry_out(planned, desk, invocation).await?;
+    let staying = planned.moves.staying.len();
+    server_moves::import_planned(planned, local_agents, invocation).await?;
     let Planned { agent, installed, key, plan, moves, .. } = &*planned;
-    let bridge = desk.keeper.bridge();
-    let grant = grant::ensure(agent, args, maker, desk, invocation).await?;
+    let bridge = local_agents.keeper.bridge();
+    let grant = grant::ensure(agent, args, maker, local_agents, invocation).await?;
     let connection = Connection {
         agent: agent.id.to_owned(),
         project: match scope {
@@ -407,12 +381,12 @@ async fn connect(
             Ok(true) => written.push(change.path.display().to_string()),
             Ok(false) => {}
             Err(error) => {
-                grant::withdraw_unused(agent, desk, invocation).await;
-                let error = desk::refused(&error);
+                grant::revoke_unused(agent, local_agents, invocation).await;
+                let error = local_agents::failure(&error);
                 return Err(match written.as_slice() {
                     [] => error,
                     written => Failure {
-                        message: format!("{} (written before: {})", error.message, written.join(", ")),
+                        message: format!("{} (already written: {})", error.message, written.join(", ")),
                         ..error
                     },
                 }
@@ -426,22 +400,22 @@ async fn connect(
         known.last_sync_at = Some(connection.connected_at);
         known.troubles.clear();
     });
-    update.map_err(|error| desk::refused(&error))?;
+    update.map_err(|error| local_agents::failure(&error))?;
     if !invocation.out.json() {
-        tell(planned, scope, &grant, &written, &invocation.out)?;
-        for (name, why) in moves.stay.iter().skip(staying) {
+        print_connected(planned, scope, &grant, &written, &invocation.out)?;
+        for (name, why) in moves.staying.iter().skip(staying) {
             invocation.out.line(&format!("  {name} stays in its settings: {why}"))?;
         }
     }
     Ok(json!({
         "agent": agent.id,
         "written": written,
-        "token": grant::told(&grant),
+        "token": grant::to_json(&grant),
         "moved": moves.names(),
     }))
 }
 
-fn tell(
+fn print_connected(
     planned: &Planned,
     scope: &Scope,
     grant: &plexus_bridge::Grant,
@@ -450,14 +424,14 @@ fn tell(
 ) -> anyhow::Result<()> {
     let agent = planned.agent;
     out.line(&match written.is_empty() {
-        true => format!("{} is connected already, and nothing had to be written.", agent.name),
+        true => format!("{} is already connected; no file was changed.", agent.name),
         false => format!("{} is connected.", agent.name),
     })?;
-    out.line(&format!("  Its token: {}.", grant::in_words(grant, out)))?;
+    out.line(&format!("  Token: {}.", grant::describe(grant, out)))?;
     let moved = planned.moves.names();
     if !moved.is_empty() {
         out.line(&format!(
-            "  Behind the hub now: {}. `plexus upstream list` shows how they are doing; `plexus disconnect {}` puts them back.",
+            "  Now behind the hub: {}. `plexus upstream list` shows their state; `plexus disconnect {}` puts them back.",
             moved.join(", "),
             agent.id
         ))?;
@@ -467,14 +441,14 @@ fn tell(
     }
     if !written.is_empty() {
         out.line(&format!(
-            "  Start it anew if it runs. To see it work: plexus doctor. To undo: plexus disconnect {}",
+            "  Restart the agent if it runs. To check: plexus doctor. To undo: plexus disconnect {}",
             agent.id
         ))?;
     }
     Ok(())
 }
 
-fn tell_json(out: &Output, planned: &[Planned], done: &[Value], failures: &[Value]) -> anyhow::Result<()> {
+fn print_json(out: &Output, planned: &[Planned], done: &[Value], failures: &[Value]) -> anyhow::Result<()> {
     let agents: Vec<Value> = planned
         .iter()
         .map(|planned| {
@@ -486,10 +460,10 @@ fn tell_json(out: &Output, planned: &[Planned], done: &[Value], failures: &[Valu
                 "tested": planned.agent.tested,
                 "entry": planned.entry,
                 "moves": planned.moves.names(),
-                "stays": planned.moves.stay.iter()
+                "stays": planned.moves.staying.iter()
                     .map(|(name, why)| json!({ "name": name, "reason": why })).collect::<Vec<_>>(),
-                "files": planned.plan.changes.iter().map(shown::change_json).collect::<Vec<_>>(),
-                "problems": planned.plan.problems.iter().map(shown::problem_json).collect::<Vec<_>>(),
+                "files": planned.plan.changes.iter().map(display::change_json).collect::<Vec<_>>(),
+                "problems": planned.plan.problems.iter().map(display::problem_json).collect::<Vec<_>>(),
             })
         })
         .collect();

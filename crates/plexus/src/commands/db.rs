@@ -1,10 +1,10 @@
-//! `plexus db`: the database and its copies, on the machine of the hub and without its help.
+//! `plexus db`: the database and its copies, used directly on the hub's machine.
 //!
-//! What only reads may be run beside a hub that works. What writes refuses a database that is in use.
+//! Commands that only read can run beside a running hub. Commands that write refuse a database that is in use.
 
 pub(super) mod backup;
 mod restore;
-mod settings;
+mod settings_files;
 mod status;
 
 use std::path::PathBuf;
@@ -27,56 +27,55 @@ pub(crate) struct DbArgs {
 
 #[derive(Debug, Subcommand)]
 enum DbCommand {
-    /// Show what is in the database and which schema it has
+    /// Show the schema version and the content of the database
     #[command(after_help = "Example:\n  plexus db status --json")]
-    Status(Place),
-    /// Bring the database to the schema of this version, without starting a hub
+    Status(DatabaseArgs),
+    /// Migrate the database to the schema of this version, without starting a hub
     #[command(
-        after_help = "`plexus up` does the same when it starts. Make a backup first: there is no way back.\n\n\
+        after_help = "`plexus up` does the same when it starts. Make a backup first: a migration cannot be undone.\n\n\
 Example:\n  plexus db backup before.tar.gz && plexus db migrate"
     )]
-    Migrate(Place),
-    /// Copy the hub into one file, also while it runs: database, keys, session files, MCP servers, profiles
+    Migrate(DatabaseArgs),
+    /// Back up the hub, running or not, into one file: database, keys, session files, servers, profiles
     #[command(
-        after_help = "The file has the keys of the hub in it: whoever has it can make tokens. It is readable by you only.\n\
-plexus.toml is not in it, nor are user-defined tools, nor a folder of MCP servers outside of the data folder.\n\
-The exit code is 3 when the copy was made but the audit does not verify.\n\n\
+        after_help = "The file contains the keys of the hub: anyone who can read it can create tokens. Only you can read it.\n\
+It does not contain plexus.toml, user-defined tools, or a folder of MCP servers outside the data folder.\n\
+The exit code is 3 if the backup was written but the audit log in it is not intact.\n\n\
 Example:\n  plexus db backup /backups/plexus-$(date +%F).tar.gz"
     )]
     Backup(backup::BackupArgs),
-    /// Copy the database into one file without keys, to look at or to move to another database
+    /// Export the database into one file without keys, to inspect it or to move to another database
     #[command(after_help = "Example:\n  plexus db export plexus.tar.gz\n  \
 tar xzOf plexus.tar.gz tables/sessions/000001.jsonl")]
     Export(backup::BackupArgs),
-    /// Fill an empty database from a backup or an export, of the same kind of database or another
+    /// Restore a backup or an export into an empty database, SQLite or PostgreSQL
     #[command(
         visible_alias = "import",
-        after_help = "Everything is restored or nothing. An export has no keys and needs a data folder that has them.\n\n\
+        after_help = "Either everything is restored or nothing. An export contains no keys and needs a data folder that has them.\n\n\
 Example:\n  plexus db restore backup.tar.gz --data-dir ~/restored\n  \
 PLEXUS_DATABASE_URL=postgres://plexus@db.example.net/plexus plexus db restore export.tar.gz"
     )]
     Restore(restore::RestoreArgs),
 }
 
-/// Which database.
+/// Selects a database.
 #[derive(Debug, Args)]
-pub(super) struct Place {
+pub(super) struct DatabaseArgs {
     /// Database [env: PLEXUS_DATABASE_URL] [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     database_url: Option<Secret>,
-    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
-    /// there]
+    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-impl Place {
-    /// Whether the database was named on the command line, and not in a file or in the environment.
+impl DatabaseArgs {
+    /// Whether the command line names the database.
     pub(super) fn names_database(&self) -> bool {
         self.database_url.is_some()
     }
 
-    /// What a hub started with the same flags would use.
+    /// The options that a hub started with the same flags would use.
     pub(super) fn options(&self, invocation: &Invocation<'_>) -> anyhow::Result<StoreOptions> {
         Ok(store_options(self.config(invocation)?))
     }
@@ -92,9 +91,9 @@ impl Place {
     }
 }
 
-/// Fails where the folder belongs to a database that needs a URL, and none was given: a SQLite file that is still there is
-/// from before it was moved.
-fn check_own(options: &StoreOptions) -> anyhow::Result<()> {
+/// Fails if the folder belongs to a database that needs a URL and none was given. A SQLite file in such a folder is from before
+/// the move.
+fn check_database_given(options: &StoreOptions) -> anyhow::Result<()> {
     match DatabaseNote::read(&options.data_dir)? {
         Some(note) if options.database_url.is_none() && !note.place.is_sqlite() => Err(no_database(options)),
         _ => Ok(()),
@@ -112,10 +111,10 @@ fn store_options(config: Config) -> StoreOptions {
 
 pub(crate) async fn run(args: DbArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     match args.command {
-        DbCommand::Status(place) => status::show(&place, invocation).await,
-        DbCommand::Migrate(place) => status::migrate(&place, invocation).await,
-        DbCommand::Backup(args) => backup::run(&args, backup::Keys::Included, invocation).await,
-        DbCommand::Export(args) => backup::run(&args, backup::Keys::LeftOut, invocation).await,
+        DbCommand::Status(args) => status::show(&args, invocation).await,
+        DbCommand::Migrate(args) => status::migrate(&args, invocation).await,
+        DbCommand::Backup(args) => backup::run(&args, backup::ArchiveKeys::Included, invocation).await,
+        DbCommand::Export(args) => backup::run(&args, backup::ArchiveKeys::Excluded, invocation).await,
         DbCommand::Restore(args) => restore::run(&args, invocation).await,
     }
 }
@@ -126,10 +125,12 @@ fn no_database(options: &StoreOptions) -> anyhow::Error {
     {
         let folder = options.data_dir.display();
         let message =
-            format!("the data folder {folder} belongs to {}, and no URL of it was given", note.place);
+            format!("the data folder {folder} belongs to {}, but its URL was not given", note.place);
         let hint = "set PLEXUS_DATABASE_URL, or pass --database-url";
         return Failure::new(Exit::Failed, message).hint(hint).into();
     }
     let message = format!("there is no database in {} yet", options.data_dir.display());
-    Failure::new(Exit::Failed, message).hint("`plexus up` makes one; --data-dir names another folder").into()
+    Failure::new(Exit::Failed, message)
+        .hint("`plexus up` creates one; --data-dir selects another folder")
+        .into()
 }

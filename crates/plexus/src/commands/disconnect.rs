@@ -1,4 +1,4 @@
-//! `plexus disconnect`: everything that `plexus connect` has put into files of agents is taken out again.
+//! `plexus disconnect`: removes everything that `plexus connect` has written into the agents' files.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,15 +10,15 @@ use plexus_proto::api::RemovedExternalAgent;
 use serde_json::{Value, json};
 
 use super::Invocation;
-use super::connect::desk::{self, Desk};
-use super::connect::{PolicyArg, grant, known, scope, shown};
+use super::connect::local_agents::{self, LocalAgents};
+use super::connect::{ChangeArgs, agent_named, display, grant, scope};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
-A file that nobody has changed since is put back byte by byte; from one that somebody has, only
-what is ours is taken. MCP servers that were moved behind the hub are put back. The agents'
-tokens are revoked.
+A file that was not changed since is restored byte by byte; from any other file, only the text
+that Plexus wrote is removed. MCP servers that moved behind the hub are put back into the agents'
+settings. The agents' tokens are revoked.
 
 Examples:
   plexus disconnect codex
@@ -30,21 +30,11 @@ pub(crate) struct DisconnectArgs {
     /// Agents to disconnect [default: all that are connected]
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
-    /// Only what was connected for the project in this folder
-    #[arg(long, value_name = "DIR")]
-    project: Option<PathBuf>,
-    /// Write without asking
-    #[arg(long, short = 'y')]
-    yes: bool,
-    /// Show what would change, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Where somebody has changed what is ours: skip leaves it, replace takes it out all the same
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
-    policy: PolicyArg,
+    #[command(flatten)]
+    change: ChangeArgs,
 }
 
-/// A connection and what taking it out would do.
+/// A connection and the plan to remove it.
 struct Planned {
     key: String,
     agent: String,
@@ -52,46 +42,46 @@ struct Planned {
 }
 
 pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let (out, desk) = (&invocation.out, Desk::open(invocation)?);
-    let planned = plan(&args, &desk, invocation)?;
+    let (out, local_agents) = (&invocation.out, LocalAgents::open(invocation)?);
+    let planned = plan(&args, &local_agents, invocation)?;
     if planned.is_empty() {
         match out.json() {
             true => out.json_line(&json!({ "agents": [] }).to_string())?,
-            false => out.note("No agent is connected, and nothing was changed."),
+            false => out.note("No agent is connected; nothing was changed."),
         }
         return Ok(Exit::Ok.into());
     }
     if !out.json() {
         for Planned { key, plan, .. } in &planned {
             out.line(key)?;
-            plan.problems.iter().try_for_each(|problem| shown::problem(out, problem))?;
-            plan.changes.iter().try_for_each(|change| shown::change(out, change))?;
+            plan.problems.iter().try_for_each(|problem| display::print_problem(out, problem))?;
+            plan.changes.iter().try_for_each(|change| display::print_change(out, change))?;
         }
     }
-    if args.dry_run {
+    if args.change.dry_run {
         let failed = planned.iter().any(|planned| !planned.plan.problems.is_empty());
         match out.json() {
             true => {
-                let agents: Vec<Value> = planned.iter().map(told).collect();
+                let agents: Vec<Value> = planned.iter().map(plan_json).collect();
                 out.json_line(&json!({ "agents": agents }).to_string())?;
             }
             false => out.note("Nothing was changed: this was a dry run."),
         }
         return Ok(if failed { Exit::Failed } else { Exit::Ok }.into());
     }
-    if !args.yes && !desk::confirmed(out, "Take it out?").await? {
+    if !args.change.yes && !local_agents::confirm(out, "Remove the connection?").await? {
         out.note("Nothing was changed.");
         return Ok(Exit::Ok.into());
     }
-    let _turn = desk.turn()?;
+    let _lock = local_agents.lock()?;
     let (mut all, mut done) = (true, Vec::new());
     for Planned { key, agent, plan } in planned {
-        let shown = plan.problems.len();
+        let printed = plan.problems.len();
         let back: Vec<String> = plan.changes.iter().flat_map(|change| change.servers.clone()).collect();
-        let grant = desk.keeper.grants().read(&agent).unwrap_or_default();
-        let removed = match desk.keeper.carry_out(&key, plan) {
+        let grant = local_agents.keeper.grants().read(&agent).unwrap_or_default();
+        let removed = match local_agents.keeper.carry_out(&key, plan) {
             Ok(removed) => removed,
-            // The others can be taken out all the same.
+            // Continue with the other connections.
             Err(error) => Removed { problems: vec![error], ..Removed::default() },
         };
         all &= removed.gone;
@@ -99,10 +89,10 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
             grant::revoke(&grant, &agent, invocation).await;
         }
         if !out.json() {
-            tell(out, &key, &removed, shown)?;
+            print_removed(out, &key, &removed, printed)?;
             if removed.gone && !back.is_empty() {
                 let names = back.join(", ");
-                out.line(&format!("  Back in its settings: {names}. They stay behind the hub until `plexus upstream remove`."))?;
+                out.line(&format!("  Back in its settings: {names}. They also stay behind the hub until `plexus upstream remove`."))?;
             }
         }
         done.push(json!({ "key": key, "removed": RemovedExternalAgent::from(&removed) }));
@@ -113,37 +103,45 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
     Ok(if all { Exit::Ok } else { Exit::Failed }.into())
 }
 
-fn plan(args: &DisconnectArgs, desk: &Desk, invocation: &Invocation<'_>) -> anyhow::Result<Vec<Planned>> {
-    let bridge = desk.keeper.bridge();
-    let ledger = bridge.ledger().map_err(|error| desk::refused(&error))?;
-    let named = args.agents.iter().map(|name| known(name)).collect::<anyhow::Result<Vec<_>>>()?;
-    let only =
-        args.project.as_deref().map(|folder| scope(Some(folder), invocation.environment())).transpose()?;
+fn plan(
+    args: &DisconnectArgs,
+    local_agents: &LocalAgents,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<Vec<Planned>> {
+    let bridge = local_agents.keeper.bridge();
+    let ledger = bridge.ledger().map_err(|error| local_agents::failure(&error))?;
+    let named = args.agents.iter().map(|name| agent_named(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let only = args
+        .change
+        .project
+        .as_deref()
+        .map(|folder| scope(Some(folder), invocation.environment()))
+        .transpose()?;
     let of_project = |project: &Option<PathBuf>| match &only {
         None => true,
         Some(Scope::Project(folder)) => project.as_ref() == Some(folder),
         Some(Scope::User) => project.is_none(),
     };
     let is_named = |agent: &str| named.is_empty() || named.iter().any(|named| named.id == agent);
-    let meant: Vec<(&String, &str)> = ledger
+    let selected: Vec<(&String, &str)> = ledger
         .connections
         .iter()
         .filter(|(_, connection)| is_named(&connection.agent) && of_project(&connection.project))
         .map(|(key, connection)| (key, connection.agent.as_str()))
         .collect();
-    if let Some(missing) = named.iter().find(|named| !meant.iter().any(|(_, agent)| *agent == named.id)) {
+    if let Some(missing) = named.iter().find(|named| !selected.iter().any(|(_, agent)| *agent == named.id)) {
         let known: Vec<&str> = ledger.connections.keys().map(String::as_str).collect();
         let hint = match known.as_slice() {
             [] => "nothing is connected on this machine".to_owned(),
-            known => format!("connected are {}", known.join(", ")),
+            known => format!("connected: {}", known.join(", ")),
         };
         let message = format!("{} is not connected", missing.name);
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
     let plan = |bridge: &Bridge, key: &str| {
-        bridge.plan_disconnect(key, args.policy.into()).map_err(|error| desk::refused(&error))
+        bridge.plan_disconnect(key, args.change.policy.into()).map_err(|error| local_agents::failure(&error))
     };
-    meant
+    selected
         .into_iter()
         .map(|(key, agent)| {
             Ok(Planned { key: key.clone(), agent: agent.to_owned(), plan: plan(bridge, key)? })
@@ -151,18 +149,18 @@ fn plan(args: &DisconnectArgs, desk: &Desk, invocation: &Invocation<'_>) -> anyh
         .collect()
 }
 
-fn told(planned: &Planned) -> Value {
+fn plan_json(planned: &Planned) -> Value {
     json!({
         "key": planned.key,
-        "files": planned.plan.changes.iter().map(shown::change_json).collect::<Vec<_>>(),
-        "problems": planned.plan.problems.iter().map(shown::problem_json).collect::<Vec<_>>(),
+        "files": planned.plan.changes.iter().map(display::change_json).collect::<Vec<_>>(),
+        "problems": planned.plan.problems.iter().map(display::problem_json).collect::<Vec<_>>(),
     })
 }
 
-fn tell(out: &Output, key: &str, removed: &Removed, shown: usize) -> anyhow::Result<()> {
-    removed.problems.iter().skip(shown).try_for_each(|problem| shown::problem(out, problem))?;
+fn print_removed(out: &Output, key: &str, removed: &Removed, printed: usize) -> anyhow::Result<()> {
+    removed.problems.iter().skip(printed).try_for_each(|problem| display::print_problem(out, problem))?;
     out.line(&match removed.gone {
         true => format!("{key} is disconnected."),
-        false => format!("{key} is not quite disconnected: see above."),
+        false => format!("{key} is only partly disconnected; see the problems above."),
     })
 }

@@ -1,8 +1,7 @@
-//! `plexus doctor`: looks at everything a hub on this machine needs, and says how to repair it.
+//! `plexus doctor`: checks everything that a hub on this machine needs, and says how to fix problems.
 //!
-//! Each check is a file of its own and changes nothing, whether a hub runs or not. What it finds is
-//! in order, a warning, or a problem; the last two come with what to do, as a command where there
-//! is one.
+//! Each check has its own file and changes nothing, whether a hub runs or not. A finding is ok, a
+//! warning or a problem; the last two come with a fix, a command where possible.
 
 mod admin_token;
 mod agents;
@@ -33,19 +32,16 @@ use super::Invocation;
 use crate::failure::Exit;
 use crate::output::Output;
 use crate::shell;
-use data_folder::Folder;
+use data_folder::FolderState;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The exit code is 0 when there is no problem, with warnings or without, and 1 when there is one.\n\n\
-Example:\n  plexus doctor\n  plexus doctor --json"
-)]
+#[command(after_help = "The exit code is 1 if there is a problem, otherwise 0, even with warnings.\n\n\
+Example:\n  plexus doctor\n  plexus doctor --json")]
 pub(crate) struct DoctorArgs {
-    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
-    /// there]
+    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder with the files of MCP servers, where the hub was started with another one [env: PLEXUS_MCP_DIR] [default:
+    /// Folder with the files of MCP servers, as passed to the hub [env: PLEXUS_MCP_DIR] [default:
     /// mcp_servers.d in the data folder]
     #[arg(long, value_name = "DIR")]
     mcp_dir: Option<PathBuf>,
@@ -69,13 +65,13 @@ impl Level {
     }
 }
 
-/// What one check found out.
+/// One result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
     level: Level,
     message: String,
-    /// What to do about it; a command where there is one.
+    /// How to fix it, a command where possible.
     fix: Option<String>,
 }
 
@@ -93,10 +89,10 @@ impl Finding {
     }
 }
 
-/// What the checks look at.
-struct Subject {
+/// Input of all checks.
+struct CheckContext {
     config: Config,
-    /// How this program is called with the same data folder.
+    /// The command line that starts this program with the same data folder.
     plexus: String,
 }
 
@@ -110,52 +106,52 @@ pub(crate) async fn run(args: DoctorArgs, invocation: &Invocation<'_>) -> anyhow
             Some(folder) => format!("{} --data-dir {}", shell::plexus(environment), shell::word(folder)),
             None => shell::plexus(environment),
         };
-        examine(&Subject { config, plexus }, invocation, &mut findings).await;
+        run_checks(&CheckContext { config, plexus }, invocation, &mut findings).await;
     }
     show(&invocation.out, &findings)?;
     let worst = findings.iter().map(|finding| finding.level).max();
     Ok(if worst == Some(Level::Problem) { Exit::Failed } else { Exit::Ok }.into())
 }
 
-async fn examine(subject: &Subject, invocation: &Invocation<'_>, findings: &mut Vec<Finding>) {
-    let (found, folder) = data_folder::check(subject);
+async fn run_checks(context: &CheckContext, invocation: &Invocation<'_>, findings: &mut Vec<Finding>) {
+    let (found, folder) = data_folder::check(context);
     findings.extend(found);
-    let (of_hub, seen) = match folder {
-        // The folder would say where the hub is.
-        Folder::Unusable if !invocation.names_hub() => (Vec::new(), None),
-        _ => hub::check(subject, invocation).await,
+    let (hub_findings, running_hub) = match folder {
+        // The address of the hub would be in the folder.
+        FolderState::Unusable if !invocation.names_hub() => (Vec::new(), None),
+        _ => hub::check(context, invocation).await,
     };
-    // Before anything that takes its time.
-    let seen_at = invocation.out.now();
+    // Read before the slow checks, to compare it with the hub's clock.
+    let checked_at = invocation.out.now();
     let mut has_database = false;
-    if folder == Folder::Ours || subject.config.database_url.is_some() {
-        let (found, exists) = database::check(subject, seen.as_ref()).await;
+    if folder == FolderState::Ours || context.config.database_url.is_some() {
+        let (found, exists) = database::check(context, running_hub.as_ref()).await;
         findings.push(found);
         has_database = exists;
     }
-    // What is not in a folder that no hub has used yet, or that is another's, is not missing.
-    if folder == Folder::Ours {
-        findings.push(signing_key::check(subject, has_database));
-        findings.push(admin_token::check(subject, invocation.out.now()));
-        findings.extend(audit::check(subject, has_database, seen.as_ref(), &invocation.out).await);
+    // In a folder that no hub has used, or that is not a data folder, nothing is missing.
+    if folder == FolderState::Ours {
+        findings.push(signing_key::check(context, has_database));
+        findings.push(admin_token::check(context, invocation.out.now()));
+        findings.extend(audit::check(context, has_database, running_hub.as_ref(), &invocation.out).await);
     }
-    // That none was started yet was said of the folder.
-    if folder != Folder::Unused || seen.is_some() || invocation.names_hub() {
-        findings.extend(of_hub);
+    // For an unused folder, the folder check already says that no hub was started.
+    if folder != FolderState::Unused || running_hub.is_some() || invocation.names_hub() {
+        findings.extend(hub_findings);
     }
-    if folder != Folder::Unusable {
-        findings.extend(upstreams::check(subject, invocation, seen.is_some()).await);
+    if folder != FolderState::Unusable {
+        findings.extend(upstreams::check(context, invocation, running_hub.is_some()).await);
     }
-    if folder == Folder::Ours {
-        findings.extend(profiles::check(subject, invocation, seen.is_some()).await);
-        findings.extend(user_tools::check(subject, invocation, seen.is_some()).await);
+    if folder == FolderState::Ours {
+        findings.extend(profiles::check(context, invocation, running_hub.is_some()).await);
+        findings.extend(user_tools::check(context, invocation, running_hub.is_some()).await);
     }
-    if folder == Folder::Ours || folder == Folder::Unused {
-        findings.extend(agents::check(subject, invocation, seen.is_some()).await);
+    if folder == FolderState::Ours || folder == FolderState::Unused {
+        findings.extend(agents::check(context, invocation, running_hub.is_some()).await);
     }
-    findings.push(port::check(subject, seen.as_ref()));
-    findings.push(clock::check(seen_at, seen.as_ref()));
-    findings.push(disk::check(subject));
+    findings.push(port::check(context, running_hub.as_ref()));
+    findings.push(clock::check(checked_at, running_hub.as_ref()));
+    findings.push(disk::check(context));
     findings.push(open_files::check());
 }
 
@@ -180,7 +176,7 @@ fn show(out: &Output, findings: &[Finding]) -> anyhow::Result<()> {
     })
 }
 
-/// The configuration without what made it unusable, to go on with the other checks.
+/// A configuration from the flags only, for the other checks if the real one is invalid.
 fn fallback(mcp_dir: Option<&Path>, invocation: &Invocation<'_>) -> Option<Config> {
     let flags = RawConfig {
         data_dir: invocation.data_dir().map(PathBuf::from),

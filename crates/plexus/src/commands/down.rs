@@ -1,4 +1,4 @@
-//! `plexus down`: ends the hub on a data folder.
+//! `plexus down`: stops the hub on a data folder.
 
 use std::io;
 use std::path::Path;
@@ -15,15 +15,16 @@ use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::hub_file::HubLock;
 
-const LOOK: Duration = Duration::from_millis(25);
-/// For a hub that was killed to be gone.
-const KILLED: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// How long to wait for a killed hub.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Name of the unit that `plexus service install` writes.
 const UNIT: &str = "plexus.service";
 
 const AFTER_HELP: &str = "\
-The hub takes no new requests, lets running calls finish and writes what is left, as with SIGTERM.
-It does not matter how it was started. Agents go on: their proxies keep writes until a hub is back.
+As with SIGTERM, the hub accepts no new requests, finishes running calls and writes its data to
+disk. This works however the hub was started. Agents keep running: their proxies queue writes until
+a hub is back.
 
 Example:
   plexus down
@@ -32,10 +33,10 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct DownArgs {
-    /// How long it may take to end
+    /// How long to wait until the hub has stopped
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "60s")]
     grace: u64,
-    /// Kill it when it has not ended after --grace
+    /// Kill the hub if it has not stopped after --grace
     #[arg(long)]
     force: bool,
 }
@@ -58,9 +59,8 @@ pub(crate) async fn run(args: DownArgs, invocation: &Invocation<'_>) -> anyhow::
     };
     let folder = data_dir.display();
     let Some(pid) = holder.filter(|pid| HubLock::is_held_by(&data_dir, *pid)).and_then(Pid::from_raw) else {
-        let message = format!(
-            "a hub runs on the data folder {folder}, but not as a process that can be seen from here"
-        );
+        let message =
+            format!("a hub runs on the data folder {folder}, but its process is not visible from here");
         return Err(Failure::new(Exit::Failed, message)
             .hint("stop it where it runs: in its container, or on the machine that shares the folder")
             .into());
@@ -68,14 +68,14 @@ pub(crate) async fn run(args: DownArgs, invocation: &Invocation<'_>) -> anyhow::
     let number = pid.as_raw_nonzero();
     send(pid, Signal::TERM, &data_dir)?;
     let grace = Duration::from_secs(args.grace);
-    let mut ended = is_over(&data_dir, number.get(), grace).await;
+    let mut ended = wait_until_stopped(&data_dir, number.get(), grace).await;
     if !ended && args.force {
         send(pid, Signal::KILL, &data_dir)?;
-        ended = is_over(&data_dir, number.get(), KILLED).await;
+        ended = wait_until_stopped(&data_dir, number.get(), KILL_TIMEOUT).await;
     }
     if !ended {
-        let message = format!("the hub (process {number}) has not ended after {} s", args.grace);
-        let hint = "calls may still run; wait with a longer --grace, or end it with --force";
+        let message = format!("the hub (process {number}) has not stopped after {} s", args.grace);
+        let hint = "calls may still be running; wait longer with --grace, or kill it with --force";
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
     match out.json() {
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: DownArgs, invocation: &Invocation<'_>) -> anyhow::
 
 fn send(pid: Pid, signal: Signal, data_dir: &Path) -> anyhow::Result<()> {
     match kill_process(pid, signal) {
-        // It has ended by itself.
+        // It has already exited.
         Ok(()) | Err(Errno::SRCH) => Ok(()),
         Err(error) => {
             let number = pid.as_raw_nonzero();
@@ -102,15 +102,15 @@ fn send(pid: Pid, signal: Signal, data_dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// How the service that the process belongs to is controlled, where it is one.
+/// The command that controls the systemd service of the process; none if it is not a service.
 fn service_of(pid: i32) -> Option<&'static str> {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let group = groups.lines().find(|line| line.ends_with(&format!("/{UNIT}")))?;
     Some(if group.contains("/user@") { "systemctl --user" } else { "sudo systemctl" })
 }
 
-/// Waits until another process holds the lock, or none.
-async fn is_over(data_dir: &Path, pid: i32, patience: Duration) -> bool {
+/// Waits until the process no longer holds the lock; false after a timeout.
+async fn wait_until_stopped(data_dir: &Path, pid: i32, patience: Duration) -> bool {
     let begun = Instant::now();
     loop {
         match HubLock::holder(data_dir) {
@@ -120,6 +120,6 @@ async fn is_over(data_dir: &Path, pid: i32, patience: Duration) -> bool {
         if begun.elapsed() > patience {
             return false;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

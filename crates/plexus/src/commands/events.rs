@@ -1,4 +1,4 @@
-//! `plexus events`: what happens in all sessions, as it happens.
+//! `plexus events`: prints the events of all sessions.
 
 use std::process::ExitCode;
 
@@ -9,19 +9,19 @@ use crate::failure::Exit;
 use crate::stream::Tail;
 
 #[derive(Debug, Args)]
-#[command(after_help = "With --json, one JSON object a line.\n\n\
+#[command(after_help = "With --json, prints one JSON object per line.\n\n\
 Example:\n  plexus events --follow --kind tool_call")]
 pub(crate) struct EventsArgs {
-    /// Go on with new events as they happen, until interrupted
+    /// Follow new events until interrupted
     #[arg(long, short)]
     follow: bool,
-    /// Start after the event at this place (its `pos`); 0 for all there are
+    /// Start after the event at this position (its `pos`); 0 for all events
     #[arg(long, value_name = "POS")]
     after: Option<u64>,
     /// Start with this many of the newest events
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20, conflicts_with = "after")]
     count: u32,
-    /// Only events of this session: its id, the end of it, or its key
+    /// Only events of this session: its id, the end of its id, or its key
     #[arg(long)]
     session: Option<String>,
     /// Only events of this kind, such as tool_call (repeatable)

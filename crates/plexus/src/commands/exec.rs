@@ -1,4 +1,4 @@
-//! `plexus exec`: one command on another machine, as if it ran here.
+//! `plexus exec`: runs a command on another machine as if it ran locally.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -15,12 +15,12 @@ use crate::failure::{Exit, Failure};
 use crate::remote::Remote;
 
 const AFTER_HELP: &str = "\
-The command is run without a shell; for what a shell does, run one: sh -c 'ls *.log | wc -l'.
+The command runs without a shell. For pipes and globs, run one: sh -c 'ls *.log | wc -l'.
 
-Its output comes as it is written. Its standard input is ours, unless that is a terminal.
-Ctrl-C and SIGTERM go to it. Its exit code is ours: 128 and the number of the signal that ended
-it, 124 when its time was up. A hub that restarts and a link that is cut are waited for. Should
-plexus itself be killed, the command goes on.
+Output is printed as it is written. Standard input is passed to the command unless it is a
+terminal, and so are Ctrl-C and SIGTERM. The exit code is that of the command; 128 plus the number
+of the signal that ended it; or 124 after a timeout. If the hub restarts or the link is cut, plexus
+waits and continues. If plexus itself is killed, the command keeps running.
 
 The token needs call:terminal, call:console and node:NODE.
 
@@ -32,27 +32,27 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ExecArgs {
-    /// The machine: name, id, or label such as role=nas
+    /// Machine: name, id, or label such as role=nas
     node: String,
-    /// Folder to run in [default: the working folder there]
+    /// Folder to run in [default: the working folder of the node]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// A variable for the command; may be repeated
+    /// Environment variable for the command (repeatable)
     #[arg(short = 'e', long = "env", value_name = "KEY=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
-    /// Give it a terminal, for programs that want one
+    /// Allocate a terminal, for programs that need one
     #[arg(short, long)]
     tty: bool,
-    /// Print the id of the job and leave it running
+    /// Run in the background and print the id of the job
     #[arg(short, long, conflicts_with = "tty")]
     detach: bool,
-    /// End the command after this time
+    /// Stop the command after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::ttl)]
     timeout: Option<u64>,
-    /// How long to wait for a hub or a node that went away
+    /// How long to wait for a hub or a node that is unreachable
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "5m")]
     patience: u64,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -81,9 +81,9 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
         return shell::on_a_terminal(invocation, &args.node, patience, arguments, env).await;
     }
     arguments.insert("env".to_owned(), Value::Object(env));
-    // Nobody types at a command without a terminal.
-    let fed = !args.detach && !interactive;
-    if !fed {
+    // Without --tty, input from a terminal is not passed on.
+    let has_input = !args.detach && !interactive;
+    if !has_input {
         arguments.insert("stdin".to_owned(), json!(""));
     }
     let remote = Remote::new(invocation.hub()?, &args.node, patience).telling(crate::output::warning);
@@ -97,7 +97,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
     }
     let Ended { code, note } = tokio::select! {
         ended = console.follow() => ended?,
-        failed = input(&console, fed) => return Err(failed),
+        failed = input(&console, has_input) => return Err(failed),
         failed = signals(&console) => return Err(failed),
     };
     if let Some(note) = note {
@@ -106,14 +106,14 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
     Ok(ExitCode::from(code))
 }
 
-/// Passes our input on. Ends only if that fails.
-async fn input(console: &Console, fed: bool) -> anyhow::Error {
+/// Passes standard input on. Returns only on an error.
+async fn input(console: &Console, has_input: bool) -> anyhow::Error {
     let pass = async {
-        if fed {
+        if has_input {
             let mut keys = Keys::of_stdin()?;
             while let Some(bytes) = keys.next().await {
                 if !console.feed(&bytes?, false).await? {
-                    // It reads no more, which is its own affair.
+                    // The command has closed its input, which is not an error.
                     return Ok(());
                 }
             }
@@ -127,7 +127,7 @@ async fn input(console: &Console, fed: bool) -> anyhow::Error {
     }
 }
 
-/// Passes signals on: a second one of the same kind ends the command by force, a third leaves it alone.
+/// Passes signals on. The first signal is sent to the command, the second kills it, and the third leaves it running.
 async fn signals(console: &Console) -> anyhow::Error {
     let pass = async {
         let mut interrupts = signal(SignalKind::interrupt())?;
@@ -148,9 +148,11 @@ async fn signals(console: &Console) -> anyhow::Error {
         Ok::<(), anyhow::Error>(())
     };
     match pass.await {
-        Ok(()) => Failure::new(Exit::Interrupted, format!("job {} was left as it is", console.job()))
-            .hint("it may be running still")
-            .into(),
+        Ok(()) => {
+            Failure::new(Exit::Interrupted, format!("interrupted; job {} was left as it is", console.job()))
+                .hint("it may still be running")
+                .into()
+        }
         Err(error) => error,
     }
 }

@@ -1,4 +1,4 @@
-//! `plexus keys`: the keys that sign tokens.
+//! `plexus keys`: lists and rotates the keys that sign tokens.
 
 use std::process::ExitCode;
 
@@ -18,21 +18,21 @@ pub(crate) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
-    /// List the keys: the one that signs, and those that did before it
+    /// List the current signing key and the former ones
     #[command(after_help = "Example:\n  plexus keys list")]
     List,
-    /// Let a new key sign from now on
+    /// Replace the signing key with a new one
     #[command(
-        after_help = "Tokens of the old key are accepted until the overlap ends. By then, renew or replace those that \
-should go on. The admin token of this machine is replaced at once.\n\n\
-Example:\n  plexus keys rotate\n  plexus keys rotate --overlap 0           # the key has leaked: end it now"
+        after_help = "Tokens of the old key are accepted until the overlap ends. Renew or replace the ones you \
+still need before then. The admin token of this machine is replaced at once.\n\n\
+Example:\n  plexus keys rotate\n  plexus keys rotate --overlap 0           # the key has leaked: reject it now"
     )]
     Rotate {
-        /// How long tokens of the old key are still accepted: 0, 15m, 12h, 7d [default: that of the hub, 24h]
+        /// How long tokens of the old key are accepted: 0, 15m, 12h, 7d [default: that of the hub, 24h]
         #[arg(long, value_name = "TIME", value_parser = arguments::span)]
         overlap: Option<u64>,
     },
-    /// End the overlap of a former key now; no token of it is accepted any more
+    /// End the overlap of a former key now; its tokens are no longer accepted
     #[command(after_help = "Example:\n  plexus keys retire 0123456789abcdef")]
     Retire {
         /// Id of the key, from `plexus keys list`
@@ -42,7 +42,7 @@ Example:\n  plexus keys rotate\n  plexus keys rotate --overlap 0           # the
 
 pub(crate) async fn run(args: KeysArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (hub, out) = (invocation.hub()?, &invocation.out);
-    let answer = match &args.command {
+    let response = match &args.command {
         KeysCommand::List => hub.get(&["keys"], &[]).await?,
         KeysCommand::Rotate { overlap } => {
             let params = RotateKeysParams { overlap_seconds: *overlap };
@@ -51,26 +51,26 @@ pub(crate) async fn run(args: KeysArgs, invocation: &Invocation<'_>) -> anyhow::
         KeysCommand::Retire { kid } => hub.post(&["keys", kid, "retire"], &(), &[]).await?,
     };
     if out.json() {
-        out.json_line(answer.raw().get())?;
+        out.json_line(response.raw().get())?;
         return Ok(Exit::Ok.into());
     }
     match args.command {
-        KeysCommand::List => list(out, &answer.decode::<Page<Key>>()?.items)?,
+        KeysCommand::List => list(out, &response.decode::<Page<Key>>()?.items)?,
         KeysCommand::Rotate { .. } => {
-            let RotatedKey { key, replaces } = answer.decode()?;
-            out.line(&format!("The key {} signs from now on.", key.kid))?;
+            let RotatedKey { key, replaces } = response.decode()?;
+            out.line(&format!("The new signing key is {}.", key.kid))?;
             match replaces.verifies_until {
                 Some(until) if replaces.state == KeyState::Retiring => out.note(&format!(
-                    "Tokens of the key {} are accepted until {}. Renew or replace those that should go on.",
+                    "Tokens of the key {} are accepted until {}. Renew or replace the ones you still need.",
                     replaces.kid,
                     out.at(until),
                 )),
-                _ => out.note(&format!("No token of the key {} is accepted any more.", replaces.kid)),
+                _ => out.note(&format!("Tokens of the key {} are no longer accepted.", replaces.kid)),
             }
         }
         KeysCommand::Retire { .. } => {
-            let key: Key = answer.decode()?;
-            out.line(&format!("Retired the key {}: no token of it is accepted any more.", key.kid))?;
+            let key: Key = response.decode()?;
+            out.line(&format!("Retired the key {}: its tokens are no longer accepted.", key.kid))?;
         }
     }
     Ok(Exit::Ok.into())

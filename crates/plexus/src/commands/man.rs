@@ -1,4 +1,4 @@
-//! `plexus man`: the manual, made from the same texts as `--help`.
+//! `plexus man`: the manual, generated from the texts of `--help`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  plexus man | man -l -\n  plexus man --dir ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write a page for plexus and one for each command into this folder
+    /// Write one page for plexus and one per command into this folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -32,13 +32,13 @@ pub(crate) fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
     Ok(Exit::Ok.into())
 }
 
-/// A page for the command and, beside it, for each command below it; how many that are.
+/// Writes a page for the command and one for each of its subcommands; returns their number.
 fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<usize> {
-    // `plexus token create` is the page `plexus-token-create`.
+    // The page of `plexus token create` is `plexus-token-create`.
     let name = command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
     fs_err::write(folder.join(format!("{name}.1")), page(&command.clone().display_name(name))?)?;
-    let below = command.get_subcommands().filter(|below| below.get_name() != "help");
-    below.into_iter().try_fold(1, |pages, below| Ok(pages + write_pages(below, folder)?))
+    let subcommands = command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help");
+    subcommands.into_iter().try_fold(1, |pages, subcommand| Ok(pages + write_pages(subcommand, folder)?))
 }
 
 fn page(command: &Command) -> anyhow::Result<Vec<u8>> {

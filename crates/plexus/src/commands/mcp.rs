@@ -1,4 +1,4 @@
-//! `plexus mcp`: the local proxy in front of the hub, for one agent.
+//! `plexus mcp`: runs the local proxy between one agent and the hub.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,23 +23,23 @@ use crate::signals::Signals;
 use crate::standard;
 use crate::target::{Credential, Target};
 
-/// For what is under way to end when the proxy stops.
-const GRACE: Duration = Duration::from_secs(3);
-/// Bytes of a secret that is made here.
-const SECRET: usize = 32;
+/// Time limit for running requests when the proxy stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// Length of a generated secret.
+const SECRET_BYTES: usize = 32;
 
 const AFTER_HELP: &str = "\
-An agent is told to start this command as its MCP server; its tools are then those of the hub.
-While the hub is away the agent keeps its list of tools, and writes that may wait (todo,
-scratchpad) are stored on this machine, answered with \"queued\", and done once when the hub is
-back. See `plexus outbox`.
+Agents start this command as an MCP server that provides the tools of the hub. While the hub is
+unreachable, the agent keeps its list of tools, and writes that can wait (todo, scratchpad) are
+stored on this machine, answered with \"queued\", and applied once when the hub is back. See
+`plexus outbox`.
 
 Environment:
   PLEXUS_HUB           URL of the hub
-  PLEXUS_TOKEN         token of the agent; without it, the proxy makes one with the admin token of
-                       this machine's hub. It is renewed by itself, and the agent never sees it
-  PLEXUS_PROXY         0, false or off: pass everything on and keep nothing
-  PLEXUS_PROXY_SECRET  with --http: what clients present as their bearer token
+  PLEXUS_TOKEN         token of the agent; without it, the proxy creates one with the admin token
+                       of this machine's hub. The proxy renews it, and the agent never sees it
+  PLEXUS_PROXY         0, false or off: pass everything on and store nothing
+  PLEXUS_PROXY_SECRET  with --http: bearer token that clients must present
 
 Examples:
   claude mcp add plexus -- plexus mcp --agent claude
@@ -49,13 +49,13 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct McpArgs {
-    /// Name of the agent: of its token, where the proxy makes it, and of what it keeps on this machine
+    /// Name of the agent, for the token that the proxy creates and for the agent's data on this machine
     #[arg(long, value_name = "NAME", default_value = "mcp", value_parser = agent_name)]
     agent: String,
-    /// Take requests on this address of this machine, instead of standard input
+    /// Listen for HTTP on this address of this machine instead of standard input
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
-    /// Name of the conversation, where the agent names none [default: another one each time]
+    /// Name of the conversation if the agent gives none [default: a new one each time]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
 }
@@ -72,48 +72,48 @@ pub(crate) async fn run(args: McpArgs, invocation: &Invocation<'_>) -> anyhow::R
     let supervisor = Supervisor::new();
     let options = options(&args, invocation)?;
     let hub = options.hub.as_str().trim_end_matches('/').to_owned();
-    let proxy = Proxy::open(options, &supervisor).await.map_err(told)?;
+    let proxy = Proxy::open(options, &supervisor).await.map_err(failure)?;
     let served = match args.http {
         None => {
-            let input = standard::input().context("standard input cannot be read")?;
-            let output = standard::output().context("standard output cannot be written to")?;
+            let input = standard::input().context("cannot read standard input")?;
+            let output = standard::output().context("cannot write to standard output")?;
             tokio::select! {
-                served = proxy.serve_stdio(BufReader::new(input), output) => served.map_err(told),
+                served = proxy.serve_stdio(BufReader::new(input), output) => served.map_err(failure),
                 () = signals.next() => Ok(()),
             }
         }
         Some(address) => {
             let given = invocation.environment().get(env::PROXY_SECRET);
             let secret = given.map(Secret::from).map_or_else(make_secret, Ok)?;
-            let endpoint = proxy.listen(address, &secret).await.map_err(told)?;
+            let endpoint = proxy.listen(address, &secret).await.map_err(failure)?;
             announce(invocation, &hub, &endpoint, given.is_none().then_some(&secret));
             signals.next().await;
             Ok(())
         }
     };
-    supervisor.shutdown(GRACE).await;
+    supervisor.shutdown(SHUTDOWN_TIMEOUT).await;
     served?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyOptions> {
     let data_dir = invocation.data_folder()?;
-    let grant = granted(args, invocation, &data_dir)?;
+    let grant = read_grant(args, invocation, &data_dir)?;
     let target = match &grant {
         Some(grant) => invocation.target_of(grant)?,
         None => invocation.target()?,
     };
     let tls = target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new);
-    // What waits is of one subject and of no other: the hub knows keys of writes by whose they are.
-    let whose = match &target.credential {
+    // Queued writes belong to one subject, because the hub scopes idempotency keys by subject.
+    let subject = match &target.credential {
         Credential::Given { .. } => target.subject(),
         Credential::Local(_) | Credential::Missing(_) => format!("agent:{}", args.agent),
     };
-    let folder = plexus_proxy::folder(&data_dir, &args.agent, &whose, &target.url);
+    let folder = plexus_proxy::folder(&data_dir, &args.agent, &subject, &target.url);
     let url = target.url.clone();
     let first = match grant {
-        Some(grant) => given(grant, &args.agent, target.here, invocation, &data_dir),
-        None => first(target, invocation),
+        Some(grant) => credential_of_grant(grant, &args.agent, target.here, invocation, &data_dir),
+        None => credential_of_target(target, invocation),
     };
     Ok(ProxyOptions {
         tls,
@@ -124,9 +124,9 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     })
 }
 
-/// What the agent was given when it was connected. It holds whatever the shell says that the agent was started from: whose
-/// token is in there is not for the agent.
-fn granted(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyhow::Result<Option<Grant>> {
+/// The grant that the agent got from `plexus connect`. It takes precedence over `PLEXUS_TOKEN`, because a token in the shell
+/// that started the agent is not meant for the agent.
+fn read_grant(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyhow::Result<Option<Grant>> {
     if invocation.has_hub_flag() {
         return Ok(None);
     }
@@ -142,15 +142,21 @@ fn granted(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyh
     })
 }
 
-/// The same for the proxy. Where the hub is on this machine, a token whose time is over is followed by another.
-fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, data_dir: &Path) -> First {
+/// The credential of a proxy with a grant. On the hub's machine, an expired token is replaced by a new one.
+fn credential_of_grant(
+    grant: Grant,
+    agent: &str,
+    here: bool,
+    invocation: &Invocation<'_>,
+    data_dir: &Path,
+) -> First {
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
     let by_admin = here && grant.by_admin;
-    let (agent, look) = (agent.to_owned(), invocation.maker_of(grant.hub));
+    let (agent, find) = (agent.to_owned(), invocation.maker_of(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
-    let admin: FindAdmin = Box::new(move || match look().map_err(|error| error.to_string())?.credential {
+    let admin: FindAdmin = Box::new(move || match find().map_err(|error| error.to_string())?.credential {
         Credential::Local(token) => Ok(token),
-        Credential::Given { .. } => Err("another token is given".to_owned()),
+        Credential::Given { .. } => Err("a token other than the admin token was given".to_owned()),
         Credential::Missing(why) => Err(why),
     });
     First::Granted(Granted {
@@ -158,27 +164,27 @@ fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, dat
         admin: by_admin.then_some(admin),
         keep: Box::new(move |id, made, renew_at| {
             grants.renew(&agent, id, made, renew_at).unwrap_or_else(|error| {
-                // It is used all the same, by this proxy.
-                tracing::warn!(%error, "the token of the agent cannot be stored");
+                // This proxy can still use it.
+                tracing::warn!(%error, "cannot store the token of the agent");
                 true
             })
         }),
     })
 }
 
-/// Whether the user wants no proxy.
+/// Whether the user has disabled the proxy.
 pub(crate) fn is_off(environment: &Environment) -> bool {
     let set = environment.get(env::PROXY).map(str::to_ascii_lowercase);
     set.is_some_and(|set| matches!(&*set, "0" | "false" | "off"))
 }
 
-/// What the proxy begins with: a token that was given, or what makes one.
-fn first(target: Target, invocation: &Invocation<'_>) -> First {
+/// The credential of a proxy without a grant: a token, or a function that finds the token to create one with.
+fn credential_of_target(target: Target, invocation: &Invocation<'_>) -> First {
     match target.credential {
         Credential::Given { token, .. } => First::Token(token),
         Credential::Local(_) | Credential::Missing(_) => {
-            let look = invocation.again();
-            First::Admin(Box::new(move || match look().map_err(|error| error.to_string())?.credential {
+            let find = invocation.again();
+            First::Admin(Box::new(move || match find().map_err(|error| error.to_string())?.credential {
                 Credential::Given { token, .. } | Credential::Local(token) => Ok(token),
                 Credential::Missing(why) => Err(why),
             }))
@@ -187,8 +193,8 @@ fn first(target: Target, invocation: &Invocation<'_>) -> First {
 }
 
 pub(crate) fn make_secret() -> anyhow::Result<Secret> {
-    let mut bytes = [0; SECRET];
-    rand::fill(&mut bytes).context("this machine has no random numbers")?;
+    let mut bytes = [0; SECRET_BYTES];
+    rand::fill(&mut bytes).context("cannot get random numbers from this machine")?;
     Ok(Secret::from(hex::encode(&bytes).as_str()))
 }
 
@@ -209,14 +215,14 @@ fn announce(invocation: &Invocation<'_>, hub: &str, endpoint: &Endpoint, made: O
     ));
 }
 
-fn told(error: ProxyError) -> anyhow::Error {
+fn failure(error: ProxyError) -> anyhow::Error {
     let exit = match &error {
         ProxyError::Address(_) | ProxyError::Listen { .. } => Exit::Usage,
         _ => Exit::Failed,
     };
     match &error {
         ProxyError::Folder(_) | ProxyError::Outbox(_) => Failure::new(exit, error.to_string())
-            .hint("set PLEXUS_DATA_DIR to a folder that can be written to, or PLEXUS_PROXY=off to go without")
+            .hint("set PLEXUS_DATA_DIR to a writable folder, or PLEXUS_PROXY=off to store nothing")
             .into(),
         _ => Failure::new(exit, error.to_string()).into(),
     }

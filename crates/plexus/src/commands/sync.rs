@@ -14,8 +14,8 @@ use plexus_proto::api::{
 };
 
 use super::Invocation;
-use super::connect::desk::{self, Desk};
-use super::connect::shown;
+use super::connect::display;
+use super::connect::local_agents::{self, LocalAgents};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
             if items.is_empty() {
                 out.note("No agent was found on any machine.");
             } else {
-                shown::list(out, &items)?;
+                display::print_agents(out, &items)?;
             }
             for machine in unanswered {
                 out.note(&format!("{} did not answer: {}", machine.node, machine.why));
@@ -140,8 +140,8 @@ async fn pause(hub: &Hub, id: &str, paused: bool, out: &Output) -> anyhow::Resul
 
 /// Keeps the agents of this machine current.
 async fn here(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let (out, desk, hub) = (&invocation.out, Desk::open(invocation)?, invocation.hub()?);
-    if desk.keeper.is_idle().map_err(|error| desk::refused(&error))? {
+    let (out, desk, hub) = (&invocation.out, LocalAgents::open(invocation)?, invocation.hub()?);
+    if desk.keeper.is_idle().map_err(|error| local_agents::failure(&error))? {
         return Err(Failure::new(Exit::Failed, "no agent of this machine is connected")
             .hint("plexus connect")
             .into());
@@ -149,13 +149,13 @@ async fn here(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
     if once {
         let now = fetch(&hub).await?;
         let done = desk.keeper.sync(&Content::from(&now), &now.agents, None);
-        return tell(out, &done.map_err(|error| desk::refused(&error))?);
+        return tell(out, &done.map_err(|error| local_agents::failure(&error))?);
     }
     follow(&desk, &hub, invocation).await
 }
 
 /// Writes what changes at the hub until a signal comes, and prints one line for each file.
-async fn follow(desk: &Desk, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+async fn follow(desk: &LocalAgents, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
     let mut signals = Signals::new()?;
     introduce(desk, hub, invocation)?;
@@ -176,7 +176,7 @@ async fn follow(desk: &Desk, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::
                         Ok(done) => done,
                         // Another command holds the lock; the next round tries again.
                         Err(error) if error.is_retryable() => ExternalAgentSync::default(),
-                        Err(error) => return Err(desk::refused(&error).into()),
+                        Err(error) => return Err(local_agents::failure(&error).into()),
                     };
                     let is_first = last.is_none();
                     tell_round(out, &done, &mut known, is_first)?;
@@ -197,9 +197,9 @@ async fn follow(desk: &Desk, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::
 }
 
 /// Says what is watched and how to stop, since nothing else may be printed for hours.
-fn introduce(desk: &Desk, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+fn introduce(desk: &LocalAgents, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let out = &invocation.out;
-    let ledger = desk.keeper.bridge().ledger().map_err(|error| desk::refused(&error))?;
+    let ledger = desk.keeper.bridge().ledger().map_err(|error| local_agents::failure(&error))?;
     let watched = ledger.connections.iter().filter(|(_, known)| known.instructions && !known.paused);
     let watched: Vec<&str> = watched.map(|(key, _)| key.as_str()).collect();
     let whose = match watched.as_slice() {

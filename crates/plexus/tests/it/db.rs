@@ -268,7 +268,7 @@ async fn what_cannot_be_done_is_said_and_leaves_nothing() {
     assert!(hub.terminate().await.success());
     let full = plexus.run(&["db", "restore", text(&file)]).await;
     assert!(full.failed(1).contains("not empty"), "{full:?}");
-    assert_eq!(plexus.run(&["db", "migrate"]).await.ok(), "The database has schema 7, which is current.\n");
+    assert_eq!(plexus.run(&["db", "migrate"]).await.ok(), "The database already has the current schema 7.\n");
     // A restore that fails leaves nothing, not even the folder.
     let nowhere = plexus.home().join("nowhere");
     std::fs::write(plexus.home().join("junk"), "junk").expect("a file");

@@ -118,7 +118,7 @@ async fn a_wrong_configuration_is_found_and_the_fix_takes_it_out() {
         std::fs::write(plexus.data_dir().join("plexus.toml"), text).expect("a file");
         let (message, fix) = problem(&plexus, "configuration", &listen).await;
         assert!(message.contains("plexus.toml:"), "{message}");
-        let (_, command) = fix.split_once("take it out: ").expect("a command");
+        let (_, command) = fix.split_once("comment it out: ").expect("a command");
         plexus.shell(command).await.ok();
         assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [stopped_hub()]);
     }
@@ -253,7 +253,7 @@ async fn a_hub_with_another_database_than_the_configuration_is_a_problem() {
     let elsewhere = [("PLEXUS_DATABASE_URL", "postgres://nobody@127.0.0.1:1/x")];
     let report = doctor(&plexus, 1, &elsewhere).await;
     let of = |words: &str| findings(&report).iter().any(|found| found["message"].to_string().contains(words));
-    assert!(of("the hub's database is sqlite"), "{report:#}");
+    assert!(of("the hub uses sqlite"), "{report:#}");
     // A cause is told once.
     let told = report.to_string();
     assert!(told.matches("refused").count() <= 1, "{told}");
@@ -282,7 +282,7 @@ async fn a_user_defined_tool_that_is_wrong_is_found_with_a_hub_and_without() {
     assert_eq!(plexus.run(&["tools", "new", "greet"]).await.code, Some(0));
     assert_eq!(plexus.run(&["tools", "enable", "greet"]).await.code, Some(0));
     let report = doctor(&plexus, 0, &[]).await;
-    assert!(report.to_string().contains("defined: 1, switched on: 1"), "{report:#}");
+    assert!(report.to_string().contains("defined: 1, enabled: 1"), "{report:#}");
     let enabled = plexus.run(&["tools", "list", "--defined", "--json"]).await.json(0);
     let manifest = enabled["items"][0]["file"].as_str().expect("a file").to_owned();
     assert!(hub.terminate().await.success());
@@ -298,7 +298,7 @@ async fn a_user_defined_tool_that_is_wrong_is_found_with_a_hub_and_without() {
     let named = [("PLEXUS_TOOLS_ENABLED", "nowhere")];
     let report = doctor(&plexus, 0, &named).await;
     assert_eq!(complaints(&report), [("user tools".to_owned(), "warning".to_owned())], "{report:#}");
-    assert!(report.to_string().contains("nowhere is switched on by `tools.enabled`"), "{report:#}");
+    assert!(report.to_string().contains("nowhere is enabled by `tools.enabled`"), "{report:#}");
     std::fs::write(&manifest, "{").expect("a file");
     assert_eq!(plexus.run(&["tools", "enable", "greet"]).await.code, Some(1), "it is read again");
     found().await;
@@ -335,7 +335,10 @@ async fn a_broken_profile_and_what_one_names_in_vain_are_found() {
 
     std::fs::remove_dir_all(folder.join("small")).expect("it can be removed");
     let gone = async {
-        while !doctor(&plexus, 0, &[]).await.to_string().contains("has the profile small, which is not there")
+        while !doctor(&plexus, 0, &[])
+            .await
+            .to_string()
+            .contains("has the profile small, which does not exist")
         {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }

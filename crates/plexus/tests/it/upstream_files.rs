@@ -48,7 +48,7 @@ async fn the_doctor_reads_the_files_without_a_hub() {
     assert_eq!(
         told,
         [
-            ("problem", "gone.json: `command` names a program that is not there"),
+            ("problem", "gone.json: the program in `command` does not exist"),
             ("warning", "literal.json: `env.API_TOKEN` holds what looks like a credential"),
             ("problem", "node.json: `node` is set, but servers cannot run on nodes yet"),
             ("problem", "wrong.json: `comand` is not a known key"),

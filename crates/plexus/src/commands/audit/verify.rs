@@ -1,7 +1,7 @@
-//! `plexus audit verify`: the record of one hub, asked of the hub or read from its folder or a backup.
+//! `plexus audit verify`: verifies the audit log of one hub, through the hub, or from its data folder or a backup.
 //!
-//! Every verdict names what it is about. Only the hub that runs on the data folder is asked for it; a folder without a
-//! hub, such as a copy, is read as it is.
+//! The output names what was verified. Only the hub that runs on the data folder is asked; a folder without a hub, such as a
+//! copy, is read directly.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use plexus_store::{DatabaseNote, DatabasePlace, NoWitness, Snapshot, StoreError,
 use serde_json::{Value, json};
 
 use crate::client::Hub;
-use crate::commands::db::{Place, backup};
+use crate::commands::db::{DatabaseArgs, backup};
 use crate::commands::{FolderHub, Invocation};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-/// For a database to close.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time limit for closing the database.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
@@ -33,49 +33,49 @@ pub(super) struct VerifyArgs {
     #[arg(value_name = "BACKUP")]
     backup: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
 }
 
-/// A report and what it is about.
-struct Verdict {
+/// A report and its subject.
+struct Verification {
     report: AuditReport,
-    /// For people, behind the verdict.
+    /// The subject as text.
     subject: String,
-    /// For programs.
+    /// The subject as JSON.
     verified: Value,
 }
 
 pub(super) async fn run(args: &VerifyArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
     let progress = out.progress("Verifying the audit");
-    let verdict = match &args.backup {
-        Some(file) => of_backup(file, out).await?,
+    let verification = match &args.backup {
+        Some(file) => verify_backup(file, out).await?,
         None => match invocation.hub_of_folder()? {
-            FolderHub::Named(hub) | FolderHub::Default(hub) => of_hub(&hub, None).await?,
-            FolderHub::Runs { hub, folder } => of_hub(&hub, Some(&folder)).await?,
+            FolderHub::Named(hub) | FolderHub::Default(hub) => verify_hub(&hub, None).await?,
+            FolderHub::Runs { hub, folder } => verify_hub(&hub, Some(&folder)).await?,
             FolderHub::Unready { folder, pid } => return Err(unready(&folder, pid).into()),
             FolderHub::Down { folder } => {
-                let verdict = of_folder(&folder, &args.place, invocation).await?;
-                let noted = LastVerification::new(&verdict.report, out.now());
+                let verification = verify_folder(&folder, &args.database, invocation).await?;
+                let noted = LastVerification::new(&verification.report, out.now());
                 if let Err(error) = noted.write(&folder) {
-                    out.note(&format!("This verification could not be noted in the folder: {error}"));
+                    out.note(&format!("Cannot store the time of this verification in the folder: {error}"));
                 }
-                verdict
+                verification
             }
         },
     };
     progress.finish("Verified the audit");
-    tell(verdict, out)
+    print(verification, out)
 }
 
-fn tell(verdict: Verdict, out: &Output) -> anyhow::Result<ExitCode> {
-    let Verdict { report, subject, verified } = verdict;
+fn print(verification: Verification, out: &Output) -> anyhow::Result<ExitCode> {
+    let Verification { report, subject, verified } = verification;
     if out.json() {
         let mut answer = serde_json::to_value(&report)?;
         answer["verified"] = verified;
         out.json_line(&answer.to_string())?;
     }
-    // A report that contradicts itself is no clean bill.
+    // A report that contradicts itself does not count as intact.
     let intact = report.ok && report.problems.is_empty() && report.problem_count == 0;
     if intact {
         if !out.json() {
@@ -100,11 +100,11 @@ fn tell(verdict: Verdict, out: &Output) -> anyhow::Result<ExitCode> {
         "the audit record is not intact: {count} problem{plural} in {} entries of hub {}; {subject}",
         report.entries, report.hub
     );
-    let hint = "keep a copy of the data folder as it is now before you look into it";
+    let hint = "copy the data folder as it is now before you investigate";
     Err(Failure::new(Exit::Problems, message).hint(hint).into())
 }
 
-async fn of_hub(hub: &Hub, folder: Option<&Path>) -> anyhow::Result<Verdict> {
+async fn verify_hub(hub: &Hub, folder: Option<&Path>) -> anyhow::Result<Verification> {
     let report = hub.get(&["audit", "verify"], &[]).await?.decode()?;
     let url = hub.url();
     let subject = match folder {
@@ -112,66 +112,70 @@ async fn of_hub(hub: &Hub, folder: Option<&Path>) -> anyhow::Result<Verdict> {
         None => format!("verified by the hub at {url}"),
     };
     let verified = json!({ "kind": "hub", "url": url, "data_dir": folder });
-    Ok(Verdict { report, subject, verified })
+    Ok(Verification { report, subject, verified })
 }
 
 fn unready(folder: &Path, pid: Option<i32>) -> Failure {
     let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-    let message =
-        format!("the data folder {} is held by a process that takes no requests{process}", folder.display());
+    let message = format!(
+        "the data folder {} is in use by a process that accepts no requests{process}",
+        folder.display()
+    );
     let mut failure = Failure::new(Exit::Unreachable, message)
-        .hint("a hub that starts, or a `plexus db` command: try again when it is done");
+        .hint("it is a hub that is starting, or a `plexus db` command; try again when it is done");
     failure.retryable = true;
     failure
 }
 
-async fn of_folder(folder: &Path, place: &Place, invocation: &Invocation<'_>) -> anyhow::Result<Verdict> {
-    let mut options = place.options(invocation)?;
+async fn verify_folder(
+    folder: &Path,
+    database: &DatabaseArgs,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<Verification> {
+    let mut options = database.options(invocation)?;
     options.data_dir = folder.to_owned();
     let note = DatabaseNote::read(folder)?;
-    // A URL of the environment or of a file may be that of another hub; the folder knows its own file.
-    if let Some(note) = note.as_ref().filter(|_| !place.names_database())
+    // A URL from the environment or a file may belong to another hub; the note names the folder's own database file.
+    if let Some(note) = note.as_ref().filter(|_| !database.names_database())
         && note.place.is_sqlite()
     {
         let file = note.place.file(folder).filter(|file| *file != folder.join("plexus.db"));
         options.database_url = file.map(|file| Secret::from(format!("sqlite:{}", file.display())));
     }
-    let given = DatabasePlace::of(&options)?;
-    let other = |noted: &DatabaseNote| {
+    let configured = DatabasePlace::of(&options)?;
+    let mismatch = |noted: &DatabaseNote| {
         let message =
-            format!("the data folder {} belongs to {}, not to {given}", folder.display(), noted.place);
-        let hint = "give the URL of its database with --database-url or PLEXUS_DATABASE_URL";
+            format!("the data folder {} belongs to {}, not to {configured}", folder.display(), noted.place);
+        let hint = "set the URL of its database with --database-url or PLEXUS_DATABASE_URL";
         Failure::new(Exit::Failed, message).hint(hint)
     };
-    if let Some(note) = note.as_ref().filter(|note| note.place.is_sqlite() != given.is_sqlite()) {
-        return Err(other(note).into());
+    if let Some(note) = note.as_ref().filter(|note| note.place.is_sqlite() != configured.is_sqlite()) {
+        return Err(mismatch(note).into());
     }
-    let mut snapshot = Snapshot::glance(&options).await?.ok_or_else(|| nothing(folder))?;
+    let mut snapshot = Snapshot::glance(&options).await?.ok_or_else(|| no_database(folder))?;
     if let Some(note) = note
         && snapshot.store_id(INSTANCE).await? != Some(note.store_id)
     {
-        return Err(other(&note).into());
+        return Err(mismatch(&note).into());
     }
     let database = snapshot.location().to_owned();
-    let report = verified(&mut snapshot, &options).await?;
+    let report = verify_snapshot(&mut snapshot, &options).await?;
     let shown = folder.display();
-    let subject = format!(
-        "verified without a hub: the data folder {shown}, on which none runs, with the database {database}"
-    );
+    let subject = format!("verified without a hub: the data folder {shown} with the database {database}");
     let verified = json!({ "kind": "data_folder", "data_dir": folder, "database": database });
-    Ok(Verdict { report, subject, verified })
+    Ok(Verification { report, subject, verified })
 }
 
-fn nothing(folder: &Path) -> Failure {
+fn no_database(folder: &Path) -> Failure {
     Failure::new(
         Exit::Unreachable,
-        format!("no hub runs on {} and there is no database in it", folder.display()),
+        format!("no hub runs on {} and it contains no database", folder.display()),
     )
     .hint("name the hub with --hub, its data folder with --data-dir, or a backup to verify")
 }
 
-/// Compares the chain with the head that is signed in the folder.
-async fn verified(snapshot: &mut Snapshot, options: &StoreOptions) -> anyhow::Result<AuditReport> {
+/// Compares the chain with the signed head in the folder.
+async fn verify_snapshot(snapshot: &mut Snapshot, options: &StoreOptions) -> anyhow::Result<AuditReport> {
     let anchor = backup::anchor(options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
     let no_key = || format!("there is no signing key in {}", options.data_dir.display());
@@ -179,15 +183,15 @@ async fn verified(snapshot: &mut Snapshot, options: &StoreOptions) -> anyhow::Re
     Ok(snapshot.verify_audit(INSTANCE, signed, witness).await?)
 }
 
-/// Restores the backup into a private temporary folder, which is removed with the keys in it, and verifies that.
-async fn of_backup(file: &Path, out: &Output) -> anyhow::Result<Verdict> {
+/// Restores the backup, which contains keys, into a private temporary folder, verifies it there and removes the folder.
+async fn verify_backup(file: &Path, out: &Output) -> anyhow::Result<Verification> {
     let shown = file.display();
     let source = fs_err::File::open(file).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     if source.metadata()?.is_dir() {
-        let hint = format!("a data folder is verified with: plexus audit verify --data-dir {shown}");
+        let hint = format!("to verify a data folder: plexus audit verify --data-dir {shown}");
         return Err(Failure::new(Exit::Usage, format!("{shown} is a folder")).hint(hint).into());
     }
-    let home = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let home = tempfile::tempdir().context("cannot create a temporary folder")?;
     let options = StoreOptions {
         data_dir: home.path().join("restored"),
         database_url: None,
@@ -198,23 +202,22 @@ async fn of_backup(file: &Path, out: &Output) -> anyhow::Result<Verdict> {
     let supervisor = Supervisor::new();
     let restored =
         archive::restore(&options, io::BufReader::new(source), &supervisor, &mut |_: &str, _| {}).await;
-    supervisor.shutdown(GRACE).await;
+    supervisor.shutdown(CLOSE_TIMEOUT).await;
     let Restored { header, .. } = restored.map_err(|error| unusable(file, error))?;
-    let mut snapshot = Snapshot::glance(&options).await?.ok_or_else(|| nothing(file))?;
-    let report = verified(&mut snapshot, &options).await?;
+    let mut snapshot = Snapshot::glance(&options).await?.ok_or_else(|| no_database(file))?;
+    let report = verify_snapshot(&mut snapshot, &options).await?;
     let subject = format!("verified without a hub: the backup {shown}, made {}", out.at(header.created_at));
     let verified =
         json!({ "kind": "backup", "file": file, "made_at": header.created_at, "made_from": header.database });
-    Ok(Verdict { report, subject, verified })
+    Ok(Verification { report, subject, verified })
 }
 
-/// An archive that does not fit its own manifest was damaged or changed.
+/// Converts the error of a restore. An archive that does not match its manifest was damaged or changed.
 fn unusable(file: &Path, error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Archive(why) => {
             let message = format!("the backup {} does not verify: {why}", file.display());
-            let hint =
-                "an export has no keys and cannot be verified: use a file that `plexus db backup` has made";
+            let hint = "an export has no keys and cannot be verified; use a file made by `plexus db backup`";
             Failure::new(Exit::Problems, message).hint(hint).into()
         }
         other => other.into(),

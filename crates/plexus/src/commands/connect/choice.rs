@@ -1,4 +1,4 @@
-//! Which agents are meant: by name, by a variable, or by a person at a terminal.
+//! Selects agents: by name, by a variable, or by a choice on the terminal.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use plexus_bridge::agents::{AGENTS, Agent, Installed, Scope};
 use plexus_kit::config::nearest;
 use plexus_kit::env;
 
-use super::desk::{self, Desk};
-use super::shown;
+use super::local_agents::{self, LocalAgents};
+use super::{ChangeArgs, display};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 
-/// An agent and what was found of it here.
-type Chosen = (&'static Agent, Option<Installed>);
+/// An agent and its installation on this machine, if one was found.
+type SelectedAgent = (&'static Agent, Option<Installed>);
 
-/// A line to choose.
-struct Choice {
+/// An agent that the user can choose.
+struct AgentOption {
     agent: &'static Agent,
     installed: Installed,
     connected: bool,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for AgentOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.installed.version.as_deref();
-        f.write_str(&shown::with_version(self.agent.name, version))?;
+        f.write_str(&display::with_version(self.agent.name, version))?;
         if self.agent.tested.is_none() {
             f.write_str(" (untested)")?;
         }
@@ -36,42 +36,42 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The agents that are meant; none where a person has chosen none. `all` takes every agent that was found; without a
-/// terminal a dry run does so too, since it writes nothing.
+/// The selected agents; none if the user chose none. `--yes` selects every agent that was found; so does a dry run without a
+/// terminal, because it writes nothing.
 pub(super) fn agents(
     named: &[String],
-    (all, dry_run): (bool, bool),
+    change: &ChangeArgs,
     scope: &Scope,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
-) -> anyhow::Result<Option<Vec<Chosen>>> {
+) -> anyhow::Result<Option<Vec<SelectedAgent>>> {
     let variable = invocation.environment().get(env::AGENTS).unwrap_or_default();
     let from_variable = variable.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
     let names: Vec<String> = match named.is_empty() {
         true => from_variable.collect(),
         false => named.to_vec(),
     };
-    let agents = names.iter().map(|name| known(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let agents = names.iter().map(|name| agent_named(name)).collect::<anyhow::Result<Vec<_>>>()?;
     if let Some(agent) = agents.iter().find(|agent| agent.servers(scope).is_none()) {
-        let message = format!("{} has no MCP servers that are of one project only", agent.name);
+        let message = format!("{} has no MCP servers per project", agent.name);
         return Err(Failure::new(Exit::Usage, message).hint("connect it without --project").into());
     }
     let looking = invocation.out.progress("looking for agents");
     if !agents.is_empty() {
-        let mut chosen: Vec<Chosen> = Vec::new();
+        let mut chosen: Vec<SelectedAgent> = Vec::new();
         for agent in agents {
             if !chosen.iter().any(|(known, _)| known.id == agent.id) {
-                chosen.push((agent, desk.keeper.found_of(agent)));
+                chosen.push((agent, local_agents.keeper.found_of(agent)));
             }
         }
         return Ok(Some(chosen));
     }
-    let found = desk.keeper.found();
+    let found = local_agents.keeper.found();
     drop(looking);
     let usable = found.into_iter().filter(|(agent, _)| agent.servers(scope).is_some());
-    let ledger = desk.keeper.bridge().ledger().map_err(|error| desk::refused(&error))?;
-    let choices: Vec<Choice> = usable
-        .map(|(agent, installed)| Choice {
+    let ledger = local_agents.keeper.bridge().ledger().map_err(|error| local_agents::failure(&error))?;
+    let choices: Vec<AgentOption> = usable
+        .map(|(agent, installed)| AgentOption {
             connected: ledger.connections.contains_key(&plexus_bridge::Bridge::key(agent, scope)),
             agent,
             installed,
@@ -79,20 +79,20 @@ pub(super) fn agents(
         .collect();
     if choices.is_empty() {
         let names: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
-        let message = format!("no agent was found on this machine; known are {}", names.join(", "));
+        let message = format!("no agent was found on this machine; supported are {}", names.join(", "));
         return Err(Failure::new(Exit::Failed, message)
-            .hint("install one, or name one to have its files written before: plexus connect codex")
+            .hint("install one, or name one to write its files in advance: plexus connect codex")
             .into());
     }
     let can_ask = invocation.out.can_ask() && invocation.out.terminal();
-    if all || (dry_run && !can_ask) {
+    if change.yes || (change.dry_run && !can_ask) {
         return Ok(Some(choices.into_iter().map(|choice| (choice.agent, Some(choice.installed))).collect()));
     }
     if !can_ask {
         let names: Vec<&str> = choices.iter().map(|choice| choice.agent.id).collect();
-        let message = "it is not said which agents to connect, and there is nobody to ask";
+        let message = "no agents are named, and there is no terminal to ask on";
         let hint = format!(
-            "name them, or say --yes for all that were found; --dry-run shows the changes: plexus connect {}",
+            "name them, or pass --yes for all that were found; --dry-run shows the changes: plexus connect {}",
             names.join(" ")
         );
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
@@ -100,20 +100,20 @@ pub(super) fn agents(
     ask(choices)
 }
 
-fn ask(choices: Vec<Choice>) -> anyhow::Result<Option<Vec<Chosen>>> {
-    // What is tested and not connected is what most people are here for.
-    let usual: Vec<usize> = choices
+fn ask(choices: Vec<AgentOption>) -> anyhow::Result<Option<Vec<SelectedAgent>>> {
+    // Most users want the tested agents that are not connected yet.
+    let preselected: Vec<usize> = choices
         .iter()
         .enumerate()
         .filter(|(_, choice)| !choice.connected && choice.agent.tested.is_some())
         .map(|(at, _)| at)
         .collect();
-    let asked = MultiSelect::new("Which agents should use Plexus?", choices)
-        .with_default(&usual)
-        .with_help_message("up and down, space to choose, enter to go on, escape to leave")
+    let answer = MultiSelect::new("Which agents should use Plexus?", choices)
+        .with_default(&preselected)
+        .with_help_message("up and down to move, space to choose, enter to continue, escape to cancel")
         .without_filtering()
         .prompt();
-    match asked {
+    match answer {
         Ok(chosen) if chosen.is_empty() => Ok(None),
         Ok(chosen) => {
             Ok(Some(chosen.into_iter().map(|choice| (choice.agent, Some(choice.installed))).collect()))
@@ -122,20 +122,20 @@ fn ask(choices: Vec<Choice>) -> anyhow::Result<Option<Vec<Chosen>>> {
         Err(InquireError::OperationInterrupted) => {
             Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into())
         }
-        Err(error) => Err(Failure::new(Exit::Failed, format!("the terminal cannot be asked: {error}"))
+        Err(error) => Err(Failure::new(Exit::Failed, format!("cannot ask on the terminal: {error}"))
             .hint("name the agents on the command line: plexus connect codex claude-code")
             .into()),
     }
 }
 
-/// The agent of this name.
-pub(crate) fn known(name: &str) -> anyhow::Result<&'static Agent> {
+/// The supported agent with this name.
+pub(crate) fn agent_named(name: &str) -> anyhow::Result<&'static Agent> {
     Agent::named(name).ok_or_else(|| {
         let names: Vec<&str> = AGENTS.iter().map(|agent| agent.id).collect();
         let hint = match nearest(name, names.iter().copied()) {
-            Some(near) => format!("did you mean {near}? Known are {}", names.join(", ")),
-            None => format!("known are {}", names.join(", ")),
+            Some(near) => format!("did you mean {near}? Supported are {}", names.join(", ")),
+            None => format!("supported are {}", names.join(", ")),
         };
-        Failure::new(Exit::Usage, format!("there is no agent {name:?}")).hint(hint).into()
+        Failure::new(Exit::Usage, format!("unknown agent {name:?}")).hint(hint).into()
     })
 }

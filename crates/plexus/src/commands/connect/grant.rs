@@ -1,4 +1,4 @@
-//! The token of a connected agent: no more than it needs, for a short time, renewed by its proxy.
+//! The token of a connected agent: least privilege, short-lived, renewed by the agent's proxy.
 
 use plexus_bridge::Grant;
 use plexus_bridge::agents::Agent;
@@ -6,98 +6,99 @@ use plexus_proto::{ErrorCode, TokenId};
 use serde_json::{Value, json};
 
 use super::ConnectArgs;
-use super::desk::{self, Desk};
+use super::local_agents::{self, LocalAgents};
 use crate::client::Hub;
 use crate::commands::Invocation;
 use crate::commands::run::maker::{AgentWish, Maker, is};
 use crate::output::Output;
 use crate::target::Credential;
 
-/// Where the proxy can have another one made, and where it cannot, in seconds: a machine may be off for a while.
-const LIFE_HERE: u64 = 24 * 60 * 60;
-const LIFE_ELSEWHERE: u64 = 14 * 24 * 60 * 60;
-/// What scopes of machines begin with.
-const NODE: &str = "node:";
+/// Default lifetimes in seconds: on the hub's machine, where the proxy can create another token, and elsewhere, where it
+/// cannot and the machine may be off for a while.
+const TTL_LOCAL: u64 = 24 * 60 * 60;
+const TTL_REMOTE: u64 = 14 * 24 * 60 * 60;
+/// Prefix of the scopes of machines.
+const NODE_SCOPE: &str = "node:";
 
-/// The hub that a command is about, as grants and connections name it; none: the one of this machine.
+/// The URL of the hub, as grants and connections store it; none for the hub on this machine.
 pub(super) fn hub_of(maker: &Maker, invocation: &Invocation<'_>) -> Option<String> {
     let here = maker.target.here && !invocation.names_hub();
     (!here).then(|| maker.hub.url().to_owned())
 }
 
-/// The grant of the agent: the one that it has, if it is still good and nothing else was asked for, or a new one. What is not
-/// asked for is as it was.
+/// Returns the agent's grant if it is still valid and no token option was given, otherwise a new one. Options that were not
+/// given stay as they were.
 pub(super) async fn ensure(
     agent: &Agent,
     args: &ConnectArgs,
     maker: &Maker,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Grant> {
-    let grants = desk.keeper.grants();
-    // One that cannot be read is of no use to its proxy either.
+    let grants = local_agents.keeper.grants();
+    // The proxy cannot use an unreadable grant either, so it is replaced.
     let known = grants.read(agent.id).unwrap_or_default();
     let hub = hub_of(maker, invocation);
     let before = known.as_ref().filter(|known| known.hub == hub);
     if let Some(before) = before
-        && !args.wishes_token()
-        && is_good(before, invocation).await
+        && !args.has_token_options()
+        && is_valid(before, invocation).await
     {
         return Ok(before.clone());
     }
     let asked = before.map(|before| &before.asked);
     let was = |of_nodes: bool| -> Vec<String> {
         let scopes = asked.into_iter().flat_map(|asked| &asked.scopes);
-        scopes.filter(|scope| scope.starts_with(NODE) == of_nodes).cloned().collect()
+        scopes.filter(|scope| scope.starts_with(NODE_SCOPE) == of_nodes).cloned().collect()
     };
     let scopes = if args.scopes.is_empty() { was(false) } else { args.scopes.clone() };
     let mut nodes = args.nodes.clone();
     if nodes.is_empty() {
-        nodes = was(true).iter().map(|scope| scope.trim_start_matches(NODE).to_owned()).collect();
-        // Calls that name none go to the first.
+        nodes = was(true).iter().map(|scope| scope.trim_start_matches(NODE_SCOPE).to_owned()).collect();
+        // The first node is the default for calls.
         let first = asked.and_then(|asked| asked.node.clone());
         nodes.sort_by_key(|node| Some(node) != first.as_ref());
     }
-    let life = if maker.target.here { LIFE_HERE } else { LIFE_ELSEWHERE };
+    let ttl = if maker.target.here { TTL_LOCAL } else { TTL_REMOTE };
     let wish = AgentWish {
         agent: agent.id,
         profile: args.profile.as_deref().or_else(|| asked?.profile.as_deref()),
         scopes: &scopes,
         nodes: &nodes,
-        ttl: args.ttl.or_else(|| asked?.ttl_seconds).unwrap_or(life),
+        ttl: args.ttl.or_else(|| asked?.ttl_seconds).unwrap_or(ttl),
     };
     let (asked, made) = maker.make_for_agent(&wish).await?;
     let by_admin = matches!(maker.target.credential, Credential::Local(_));
     let grant = Grant::new(hub, by_admin, asked, &made);
-    grants.write(agent.id, &grant).map_err(|error| desk::refused(&error))?;
+    grants.write(agent.id, &grant).map_err(|error| local_agents::failure(&error))?;
     if let Some(known) = known {
         revoke(&known, agent.id, invocation).await;
     }
     Ok(grant)
 }
 
-/// Whether the hub takes it.
-async fn is_good(grant: &Grant, invocation: &Invocation<'_>) -> bool {
-    let asked = async {
+/// Whether the hub accepts the token.
+async fn is_valid(grant: &Grant, invocation: &Invocation<'_>) -> bool {
+    let response = async {
         let hub = Hub::new(invocation.target_of(grant)?)?;
         hub.get(&["tokens", "self"], &[]).await
     };
-    asked.await.is_ok()
+    response.await.is_ok()
 }
 
-/// Takes back what an agent was given that has no connection.
-pub(super) async fn withdraw_unused(agent: &Agent, desk: &Desk, invocation: &Invocation<'_>) {
+/// Revokes the grant of an agent that is not connected.
+pub(super) async fn revoke_unused(agent: &Agent, local_agents: &LocalAgents, invocation: &Invocation<'_>) {
     let connected =
-        desk.keeper.bridge().ledger().map_or(true, |ledger| {
+        local_agents.keeper.bridge().ledger().map_or(true, |ledger| {
             ledger.connections.values().any(|connection| connection.agent == agent.id)
         });
-    if !connected && let Ok(Some(grant)) = desk.keeper.grants().take(agent.id) {
+    if !connected && let Ok(Some(grant)) = local_agents.keeper.grants().take(agent.id) {
         revoke(&grant, agent.id, invocation).await;
     }
 }
 
-/// Ends the tokens of a grant at the hub that has made them: by whoever runs the command, or as the agent itself. What cannot be
-/// ended ends by itself, and that is said.
+/// Revokes the tokens of a grant at the hub that created them, with the user's token or that of the agent. Reports a token that
+/// could not be revoked and is valid until it expires.
 pub(crate) async fn revoke(grant: &Grant, agent: &str, invocation: &Invocation<'_>) {
     let mut hubs: Vec<Hub> = Vec::new();
     if let Ok(target) = invocation.target()
@@ -108,29 +109,29 @@ pub(crate) async fn revoke(grant: &Grant, agent: &str, invocation: &Invocation<'
     hubs.extend(invocation.target_of(grant).ok().and_then(|own| Hub::new(own).ok()));
     let mut left = false;
     for token in &grant.tokens {
-        left |= !ended(&hubs, *token).await;
+        left |= !revoke_token(&hubs, *token).await;
     }
     if left && grant.expires_at > invocation.out.now() {
         let until = invocation.out.at(grant.expires_at);
-        invocation.out.note(&format!(
-            "The hub could not be told to revoke the token of {agent}: it ends by itself, {until}."
-        ));
+        invocation
+            .out
+            .note(&format!("Could not revoke the token of {agent}; it expires by itself, {until}."));
     }
 }
 
-async fn ended(hubs: &[Hub], token: TokenId) -> bool {
+async fn revoke_token(hubs: &[Hub], token: TokenId) -> bool {
     for hub in hubs {
         match hub.delete(&["tokens", &token.to_string()]).await {
             Ok(_) => return true,
-            // It is gone, which is what was wanted.
+            // It is already gone.
             Err(error) if is(&error, ErrorCode::NotFound) => return true,
-            Err(error) => tracing::debug!(%error, "a token of an agent was not revoked"),
+            Err(error) => tracing::debug!(%error, "cannot revoke the token of an agent"),
         }
     }
     false
 }
 
-pub(super) fn told(grant: &Grant) -> Value {
+pub(super) fn to_json(grant: &Grant) -> Value {
     json!({
         "kind": grant.asked.kind,
         "name": grant.asked.name,
@@ -142,25 +143,25 @@ pub(super) fn told(grant: &Grant) -> Value {
     })
 }
 
-/// What it may do, and for how long.
-pub(super) fn in_words(grant: &Grant, out: &Output) -> String {
+/// What the token allows, and until when.
+pub(super) fn describe(grant: &Grant, out: &Output) -> String {
     let (nodes, calls): (Vec<&String>, Vec<&String>) =
-        grant.scopes.iter().partition(|scope| scope.starts_with(NODE));
+        grant.scopes.iter().partition(|scope| scope.starts_with(NODE_SCOPE));
     let calls = match calls.as_slice() {
         [one] if *one == "call:*" => "may call every tool".to_owned(),
         calls => calls.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", "),
     };
     let profile = grant.asked.profile.as_ref().map(|id| format!(" of the profile {id}")).unwrap_or_default();
     let machines = match nodes.as_slice() {
-        [] => "no machine (--node NAME lets it use one)".to_owned(),
+        [] => "no machine (--node NAME allows one)".to_owned(),
         nodes => {
-            let nodes: Vec<&str> = nodes.iter().map(|scope| scope.trim_start_matches(NODE)).collect();
+            let nodes: Vec<&str> = nodes.iter().map(|scope| scope.trim_start_matches(NODE_SCOPE)).collect();
             format!("may use {}", nodes.join(", "))
         }
     };
     let until = match grant.renew_until {
         Some(_) => format!("renewed by its proxy until {}", out.at(grant.good_until())),
-        None => format!("good until {}", out.at(grant.expires_at)),
+        None => format!("valid until {}", out.at(grant.expires_at)),
     };
     format!("{calls}{profile}; {machines}; {until}")
 }

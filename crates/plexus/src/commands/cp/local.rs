@@ -1,4 +1,4 @@
-//! Files of this machine: which one it is, its hash, and the part of one that is on its way here.
+//! Local files: their identity and hash, and files that are being downloaded.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -15,27 +15,28 @@ use rustix::fs::RenameFlags;
 
 use crate::failure::{Exit, Failure};
 
+/// Bytes read at a time.
 const BLOCK: usize = 1 << 20;
 
-/// Which file it is, and which content it has.
-pub(super) fn identity(about: &Metadata) -> [i64; 6] {
+/// Identifies a file and its content; changes when the file is written to.
+pub(super) fn identity(metadata: &Metadata) -> [i64; 6] {
     let number = |number: u64| number.cast_signed();
     [
-        number(about.ino()),
-        number(about.len()),
-        about.mtime(),
-        about.mtime_nsec(),
-        about.ctime(),
-        about.ctime_nsec(),
+        number(metadata.ino()),
+        number(metadata.len()),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
     ]
 }
 
-/// When it was changed last, in nanoseconds since 1970.
-pub(super) fn modified(about: &Metadata) -> String {
-    (i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec())).max(0).to_string()
+/// The modification time, in nanoseconds since 1970.
+pub(super) fn modified(metadata: &Metadata) -> String {
+    (i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())).max(0).to_string()
 }
 
-/// Adds what is left of a file to a hash.
+/// Adds the rest of a file to a hash and returns its length.
 pub(super) fn add(context: &mut Context, file: &mut File) -> io::Result<u64> {
     let (mut block, mut length) = (vec![0; BLOCK], 0);
     loop {
@@ -51,7 +52,7 @@ pub(super) fn add(context: &mut Context, file: &mut File) -> io::Result<u64> {
     }
 }
 
-/// The hash of a file.
+/// The SHA-256 hash of a file.
 pub(super) async fn hash(path: &Path) -> anyhow::Result<String> {
     let path = path.to_owned();
     blocking(move || {
@@ -65,18 +66,18 @@ pub(super) async fn hash(path: &Path) -> anyhow::Result<String> {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
-    tokio::task::spawn_blocking(work).await.context("work on a file was stopped")?
+    tokio::task::spawn_blocking(work).await.context("a file operation was aborted")?
 }
 
-/// A file on its way to its place here: beside it, under a name that follows from what it is, so that it is found again.
-pub(super) struct Partial {
+/// A file that is being downloaded, beside its target. Its name is derived from source and target, so that a later run finds it.
+pub(super) struct PartialFile {
     pub(super) file: File,
     path: PathBuf,
     target: PathBuf,
 }
 
-impl Partial {
-    /// `source` says which file it is, and of which content.
+impl PartialFile {
+    /// `source` identifies the source file and its content.
     pub(super) fn open(target: &Path, source: &str) -> anyhow::Result<Self> {
         let id = hex::encode(
             &digest(&SHA256, format!("{source}\0{}", target.display()).as_bytes()).as_ref()[..16],
@@ -96,19 +97,19 @@ impl Partial {
                 Exit::Failed,
                 format!("{} is being copied by another process", target.display()),
             )
-            .hint("let that end first")
+            .hint("wait until it has finished")
             .into());
         }
         Ok(Self { file, path, target: target.to_owned() })
     }
 
-    /// Gives up what has arrived.
+    /// Discards the partial file.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Puts it in its place, where it survives a power cut; without `replace` only where nothing is.
-    pub(super) fn put(&self, mode: u32, modified: &str, replace: bool) -> anyhow::Result<()> {
+    /// Renames the complete file to its target and syncs it to disk. Without `replace`, an existing target is an error.
+    pub(super) fn commit(&self, mode: u32, modified: &str, replace: bool) -> anyhow::Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
         let failed = || format!("cannot finish {}", self.target.display());
         self.file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777)).with_context(failed)?;
@@ -119,10 +120,12 @@ impl Partial {
         self.file.sync_all().with_context(failed)?;
         match replace {
             true => fs::rename(&self.path, &self.target)?,
-            false => rename_to_nothing(&self.path, &self.target).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => exists(&self.target.display().to_string()),
-                _ => anyhow::Error::new(error).context(failed()),
-            })?,
+            false => {
+                rename_without_replacing(&self.path, &self.target).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => already_exists(&self.target.display().to_string()),
+                    _ => anyhow::Error::new(error).context(failed()),
+                })?
+            }
         }
         if let Some(folder) = self.target.parent().and_then(|folder| File::open(folder).ok()) {
             let _ = folder.sync_all();
@@ -132,10 +135,10 @@ impl Partial {
 }
 
 #[cfg(target_os = "linux")]
-fn rename_to_nothing(from: &Path, to: &Path) -> io::Result<()> {
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::CWD;
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems do not know how.
+        // Some file systems do not support this flag.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             std::fs::hard_link(from, to)?;
             std::fs::remove_file(from)
@@ -145,14 +148,14 @@ fn rename_to_nothing(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn rename_to_nothing(from: &Path, to: &Path) -> io::Result<()> {
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::hard_link(from, to)?;
     std::fs::remove_file(from)
 }
 
-/// What is there stays.
-pub(super) fn exists(target: &str) -> anyhow::Error {
-    Failure::new(Exit::Failed, format!("{target} is there already, and is another file"))
+/// The error for an existing target that is not replaced.
+pub(super) fn already_exists(target: &str) -> anyhow::Error {
+    Failure::new(Exit::Failed, format!("{target} already exists with different content"))
         .hint("nothing was changed; --force replaces it")
         .into()
 }

@@ -1,66 +1,74 @@
-//! From what was named to the files that are carried: one, or all those of a folder.
+//! Finds the files to copy, one or all those of a folder, and copies them.
 
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use futures_util::{StreamExt as _, stream};
 
-use super::told::Told;
-use super::wire::{self, Asked, Entry, What};
-use super::{FILES, Wish, down, name_of, text, up};
+use super::report::CopyReport;
+use super::transfer::{self, Entry, EntryKind, TransferRequest};
+use super::{CopyOptions, FILES, download, name_of, text, upload};
 use crate::failure::{Exit, Failure};
 use crate::output::{Bar, Output};
 use crate::remote::Remote;
 
-/// Files and folders of one copy.
-const MOST: usize = 1_000_000;
+/// Most files and folders of one copy.
+const MAX_FILES: usize = 1_000_000;
 
-/// Some: files could not be copied; the worst of it.
-type Ended = anyhow::Result<Option<Exit>>;
+/// The highest exit code of the files that could not be copied; none if all were copied.
+type CopyResult = anyhow::Result<Option<Exit>>;
 
 pub(super) async fn upload(
     remote: &Remote,
     from: &Path,
     to: &str,
-    wish: Wish,
-    told: &Told,
+    options: CopyOptions,
+    report: &CopyReport,
     out: &Output,
-) -> Ended {
-    let about = fs::metadata(from)?;
-    let there = wire::stat(remote, to).await?;
-    let is_missing = there.what == What::Nothing && to.ends_with('/');
-    let into = is_missing || there.what == What::Folder;
+) -> CopyResult {
+    let metadata = fs::metadata(from)?;
+    let there = transfer::stat(remote, to).await?;
+    let is_missing = there.kind == EntryKind::Nothing && to.ends_with('/');
+    let into = is_missing || there.kind == EntryKind::Folder;
     if !into && to.ends_with('/') {
-        return Err(no_folder(&format!("{}:{to}", remote.node())));
+        return Err(not_a_folder(&format!("{}:{to}", remote.node())));
     }
-    if !about.is_file() && !about.is_dir() {
-        return Err(special(&from.display().to_string()));
+    if !metadata.is_file() && !metadata.is_dir() {
+        return Err(unsupported(&from.display().to_string()));
     }
-    if about.is_dir() {
-        needs(wish.recursive, &from.display().to_string())?;
+    if metadata.is_dir() {
+        require_recursive(options.recursive, &from.display().to_string())?;
     }
     let folder = to;
     let to = if into { joined(to, &name_of(&text(from)?)?) } else { to.to_owned() };
     if is_missing {
-        wire::ask(remote, Asked { action: "make_folder", path: folder, ..Asked::default() }).await?;
+        transfer::call(
+            remote,
+            TransferRequest { action: "make_folder", path: folder, ..TransferRequest::default() },
+        )
+        .await?;
     }
-    let bar = told.bar();
-    if about.is_file() {
-        let there = if into { wire::stat(remote, &to).await? } else { there };
-        bar.expect(about.len());
-        told.copied(&up::file(remote, from, &to, &there, wish, &bar, out).await?)?;
+    let bar = report.bar();
+    if metadata.is_file() {
+        let there = if into { transfer::stat(remote, &to).await? } else { there };
+        bar.expect(metadata.len());
+        report.copied(&upload::upload_file(remote, from, &to, &there, options, &bar, out).await?)?;
         return Ok(None);
     }
     let mut files = Vec::new();
     let mut waiting = vec![(from.to_owned(), to)];
     while let Some((folder, to)) = waiting.pop() {
-        wire::ask(remote, Asked { action: "make_folder", path: &to, ..Asked::default() }).await?;
+        transfer::call(
+            remote,
+            TransferRequest { action: "make_folder", path: &to, ..TransferRequest::default() },
+        )
+        .await?;
         let mut entries: Vec<_> = fs::read_dir(&folder)?.collect::<Result<_, _>>()?;
         entries.sort_by_key(|entry| entry.file_name());
         for entry in entries {
             let (path, kind) = (entry.path(), entry.file_type()?);
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
-                told.left_out(&format!("{}, whose name is no UTF-8", path.display()))?;
+                report.skipped(&format!("{}, whose name is not UTF-8", path.display()))?;
                 continue;
             };
             match (kind.is_dir(), kind.is_file()) {
@@ -69,56 +77,56 @@ pub(super) async fn upload(
                     bar.expect(entry.metadata()?.len());
                     files.push((path, joined(&to, &name)));
                 }
-                _ => told.left_out(&format!("{}, which is no file", path.display()))?,
+                _ => report.skipped(&format!("{}, which is not a regular file", path.display()))?,
             }
         }
-        bounded(files.len() + waiting.len())?;
+        check_count(files.len() + waiting.len())?;
     }
     let copies = stream::iter(files).map(|(from, to)| {
         let bar = &bar;
         async move {
             let copy = async {
-                let there = wire::stat(remote, &to).await?;
-                up::file(remote, &from, &to, &there, wish, bar, out).await
+                let there = transfer::stat(remote, &to).await?;
+                upload::upload_file(remote, &from, &to, &there, options, bar, out).await
             };
             (from.display().to_string(), copy.await)
         }
     });
-    all(copies.buffer_unordered(FILES), told).await
+    copy_all(copies.buffer_unordered(FILES), report).await
 }
 
 pub(super) async fn download(
     remote: &Remote,
     from: &str,
     to: &Path,
-    wish: Wish,
-    told: &Told,
+    options: CopyOptions,
+    report: &CopyReport,
     out: &Output,
-) -> Ended {
-    let entry = wire::stat(remote, from).await?;
+) -> CopyResult {
+    let entry = transfer::stat(remote, from).await?;
     let shown = format!("{}:{from}", remote.node());
     let is_missing = !to.exists() && to.as_os_str().as_encoded_bytes().ends_with(b"/");
     let into = is_missing || to.is_dir();
     let folder = to;
     let to = if into { to.join(name_of(from)?) } else { to.to_owned() };
-    let bar = told.bar();
-    match entry.what {
-        What::File => {
+    let bar = report.bar();
+    match entry.kind {
+        EntryKind::File => {
             if is_missing {
                 fs::create_dir_all(folder)?;
             }
             bar.expect(entry.size);
-            told.copied(&down::file(remote, from, &entry, &to, wish, &bar, out).await?)?;
+            report.copied(&download::download_file(remote, from, &entry, &to, options, &bar, out).await?)?;
             return Ok(None);
         }
-        What::Nothing => {
+        EntryKind::Nothing => {
             return Err(Failure::new(Exit::Failed, format!("{shown} does not exist"))
-                .hint("a path that does not begin with / or ~/ is in the working folder there")
+                .hint("a path that does not begin with / or ~/ is relative to the node's working folder")
                 .into());
         }
-        What::Link | What::Special => return Err(special(&shown)),
-        What::Folder => {
-            needs(wish.recursive, &shown)?;
+        EntryKind::Link | EntryKind::Special => return Err(unsupported(&shown)),
+        EntryKind::Folder => {
+            require_recursive(options.recursive, &shown)?;
             if is_missing {
                 fs::create_dir_all(folder)?;
             }
@@ -134,33 +142,41 @@ pub(super) async fn download(
         let mut after = None;
         loop {
             let path = if folder.is_empty() { "/" } else { &folder };
-            let asked = Asked { action: "list", path, after: after.as_deref(), ..Asked::default() };
-            let listed = wire::ask(remote, asked).await?;
+            let request = TransferRequest {
+                action: "list",
+                path,
+                after: after.as_deref(),
+                ..TransferRequest::default()
+            };
+            let listed = transfer::call(remote, request).await?;
             if listed.unnamed > 0 && after.is_none() {
-                told.left_out(&format!("{} entries of {folder}, whose names are no UTF-8", listed.unnamed))?;
+                report
+                    .skipped(&format!("{} entries of {folder}, whose names are not UTF-8", listed.unnamed))?;
             }
             after = listed.entries.last().map(|entry| entry.name.clone());
             for entry in listed.entries {
-                // A node is not believed: a name must not lead out of the folder.
+                // The node is not trusted: a name must not lead out of the folder.
                 if entry.name.is_empty()
                     || entry.name.contains(['/', '\0'])
                     || matches!(&*entry.name, "." | "..")
                 {
-                    return Err(
-                        Failure::new(Exit::Failed, format!("{} has a name that is none", shown)).into()
-                    );
+                    return Err(Failure::new(
+                        Exit::Failed,
+                        format!("{} contains an invalid file name", shown),
+                    )
+                    .into());
                 }
                 let (path, to) = (joined(&folder, &entry.name), to.join(&entry.name));
-                match entry.what {
-                    What::Folder => waiting.push((path, to)),
-                    What::File => {
+                match entry.kind {
+                    EntryKind::Folder => waiting.push((path, to)),
+                    EntryKind::File => {
                         bar.expect(entry.size);
                         files.push((path, entry, to));
                     }
-                    _ => told.left_out(&format!("{path}, which is no file"))?,
+                    _ => report.skipped(&format!("{path}, which is not a regular file"))?,
                 }
             }
-            bounded(files.len() + waiting.len())?;
+            check_count(files.len() + waiting.len())?;
             if !listed.more || after.is_none() {
                 break;
             }
@@ -169,45 +185,45 @@ pub(super) async fn download(
     let copies = stream::iter(files).map(|(from, entry, to)| {
         let bar = &bar;
         async move {
-            let copied = down::file(remote, &from, &entry, &to, wish, bar, out).await;
+            let copied = download::download_file(remote, &from, &entry, &to, options, bar, out).await;
             (from, copied)
         }
     });
-    all(copies.buffer_unordered(FILES), told).await
+    copy_all(copies.buffer_unordered(FILES), report).await
 }
 
-/// Sees all files through: what is wrong with one does not keep the others.
-async fn all(
-    copies: impl futures_util::Stream<Item = (String, anyhow::Result<super::told::Copied>)>,
-    told: &Told,
-) -> Ended {
+/// Copies all files; an error of one file does not stop the others.
+async fn copy_all(
+    copies: impl futures_util::Stream<Item = (String, anyhow::Result<super::report::CopiedFile>)>,
+    report: &CopyReport,
+) -> CopyResult {
     let mut copies = std::pin::pin!(copies);
     let mut worst = None;
     while let Some((from, copied)) = copies.next().await {
         match copied {
-            Ok(copied) => told.copied(&copied)?,
-            // Nothing else would get through either.
-            Err(error) if is_out_of_reach(&error) => return Err(error),
-            Err(error) => worst = worst.max(Some(told.failed(&from, &error)?)),
+            Ok(copied) => report.copied(&copied)?,
+            // The other files would fail as well.
+            Err(error) if is_unreachable(&error) => return Err(error),
+            Err(error) => worst = worst.max(Some(report.failed(&from, &error)?)),
         }
     }
     Ok(worst)
 }
 
-fn is_out_of_reach(error: &anyhow::Error) -> bool {
+fn is_unreachable(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<Failure>()
         .is_some_and(|failure| failure.exit == Exit::Unreachable || failure.retryable)
 }
 
-/// Asks whether a file that is there may go; without anybody to ask, it stays.
+/// Asks whether to replace an existing file; an error without a terminal.
 pub(super) fn may_replace(target: &str, bar: &Bar, out: &Output) -> anyhow::Result<bool> {
     if !out.can_ask() {
-        return Err(super::local::exists(target));
+        return Err(super::local::already_exists(target));
     }
-    match bar.ask(&format!("{target} is there already. Replace it? [y/N] "))? {
+    match bar.ask(&format!("{target} already exists. Replace it? [y/N] "))? {
         true => Ok(true),
-        false => Err(super::local::exists(target)),
+        false => Err(super::local::already_exists(target)),
     }
 }
 
@@ -215,29 +231,29 @@ fn joined(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/'))
 }
 
-fn needs(recursive: bool, path: &str) -> anyhow::Result<()> {
+fn require_recursive(recursive: bool, path: &str) -> anyhow::Result<()> {
     match recursive {
         true => Ok(()),
         false => Err(Failure::new(Exit::Usage, format!("{path} is a folder"))
-            .hint("-r copies it with all that is in it")
+            .hint("-r copies it with everything in it")
             .into()),
     }
 }
 
-fn bounded(entries: usize) -> anyhow::Result<()> {
-    match entries > MOST {
-        true => Err(Failure::new(Exit::Failed, format!("there are more than {MOST} files"))
+fn check_count(entries: usize) -> anyhow::Result<()> {
+    match entries > MAX_FILES {
+        true => Err(Failure::new(Exit::Failed, format!("there are more than {MAX_FILES} files"))
             .hint("copy its folders one by one, or pack it with tar")
             .into()),
         false => Ok(()),
     }
 }
 
-fn special(path: &str) -> anyhow::Error {
+fn unsupported(path: &str) -> anyhow::Error {
     Failure::new(Exit::Failed, format!("{path} is neither a file nor a folder")).into()
 }
 
-fn no_folder(path: &str) -> anyhow::Error {
+fn not_a_folder(path: &str) -> anyhow::Error {
     Failure::new(Exit::Failed, format!("{path} is not a folder"))
         .hint("nothing was changed; choose another target")
         .into()

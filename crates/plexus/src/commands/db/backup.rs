@@ -1,8 +1,8 @@
-//! Copying a hub into one file, while it runs or not.
+//! Copies a hub into one file, whether it runs or not.
 //!
-//! The copy is of one moment: one read transaction, and a head of the audit that is signed for it. It is
-//! signed only if the audit verified against the head that the hub signed; otherwise that head is copied
-//! as it is, so that a copy never makes a broken record look whole.
+//! The copy is a snapshot: one read transaction, and an audit head signed for it. The head is signed
+//! only if the audit log matches the head that the hub signed; otherwise that head is copied unchanged,
+//! so that a copy never makes a broken log look intact.
 
 use std::io::{self, IsTerminal, Write};
 use std::mem;
@@ -19,8 +19,8 @@ use plexus_store::archive::{self, AuditState, Content, Manifest};
 use plexus_store::{JournalCopy, NoWitness, Snapshot, StoreOptions, Witness};
 use serde_json::json;
 
-use super::settings::Settings;
-use super::{Place, check_own, no_database, status, store_options};
+use super::settings_files::SettingsFiles;
+use super::{DatabaseArgs, check_database_given, no_database, status, store_options};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -30,33 +30,33 @@ pub(super) struct BackupArgs {
     /// File to write, such as backup.tar.gz; - for standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace the file if it is there
+    /// Replace the file if it exists
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
 }
 
-/// Whether the copy can become a hub again, or only its data.
+/// Whether the archive contains the keys, so that it can become a hub again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum ArchiveKeys {
     Included,
-    LeftOut,
+    Excluded,
 }
 
 pub(super) async fn run(
     args: &BackupArgs,
-    keys: Keys,
+    keys: ArchiveKeys,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let mut config = args.place.config(invocation)?;
+    let mut config = args.database.config(invocation)?;
     let (servers, tools) = (mem::take(&mut config.upstreams.dir), mem::take(&mut config.tools.dir));
     let options = store_options(config);
-    check_own(&options)?;
-    let target = Target::open(&args.file, args.force)?;
+    check_database_given(&options)?;
+    let target = BackupFile::open(&args.file, args.force)?;
     let anchor = anchor(&options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);
-    // Before the snapshot: the file follows the table, so this head is in the snapshot.
+    // Read before the snapshot: the file is written after the table, so the snapshot contains this head.
     let signed = anchor.as_ref().map_or(Ok(None), AuditAnchor::read);
     let journal = JournalCopy::take(&options)?;
     let mut snapshot = Snapshot::open(&options).await?.ok_or_else(|| no_database(&options))?;
@@ -64,7 +64,7 @@ pub(super) async fn run(
     let progress = out.progress("Verifying the audit");
     let mut audit = Vec::new();
     for head in snapshot.audit_heads().await? {
-        // What another hub signed is in that hub's folder; here its chain can only be checked in itself.
+        // The signed head of another hub is in that hub's folder, so here its chain is only checked by itself.
         let own = head.hub == options.instance_id;
         let signed = if own { signed.clone() } else { Ok(Some(head.clone())) };
         let report = snapshot.verify_audit(&head.hub, signed, witness).await?;
@@ -72,30 +72,30 @@ pub(super) async fn run(
     }
     let intact = audit.iter().all(|state| state.ok);
     let (mut files, left_out) = match keys {
-        Keys::Included => {
+        ArchiveKeys::Included => {
             let own = audit.iter().find(|state| state.ok && state.head.hub == options.instance_id);
-            let mut files = files(&options, anchor.as_ref(), own.map(|state| &state.head))?;
-            let settings = Settings::read(&options.data_dir, &servers, &tools)?;
+            let mut files = hub_files(&options, anchor.as_ref(), own.map(|state| &state.head))?;
+            let settings = SettingsFiles::read(&options.data_dir, &servers, &tools)?;
             files.extend(settings.files);
             (files, settings.left_out)
         }
-        Keys::LeftOut => (vec![], vec![]),
+        ArchiveKeys::Excluded => (vec![], vec![]),
     };
-    // What was acknowledged and is not in the rows; a hub that starts on the copy stores it.
+    // Acknowledged records that are not in the rows yet; a hub that starts on the copy stores them.
     let rest = journal.rest(&mut snapshot, &options.instance_id).await?;
     files.extend(rest.map(|(name, segment)| (name, Content::Bytes(segment))));
-    let mut tell = |what: &str, count: u64| progress.tell(&format!("Copying {what}: {count}"));
-    let Target { writer, file } = target;
+    let mut on_progress = |table: &str, count: u64| progress.tell(&format!("Copying {table}: {count}"));
+    let BackupFile { writer, file } = target;
     let (manifest, writer) =
-        archive::write(&mut snapshot, writer, files, audit, out.now(), &mut tell).await?;
-    let written = Target { writer, file }.close(args)?;
+        archive::write(&mut snapshot, writer, files, audit, out.now(), &mut on_progress).await?;
+    let written = BackupFile { writer, file }.close(args)?;
     progress.finish("Copied the database");
     report(out, args, &manifest, written, intact, &left_out)?;
     if intact {
         return Ok(Exit::Ok.into());
     }
-    let message = "the copy was made, but the audit in it is not intact";
-    Err(Failure::new(Exit::Problems, message).hint("`plexus audit verify` says what is wrong").into())
+    let message = "the copy was written, but its audit log is not intact";
+    Err(Failure::new(Exit::Problems, message).hint("`plexus audit verify` lists the problems").into())
 }
 
 fn report(
@@ -109,7 +109,7 @@ fn report(
     for path in left_out.iter().filter(|_| !out.json()) {
         out.note(&format!("Not in the copy: {}", path.display()));
     }
-    // Standard output holds the copy itself.
+    // The copy itself went to standard output.
     let Some(bytes) = bytes else { return Ok(()) };
     if out.json() {
         let tables: serde_json::Map<_, _> =
@@ -133,15 +133,15 @@ fn report(
     ))
 }
 
-/// What signs and reads the head of the audit; none where no hub has been yet.
+/// Signs and reads the audit head; none if no hub was started on the folder yet.
 pub(in crate::commands) fn anchor(options: &StoreOptions) -> anyhow::Result<Option<AuditAnchor>> {
     let keys = KeyRing::load(&options.data_dir, Clock::system())?;
     let path = options.data_dir.join("audit.head");
     Ok(keys.map(|keys| AuditAnchor::new(path, Arc::new(keys), options.durability)))
 }
 
-/// The files of the data folder that make a hub of a database.
-fn files(
+/// The files of the data folder that a hub needs besides the database.
+fn hub_files(
     options: &StoreOptions,
     anchor: Option<&AuditAnchor>,
     intact: Option<&AuditHead>,
@@ -150,11 +150,11 @@ fn files(
     let Some(key) = private_file::read(&folder.join("signing-key"))? else {
         let message = format!("there is no signing-key in {}", folder.display());
         return Err(Failure::new(Exit::Failed, message)
-            .hint("`plexus db export` copies a database alone")
+            .hint("`plexus db export` copies only the database")
             .into());
     };
     let mut files = vec![("signing-key".to_owned(), Content::Bytes(key))];
-    // Without it nobody can use the credentials of servers that are among the rows.
+    // Without this key, the credentials of servers in the database cannot be decrypted.
     if let Some(key) = private_file::read(&folder.join(SEALING_KEY))? {
         files.push((SEALING_KEY.to_owned(), Content::Bytes(key)));
     }
@@ -178,7 +178,7 @@ fn head_file(
     }
 }
 
-/// Every plain file below a folder, by its path in the data folder.
+/// Adds every regular file below a folder, with its path relative to the data folder.
 fn collect(folder: &Path, below: &Path, files: &mut Vec<(String, Content)>) -> anyhow::Result<()> {
     let entries = match fs_err::read_dir(folder.join(below)) {
         Ok(entries) => entries,
@@ -191,33 +191,33 @@ fn collect(folder: &Path, below: &Path, files: &mut Vec<(String, Content)>) -> a
         let (path, kind) = (below.join(entry.file_name()), entry.file_type()?);
         if kind.is_dir() {
             collect(folder, &path, files)?;
-        // What is being written has another name until it is whole.
+        // A file that is being written has a temporary name.
         } else if kind.is_file() && !path.to_string_lossy().contains(".tmp") {
-            let Some(name) = path.to_str() else { bail!("the name of {} is not text", path.display()) };
+            let Some(name) = path.to_str() else { bail!("the name of {} is not UTF-8", path.display()) };
             files.push((name.to_owned(), Content::File(entry.path())));
         }
     }
     Ok(())
 }
 
-/// Where the copy goes: beside its final name until it is whole.
-struct Target {
+/// The output: standard output, or a temporary file that is renamed when it is complete.
+struct BackupFile {
     writer: Box<dyn Write>,
     file: Option<tempfile::NamedTempFile>,
 }
 
-impl Target {
+impl BackupFile {
     fn open(path: &Path, force: bool) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             if io::stdout().is_terminal() {
-                return Err(Failure::new(Exit::Usage, "an archive is not for a terminal")
-                    .hint("name a file, or send it on: plexus db backup - | …")
+                return Err(Failure::new(Exit::Usage, "cannot write an archive to a terminal")
+                    .hint("name a file, or use a pipe: plexus db backup - | …")
                     .into());
             }
             return Ok(Self { writer: Box::new(io::stdout().lock()), file: None });
         }
         if path.exists() && !force {
-            let message = format!("{} is there already", path.display());
+            let message = format!("{} already exists", path.display());
             return Err(Failure::new(Exit::Usage, message)
                 .hint("choose another name, or add --force")
                 .into());
@@ -228,14 +228,14 @@ impl Target {
         Ok(Self { writer: Box::new(io::BufWriter::new(file.reopen()?)), file: Some(file) })
     }
 
-    /// Gives the whole copy its name; its size, if it is a file.
+    /// Renames the complete copy to its final name and returns its size; none on standard output.
     fn close(mut self, args: &BackupArgs) -> anyhow::Result<Option<u64>> {
         self.writer.flush().context("cannot write the copy")?;
         let Some(file) = self.file else { return Ok(None) };
         file.as_file().sync_all().context("cannot write the copy")?;
         let bytes = file.as_file().metadata()?.len();
-        let kept = if args.force { file.persist(&args.file) } else { file.persist_noclobber(&args.file) };
-        kept.with_context(|| format!("cannot write {}", args.file.display()))?;
+        let renamed = if args.force { file.persist(&args.file) } else { file.persist_noclobber(&args.file) };
+        renamed.with_context(|| format!("cannot write {}", args.file.display()))?;
         Ok(Some(bytes))
     }
 }

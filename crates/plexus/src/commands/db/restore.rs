@@ -1,4 +1,4 @@
-//! Filling an empty database and data folder from a copy.
+//! Restores a copy into an empty database and data folder.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use plexus_store::archive::{self, Restored};
 use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreOptions};
 use serde_json::json;
 
-use super::{Place, backup};
+use super::{DatabaseArgs, backup};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 
-/// For a database to close.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time limit for closing the database.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(super) struct RestoreArgs {
@@ -25,11 +25,11 @@ pub(super) struct RestoreArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
 }
 
 pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let options = args.place.options(invocation)?;
+    let options = args.database.options(invocation)?;
     let source: Box<dyn Read> = match args.file.as_path() {
         path if path == Path::new("-") => Box::new(io::stdin().lock()),
         path => {
@@ -38,21 +38,21 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
             Box::new(io::BufReader::new(file))
         }
     };
-    let fresh = Fresh::note(&options);
+    let created = CreatedPaths::missing(&options);
     plexus_hub::prepare_data_dir(&options.data_dir)?;
     let out = &invocation.out;
     let progress = out.progress("Restoring");
     let supervisor = Supervisor::new();
-    let mut tell = |what: &str, count: u64| progress.tell(&format!("Restoring {what}: {count}"));
-    let restored = archive::restore(&options, source, &supervisor, &mut tell).await;
-    supervisor.shutdown(GRACE).await;
+    let mut on_progress = |table: &str, count: u64| progress.tell(&format!("Restoring {table}: {count}"));
+    let restored = archive::restore(&options, source, &supervisor, &mut on_progress).await;
+    supervisor.shutdown(CLOSE_TIMEOUT).await;
     if restored.is_err() {
-        fresh.clear();
+        created.remove();
     }
     let Restored { header, manifest } =
         restored.with_context(|| format!("nothing was restored from {}", args.file.display()))?;
     progress.finish("Restored");
-    let (intact, place) = settle(&options).await?;
+    let (intact, place) = finish(&options).await?;
     if out.json() {
         let line = json!({
             "made_at": header.created_at,
@@ -71,19 +71,18 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
             options.data_dir.display(),
         ))?;
         match intact {
-            true => out.note("The audit is intact. Start the hub with the same flags: plexus up"),
-            false => out.note("The audit is not intact: `plexus audit verify` says what is wrong."),
+            true => out.note("The audit log is intact. Start the hub with the same flags: plexus up"),
+            false => out.note("The audit log is not intact: `plexus audit verify` lists the problems."),
         }
     }
     Ok(Exit::Ok.into())
 }
 
-/// Notes that the folder belongs to the restored database. Whether it verifies with the keys and the signed head that are
-/// in the folder now, and where it is.
-async fn settle(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
+/// Notes that the folder now belongs to the restored database. Returns whether the audit log verifies with the keys and the
+/// signed head in the folder, and the location of the database.
+async fn finish(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
     let mut snapshot = Snapshot::open(options).await?.ok_or_else(|| super::no_database(options))?;
     let place = snapshot.location().to_owned();
-    // The folder belongs to this database from now on.
     if let Some(store_id) = snapshot.store_id(&options.instance_id).await? {
         DatabaseNote { place: DatabasePlace::of(options)?, store_id }.keep(&options.data_dir)?;
     }
@@ -92,11 +91,11 @@ async fn settle(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
     Ok((report.ok, place))
 }
 
-/// What a restore that failed has to take away again: what was not there before it.
-struct Fresh(Vec<PathBuf>);
+/// Files that did not exist before the restore, to be removed if it fails.
+struct CreatedPaths(Vec<PathBuf>);
 
-impl Fresh {
-    fn note(options: &StoreOptions) -> Self {
+impl CreatedPaths {
+    fn missing(options: &StoreOptions) -> Self {
         let folder = &options.data_dir;
         let files =
             ["plexus.db", "plexus.db-wal", "plexus.db-shm", "plexus.lock"].map(|name| folder.join(name));
@@ -104,9 +103,9 @@ impl Fresh {
         Self(made.collect())
     }
 
-    fn clear(self) {
+    fn remove(self) {
         for path in self.0 {
-            // Not there, or not empty: then it is not ours to take away.
+            // An error means that it does not exist, or is a folder that is not empty and therefore kept.
             let _ = if path.is_dir() { fs_err::remove_dir(&path) } else { fs_err::remove_file(&path) };
         }
     }

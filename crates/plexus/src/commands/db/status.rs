@@ -1,4 +1,4 @@
-//! What there is, and bringing it up to date.
+//! `plexus db status` and `plexus db migrate`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use plexus_kit::Supervisor;
 use plexus_store::{DatabaseInfo, Snapshot, Store};
 use serde_json::json;
 
-use super::{Place, check_own, no_database};
+use super::{DatabaseArgs, check_database_given, no_database};
 use crate::commands::Invocation;
 use crate::failure::Exit;
 
-/// For a database to close.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time limit for closing the database.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) async fn show(place: &Place, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let options = place.options(invocation)?;
-    check_own(&options)?;
+pub(super) async fn show(database: &DatabaseArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let options = database.options(invocation)?;
+    check_database_given(&options)?;
     let mut snapshot = Snapshot::open(&options).await?.ok_or_else(|| no_database(&options))?;
     let info = snapshot.info().await?;
     let heads = if info.schema > 0 { snapshot.audit_heads().await? } else { vec![] };
@@ -41,8 +41,8 @@ pub(super) async fn show(place: &Place, invocation: &Invocation<'_>) -> anyhow::
     }
     let state = match schema {
         _ if schema == needed => format!("{schema}, current"),
-        _ if schema < needed => format!("{schema}; `plexus db migrate` brings it to {needed}"),
-        _ => format!("{schema}, newer than the {needed} this version knows"),
+        _ if schema < needed => format!("{schema}; `plexus db migrate` updates it to {needed}"),
+        _ => format!("{schema}, newer than {needed}, which this version supports"),
     };
     let mut fields =
         vec![("database", database), ("location", location), ("schema", state), ("size", size(bytes))];
@@ -56,9 +56,12 @@ pub(super) async fn show(place: &Place, invocation: &Invocation<'_>) -> anyhow::
     Ok(Exit::Ok.into())
 }
 
-pub(super) async fn migrate(place: &Place, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let options = place.options(invocation)?;
-    check_own(&options)?;
+pub(super) async fn migrate(
+    database: &DatabaseArgs,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<ExitCode> {
+    let options = database.options(invocation)?;
+    check_database_given(&options)?;
     let before = match Snapshot::open(&options).await? {
         Some(mut snapshot) => snapshot.schema_version().await?,
         None => return Err(no_database(&options)),
@@ -66,7 +69,7 @@ pub(super) async fn migrate(place: &Place, invocation: &Invocation<'_>) -> anyho
     let progress = invocation.out.progress("Migrating the database");
     let supervisor = Supervisor::new();
     let opened = Store::open(&options, &supervisor).await;
-    supervisor.shutdown(GRACE).await;
+    supervisor.shutdown(CLOSE_TIMEOUT).await;
     opened?;
     progress.finish("Migrated the database");
     let now = Snapshot::NEEDED_SCHEMA;
@@ -74,14 +77,14 @@ pub(super) async fn migrate(place: &Place, invocation: &Invocation<'_>) -> anyho
     if out.json() {
         out.json_line(&json!({ "from": before, "to": now }).to_string())?;
     } else if before == now {
-        out.line(&format!("The database has schema {now}, which is current."))?;
+        out.line(&format!("The database already has the current schema {now}."))?;
     } else {
-        out.line(&format!("The database went from schema {before} to {now}."))?;
+        out.line(&format!("Migrated the database from schema {before} to {now}."))?;
     }
     Ok(Exit::Ok.into())
 }
 
-/// Bytes for people.
+/// A number of bytes with a unit.
 pub(super) fn size(bytes: i64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB"];
     let mut unit = 0;
@@ -101,7 +104,7 @@ mod tests {
     use super::size;
 
     #[test]
-    fn sizes_have_the_unit_that_suits_them() {
+    fn sizes_use_largest_fitting_unit() {
         let shown = [0, 1023, 1024, 1536, 5 << 20, (3 << 40) + 1].map(size);
         assert_eq!(shown, ["0 bytes", "1023 bytes", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3072.0 GiB"]);
     }

@@ -1,5 +1,4 @@
-//! Whether the token with which commands on this machine reach the hub is there, private and good
-//! for a while.
+//! Checks that the token of local commands exists, is private and does not expire soon.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,11 +6,11 @@ use plexus_kit::private_file;
 use plexus_proto::Timestamp;
 use serde::Deserialize;
 
-use super::{Finding, Subject};
+use super::{CheckContext, Finding};
 use crate::shell;
 
 const CHECK: &str = "admin token";
-/// With less than this left, the hub makes a new one when it starts.
+/// With less time left, the hub creates a new token at start.
 const MONTH: i64 = 30 * 24 * 3600;
 
 #[derive(Deserialize)]
@@ -19,21 +18,21 @@ struct Claims {
     exp: i64,
 }
 
-pub(super) fn check(subject: &Subject, now: Timestamp) -> Finding {
-    let path = subject.config.data_dir.join("admin-token");
-    let restart = format!("restart the hub, which makes a new one: {} up", subject.plexus);
+pub(super) fn check(context: &CheckContext, now: Timestamp) -> Finding {
+    let path = context.config.data_dir.join("admin-token");
+    let restart = format!("restart the hub, which creates a new one: {} up", context.plexus);
     let content = match private_file::read(&path) {
         Ok(Some(content)) => content,
         Ok(None) => {
-            return Finding::warning(CHECK, "there is none; the hub makes one when it starts", restart);
+            return Finding::warning(CHECK, "there is none; the hub creates one when it starts", restart);
         }
         Err(_) => {
-            let message = "others can read the token, and who has it may do everything";
+            let message = "others can read the token, which allows everything";
             return Finding::problem(CHECK, message, format!("chmod 600 {}", shell::word(&path)));
         }
     };
     let Some(left) = expiry(&content).map(|at| at - now.as_second()) else {
-        return Finding::problem(CHECK, format!("{} holds no token", path.display()), restart);
+        return Finding::problem(CHECK, format!("{} does not contain a token", path.display()), restart);
     };
     judge(left, restart)
 }
@@ -43,11 +42,11 @@ fn judge(left: i64, restart: String) -> Finding {
     match left {
         ..=0 => Finding::problem(CHECK, "it has expired", restart),
         1..=MONTH => Finding::warning(CHECK, format!("it expires in {days} days"), restart),
-        _ => Finding::ok(CHECK, format!("good for {days} days")),
+        _ => Finding::ok(CHECK, format!("valid for {days} days")),
     }
 }
 
-/// When the token ends, as it says itself; only the hub can tell whether it is genuine.
+/// The expiry that the token claims; only the hub can verify the token.
 fn expiry(token: &[u8]) -> Option<i64> {
     let token = std::str::from_utf8(token).ok()?.trim();
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
@@ -61,7 +60,7 @@ mod tests {
     use base64::Engine as _;
 
     #[test]
-    fn a_token_that_ends_soon_is_found() {
+    fn token_that_expires_soon_is_reported() {
         let level = |left| judge(left, String::new()).level;
         assert_eq!(
             [0, 1, MONTH, MONTH + 1].map(level),
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_token_is_read_from_the_token() {
+    fn expiry_is_read_from_token() {
         let token = format!("e30.{}.c2ln\n", URL_SAFE_NO_PAD.encode(r#"{"exp":1767225600}"#));
         assert_eq!(expiry(token.as_bytes()), Some(1_767_225_600));
         for damaged in ["", "x", "a.b.c", "e30.e30.x"] {

@@ -1,4 +1,4 @@
-//! Whether the agents that are connected can use the hub: what is in their files is started exactly as they would start it.
+//! Checks that the connected agents can use the hub: starts the entries in their files as the agents would.
 
 use std::time::Duration;
 
@@ -12,37 +12,43 @@ use plexus_upstream::config::Folder;
 use plexus_upstream::try_out;
 use serde_json::{Map, Value, json};
 
-use super::{Finding, Subject};
+use super::{CheckContext, Finding};
 use crate::client::Hub;
 use crate::commands::Invocation;
-use crate::commands::connect::desk::Desk;
+use crate::commands::connect::local_agents::LocalAgents;
 
 const CHECK: &str = "agents";
-/// What the entry goes by while it is tried out; the name of the hub is not for servers.
+/// Name of the entry during the trial; servers may not have the name of the hub.
 const NAME: &str = "entry";
-/// For an entry to say who it is and which tools it has.
+/// Time limit for an entry to initialize and list its tools.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For what was started to end.
+/// Time limit for the started process to exit.
 const GRACE: Duration = Duration::from_secs(3);
-/// Tools that are named.
+/// Most tools named in a finding.
 const NAMED: usize = 6;
 
-pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>, own_hub: bool) -> Vec<Finding> {
-    let plexus = &subject.plexus;
-    let desk = match Desk::open(invocation) {
-        Ok(desk) => desk,
-        Err(error) => return vec![Finding::problem(CHECK, error.to_string(), "name the data folder")],
+pub(super) async fn check(
+    context: &CheckContext,
+    invocation: &Invocation<'_>,
+    own_hub: bool,
+) -> Vec<Finding> {
+    let plexus = &context.plexus;
+    let local_agents = match LocalAgents::open(invocation) {
+        Ok(local_agents) => local_agents,
+        Err(error) => {
+            return vec![Finding::problem(CHECK, error.to_string(), "pass --data-dir with the data folder")];
+        }
     };
-    let ledger = match desk.keeper.bridge().ledger() {
+    let ledger = match local_agents.keeper.bridge().ledger() {
         Ok(ledger) => ledger,
         Err(error) => return vec![Finding::problem(CHECK, error.to_string(), error.fix())],
     };
     if ledger.connections.is_empty() {
-        return vec![Finding::ok(CHECK, format!("none is connected; `{plexus} connect` does that"))];
+        return vec![Finding::ok(CHECK, format!("none is connected; to connect one: {plexus} connect"))];
     }
     let mut found = Vec::new();
-    // How the files are, first: what is not there cannot be started.
-    let agents = desk.keeper.list("local").unwrap_or_default();
+    // The files come first: a missing entry cannot be started.
+    let agents = local_agents.keeper.list("local").unwrap_or_default();
     for agent in &agents {
         for file in agent.files.iter().filter(|file| file.state != ExternalAgentFileState::Current) {
             let message = format!("{}: {} is {}", agent.name, file.path, file.state.as_str());
@@ -56,38 +62,38 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>, own_hu
         if entries.is_empty() {
             continue;
         }
-        let unreachable = unreachable(connection, &desk, invocation, own_hub).await;
+        let unreachable = unreachable(connection, &local_agents, invocation, own_hub).await;
         for entry in entries {
             found.push(
-                started(connection, entry, plexus, invocation.environment(), unreachable.as_deref()).await,
+                try_entry(connection, entry, plexus, invocation.environment(), unreachable.as_deref()).await,
             );
         }
     }
     found
 }
 
-/// The hub of the agent, where it cannot be asked: then the proxy answers with the list that it keeps.
+/// The agent's hub, if it is unreachable; the proxy then answers with its cached list.
 async fn unreachable(
     connection: &Connection,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
     own_hub: bool,
 ) -> Option<String> {
     let named = connection.hub.as_ref();
     let Some(named) = named else {
-        return (!own_hub).then(|| format!("the hub of {}", desk.data_dir.display()));
+        return (!own_hub).then(|| format!("the hub of {}", local_agents.data_dir.display()));
     };
-    let grant = desk.keeper.grants().read(&connection.agent).ok().flatten();
+    let grant = local_agents.keeper.grants().read(&connection.agent).ok().flatten();
     let hub = grant.and_then(|grant| Hub::new(invocation.target_of(&grant).ok()?).ok());
-    let answers = match hub {
+    let responds = match hub {
         Some(hub) => hub.probe("/healthz").await.is_ok_and(|alive| alive.ok),
         None => false,
     };
-    (!answers).then(|| format!("the hub at {named}"))
+    (!responds).then(|| format!("the hub at {named}"))
 }
 
-/// Our entry, where the file of the agent has it as it was written. What somebody has changed, or a repository has brought, is not
-/// started for them: the agent asks before it does.
+/// The hub's entry, if the agent's file contains it unchanged. A changed entry, or one from a repository, is not started,
+/// because the agent would ask the user first.
 fn entry_of<'r>(record: &'r Record, agents: &[ExternalAgent]) -> Option<&'r Map<String, Value>> {
     let Part::Entry { ours: Value::Object(ours), .. } = &record.part else { return None };
     let path = record.path.display().to_string();
@@ -96,7 +102,7 @@ fn entry_of<'r>(record: &'r Record, agents: &[ExternalAgent]) -> Option<&'r Map<
     is_current.then_some(ours)
 }
 
-async fn started(
+async fn try_entry(
     connection: &Connection,
     entry: &Map<String, Value>,
     plexus: &str,
@@ -106,7 +112,7 @@ async fn started(
     let name = Agent::named(&connection.agent).map_or(connection.agent.as_str(), |agent| agent.name);
     let again = format!("{plexus} connect {}", connection.agent);
     let Some((program, args, variables)) = command(entry) else {
-        return Finding::problem(CHECK, format!("{name}: its entry names no command"), again);
+        return Finding::problem(CHECK, format!("{name}: its entry has no command"), again);
     };
     let document = json!({ "command": program, "args": args, "env": variables });
     let server = match Folder::new(std::env::temp_dir(), environment.clone()).check(NAME, &document) {
@@ -127,18 +133,15 @@ async fn started(
         return Finding::problem(CHECK, format!("{name}: `{words}` does not work: {why}"), again);
     }
     if let Some(hub) = unreachable.filter(|_| tools.is_empty()) {
-        let message = format!("{name}: {hub} is not reachable, and its proxy keeps no list of tools yet");
+        let message =
+            format!("{name}: {hub} is not reachable, and the proxy has no cached list of tools yet");
         return Finding::warning(CHECK, message, "start the hub; until then the agent has no tools");
     }
     if tools.is_empty() {
-        let message = format!("{name}: `{words}` works, and lists no tools");
-        return Finding::warning(
-            CHECK,
-            message,
-            "start the hub, or give the agent a profile that shows some",
-        );
+        let message = format!("{name}: `{words}` works but lists no tools");
+        return Finding::warning(CHECK, message, "start the hub, or give the agent a profile with tools");
     }
-    // As the hub has them, without what is put in front of tools of a server.
+    // The hub's names, without the prefix of the trial.
     let prefix = format!("{}{NAME}{}", tool_name::PREFIX, tool_name::SEPARATOR);
     let named: Vec<&str> =
         tools.iter().map(|tool| tool.strip_prefix(&prefix).unwrap_or(tool)).take(NAMED).collect();
@@ -151,13 +154,13 @@ async fn started(
         None => Finding::ok(CHECK, format!("{name}: {tools}")),
         Some(hub) => {
             let message =
-                format!("{name}: {hub} is not reachable; its proxy answers with a cached list: {tools}");
+                format!("{name}: {hub} is not reachable; the proxy answers with a cached list: {tools}");
             Finding::warning(CHECK, message, "start the hub; until then calls fail and writes are queued")
         }
     }
 }
 
-/// The program, its arguments and its variables, however the agent writes them.
+/// The program, its arguments and its variables, in any agent's format.
 fn command(entry: &Map<String, Value>) -> Option<(String, Vec<String>, Value)> {
     let words = |value: Option<&Value>| -> Vec<String> {
         let items = value.and_then(Value::as_array).into_iter().flatten();

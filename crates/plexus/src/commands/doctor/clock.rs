@@ -1,38 +1,40 @@
-//! Whether the clock can be believed: tokens are refused by one that is wrong.
+//! Checks the clock: a wrong clock makes the hub refuse valid tokens.
 
 use jiff::fmt::rfc2822;
 use plexus_proto::Timestamp;
 
 use super::Finding;
-use super::hub::Seen;
+use super::hub::RunningHub;
 
 const CHECK: &str = "clock";
-/// Seconds that two clocks may differ.
+/// Allowed difference between the clocks, in seconds.
 const DRIFT: i64 = 30;
 const FIX: &str = "sudo timedatectl set-ntp true";
 
-pub(super) fn check(now: Timestamp, hub: Option<&Seen>) -> Finding {
+pub(super) fn check(now: Timestamp, hub: Option<&RunningHub>) -> Finding {
     judge(now, hub.and_then(|hub| hub.date.as_deref()))
 }
 
 fn judge(now: Timestamp, hub: Option<&str>) -> Finding {
     let year: i32 = now.strftime("%Y").to_string().parse().unwrap_or_default();
     if !(2025..2100).contains(&year) {
-        return Finding::problem(CHECK, format!("it is the year {year} on this machine"), FIX);
+        return Finding::problem(CHECK, format!("the year on this machine is {year}"), FIX);
     }
     let shown = now.strftime("%Y-%m-%d %H:%M:%SZ");
     let Some(date) = hub else { return Finding::ok(CHECK, format!("{shown}; no hub to compare with")) };
     match rfc2822::parse(date) {
-        Ok(theirs) => match (theirs.timestamp().as_second() - now.as_second()).abs() {
-            apart if apart > DRIFT => {
-                Finding::problem(CHECK, format!("this machine and the hub are {apart} s apart"), FIX)
-            }
+        Ok(hub_time) => match (hub_time.timestamp().as_second() - now.as_second()).abs() {
+            apart if apart > DRIFT => Finding::problem(
+                CHECK,
+                format!("the clocks of this machine and the hub differ by {apart} s"),
+                FIX,
+            ),
             apart => Finding::ok(CHECK, format!("{shown}, {apart} s from the hub's")),
         },
         Err(_) => Finding::warning(
             CHECK,
-            "the hub's answer has no date that can be read",
-            "is a proxy in front of it?",
+            "the hub's response has no valid date",
+            "check whether a reverse proxy changes the Date header",
         ),
     }
 }
@@ -43,7 +45,7 @@ mod tests {
     use super::judge;
 
     #[test]
-    fn a_wrong_clock_is_found() {
+    fn wrong_clock_is_reported() {
         let at = |text: &str| text.parse().unwrap();
         let hub = Some("Sun, 01 Mar 2026 12:00:00 GMT");
         for (now, hub, level) in [

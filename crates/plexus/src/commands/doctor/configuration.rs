@@ -1,4 +1,4 @@
-//! Whether the configuration can be used, and what in it should not stay.
+//! Checks that the configuration is valid, and warns of secrets in its file.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::shell;
 
 const CHECK: &str = "configuration";
 
-/// The findings, and a configuration to go on with.
+/// Returns the findings, and a configuration for the other checks.
 pub(super) fn check(
     file: Option<&Path>,
     mcp_dir: Option<&Path>,
@@ -24,9 +24,8 @@ pub(super) fn check(
     };
     let mut found: Vec<_> =
         problems.iter().map(|problem| Finding::problem(CHECK, problem.to_string(), fix(problem))).collect();
-    let out_of_the_file =
-        "put the whole URL into that variable, or the password into one that the file names as `${env:NAME}`";
-    found.extend(warnings.iter().map(|told| Finding::warning(CHECK, told.as_str(), out_of_the_file)));
+    let move_secret = "put the whole URL into that variable, or the password into one that the file references as `${env:NAME}`";
+    found.extend(warnings.iter().map(|warning| Finding::warning(CHECK, warning.as_str(), move_secret)));
     let Ok(config) = checked else { return (found, fallback(mcp_dir, invocation)) };
     if !found.is_empty() {
         return (found, Some(config));
@@ -45,23 +44,23 @@ fn fix(problem: &Problem) -> String {
         Problem::Read { path, .. } => {
             format!("make {} readable, or name another file with --config", shell::word(path))
         }
-        Problem::Reference { .. } => "set what it names, or name another".to_owned(),
-        Problem::Value { .. } | Problem::NoDataDir => "name a folder with --data-dir".to_owned(),
+        Problem::Reference { .. } => "set what it references, or reference something else".to_owned(),
+        Problem::Value { .. } | Problem::NoDataDir => "pass a folder with --data-dir".to_owned(),
     }
 }
 
-/// Takes the line out, which leaves the default; only where the line is all that belongs to it.
+/// The fix for a wrong line: comment it out, which restores the default, if the line contains the whole value.
 fn comment_out(path: &Path, line: usize) -> String {
     let text = fs_err::read_to_string(path).unwrap_or_default();
     match text.lines().nth(line.saturating_sub(1)) {
         Some(written) if is_whole(written) => {
-            format!("correct the line, or take it out: sed -i '{line}s/^/#/' {}", shell::word(path))
+            format!("correct the line, or comment it out: sed -i '{line}s/^/#/' {}", shell::word(path))
         }
         _ => format!("correct it in {}", shell::word(path)),
     }
 }
 
-/// Whether a line is a key with all of its value.
+/// Whether a line contains a key and its whole value.
 fn is_whole(line: &str) -> bool {
     let balanced = |open: char, close: char| line.matches(open).count() == line.matches(close).count();
     let is_pair = line.contains('=') && !line.trim_start().starts_with('[');
@@ -74,7 +73,7 @@ mod tests {
     use super::is_whole;
 
     #[test]
-    fn only_a_key_with_all_of_its_value_is_taken_out() {
+    fn only_key_with_whole_value_is_commented_out() {
         for line in ["lisen = 1", "listen = 127.0.0.1:1", "allowed_hosts = [\"a\"]", "a = { b = 1 }"] {
             assert!(is_whole(line), "{line}");
         }

@@ -1,4 +1,4 @@
-//! Whether the data folder and what is in it belong to this user and are closed to others.
+//! Checks that the data folder and its files belong to this user and are private.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -8,56 +8,58 @@ use std::path::{Path, PathBuf};
 use plexus_hub::{DataDirState, data_dir_state};
 use plexus_kit::config::FILE_NAME;
 
-use super::{Finding, Subject};
+use super::{CheckContext, Finding};
 use crate::shell;
 
 const CHECK: &str = "data folder";
 
-/// What the other checks may expect in the folder.
+/// How the folder is used, for the other checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Folder {
+pub(super) enum FolderState {
     /// A hub was started on it.
     Ours,
-    /// None was yet.
+    /// No hub was started on it yet.
     Unused,
-    /// No hub can be.
+    /// No hub can be started on it.
     Unusable,
 }
 
-pub(super) fn check(subject: &Subject) -> (Vec<Finding>, Folder) {
-    let path = &subject.config.data_dir;
+pub(super) fn check(context: &CheckContext) -> (Vec<Finding>, FolderState) {
+    let path = &context.config.data_dir;
     let shown = path.display();
     let unusable =
-        |message: String, fix: &str| (vec![Finding::problem(CHECK, message, fix)], Folder::Unusable);
+        |message: String, fix: &str| (vec![Finding::problem(CHECK, message, fix)], FolderState::Unusable);
     let unused = |message: String| {
-        (vec![Finding::warning(CHECK, message, format!("{} up", subject.plexus))], Folder::Unused)
+        (vec![Finding::warning(CHECK, message, format!("{} up", context.plexus))], FolderState::Unused)
     };
     let metadata = match fs_err::metadata(path) {
         Ok(metadata) if metadata.is_dir() => metadata,
-        Ok(_) => return unusable(format!("{shown} is not a folder"), "name another with --data-dir"),
+        Ok(_) => {
+            return unusable(format!("{shown} is not a folder"), "choose another folder with --data-dir");
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return unused(format!(
-                "{shown} does not exist yet: the hub makes it, with its database, key and admin token, when it first \
-                 starts"
+                "{shown} does not exist yet: the hub creates it, with its database, key and admin token, at its first \
+                 start"
             ));
         }
         Err(error) => return unusable(error.to_string(), "run this as the user of the hub"),
     };
     match data_dir_state(path) {
-        Ok(DataDirState::Ours) => (closed(path, &metadata), Folder::Ours),
+        Ok(DataDirState::Ours) => (check_access(path, &metadata), FolderState::Ours),
         Ok(DataDirState::Empty) => unused(format!(
-            "{shown} is not used yet: the hub puts its database, key and admin token there when it first starts"
+            "{shown} is not used yet: the hub creates its database, key and admin token there at its first start"
         )),
         Ok(DataDirState::Foreign) => unusable(
-            format!("{shown} is not empty and not a data folder of Plexus"),
-            "name another with --data-dir",
+            format!("{shown} is neither empty nor a data folder of Plexus"),
+            "choose another folder with --data-dir",
         ),
         Err(error) => unusable(error.to_string(), "run this as the user of the hub"),
     }
 }
 
-/// Whether it belongs to this user, and to no other.
-fn closed(folder: &Path, metadata: &Metadata) -> Vec<Finding> {
+/// Checks owner and modes.
+fn check_access(folder: &Path, metadata: &Metadata) -> Vec<Finding> {
     let shown = folder.display();
     let mut found = Vec::new();
     let own = rustix::process::geteuid();
@@ -71,7 +73,7 @@ fn closed(folder: &Path, metadata: &Metadata) -> Vec<Finding> {
     }
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
-        let message = format!("{shown} has mode {mode:04o}: others can look into it");
+        let message = format!("{shown} has mode {mode:04o}: others can access it");
         found.push(Finding::problem(CHECK, message, format!("chmod 700 {}", shell::word(folder))));
     }
     let open = open_files(folder);
@@ -82,13 +84,13 @@ fn closed(folder: &Path, metadata: &Metadata) -> Vec<Finding> {
         found.push(Finding::problem(CHECK, message, format!("chmod 600 {}", words.join(" "))));
     }
     if found.is_empty() {
-        found.push(Finding::ok(CHECK, format!("{shown}, closed to others")));
+        found.push(Finding::ok(CHECK, format!("{shown}, private")));
     }
     found
 }
 
-/// Files that others could read if they came into the folder. The configuration is written by a
-/// person and holds no secrets, so its mode is left to them.
+/// Files whose mode lets others read them. The configuration file is excluded: it is written by the user and
+/// should contain no secrets.
 fn open_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs_err::read_dir(folder) else { return Vec::new() };
     let open = entries.filter_map(Result::ok).filter(|entry| {

@@ -1,25 +1,25 @@
-//! Whether the database can be read and has a schema that this program knows. A hub that runs is
-//! not disturbed: nothing is locked and nothing is written.
+//! Checks that the database can be read and has a supported schema. Does not disturb a running hub:
+//! nothing is locked or written.
 
 use plexus_hub::INSTANCE;
 use plexus_kit::Config;
 use plexus_proto::api::Status;
 use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreError, StoreOptions};
 
-use super::hub::Seen;
-use super::{Finding, Subject};
+use super::hub::RunningHub;
+use super::{CheckContext, Finding};
 
 const CHECK: &str = "database";
 
-/// What was found, and whether there is a database.
-pub(super) async fn check(subject: &Subject, seen: Option<&Seen>) -> (Finding, bool) {
-    let config = &subject.config;
+/// Returns the finding, and whether there is a database.
+pub(super) async fn check(context: &CheckContext, hub: Option<&RunningHub>) -> (Finding, bool) {
+    let config = &context.config;
     let options = store_options(config);
-    let status = seen.filter(|seen| seen.on_folder).and_then(|seen| seen.status.as_ref());
-    if let Some(found) = elsewhere(subject, &options, status) {
+    let status = hub.filter(|hub| hub.on_folder).and_then(|hub| hub.status.as_ref());
+    if let Some(found) = unknown_url(context, &options, status) {
         return (found, true);
     }
-    let looked = async {
+    let read = async {
         let Some(mut snapshot) = Snapshot::glance(&options).await? else { return Ok(None) };
         let (schema, version) = (snapshot.schema_version().await?, snapshot.version().await?);
         let id = if schema > 0 { snapshot.store_id(INSTANCE).await? } else { None };
@@ -32,12 +32,12 @@ pub(super) async fn check(subject: &Subject, seen: Option<&Seen>) -> (Finding, b
                 given: snapshot.location().to_owned(),
             });
         }
-        Ok(Some(Found { place: snapshot.location().to_owned(), version, schema }))
+        Ok(Some(DatabaseFacts { place: snapshot.location().to_owned(), version, schema }))
     };
-    match looked.await {
-        Ok(Some(found)) => (judge(&found, subject), true),
-        Ok(None) => (missing(subject), false),
-        // Whatever it is, it is there.
+    match read.await {
+        Ok(Some(facts)) => (judge(&facts, context), true),
+        Ok(None) => (missing(context), false),
+        // A broken database still exists.
         Err(error) => (unusable(&error), config.data_dir.join("plexus.db").exists()),
     }
 }
@@ -51,54 +51,57 @@ pub(super) fn store_options(config: &Config) -> StoreOptions {
     }
 }
 
-/// A database that this command was not told how to reach: the hub was given its URL, as a flag or a variable.
-fn elsewhere(subject: &Subject, options: &StoreOptions, status: Option<&Status>) -> Option<Finding> {
-    let config = &subject.config;
-    let here = if DatabasePlace::of(options).ok()?.is_sqlite() { "sqlite" } else { "postgresql" };
-    if let Some(status) = status.filter(|status| status.database != here) {
+/// The finding for a database whose URL only the hub has, as a flag or a variable.
+fn unknown_url(context: &CheckContext, options: &StoreOptions, status: Option<&Status>) -> Option<Finding> {
+    let config = &context.config;
+    let configured = if DatabasePlace::of(options).ok()?.is_sqlite() { "sqlite" } else { "postgresql" };
+    if let Some(status) = status.filter(|status| status.database != configured) {
         if config.database_url.is_none() {
             let Status { database, database_location, .. } = status;
-            let message = format!("{database}: {database_location}, as the running hub says");
+            let message = format!("{database}: {database_location}, as reported by the hub");
             return Some(Finding::ok(CHECK, message));
         }
-        let message = format!("the hub's database is {}, that of this configuration {here}", status.database);
+        let message = format!("the hub uses {}, but this configuration {configured}", status.database);
         let fix = "run this with the hub's configuration: the same --config or PLEXUS_DATABASE_URL";
         return Some(Finding::problem(CHECK, message, fix));
     }
     let note = DatabaseNote::read(&config.data_dir).ok().flatten()?;
     (config.database_url.is_none() && !note.place.is_sqlite()).then(|| {
-        let message = format!("the folder belongs to {}, of which this command has no URL", note.place);
-        let fix = "set PLEXUS_DATABASE_URL as it is for the hub, which does not start here without it";
+        let message = format!("the folder belongs to {}, but this command does not have its URL", note.place);
+        let fix = "set PLEXUS_DATABASE_URL as for the hub, which does not start without it";
         Finding::warning(CHECK, message, fix)
     })
 }
 
-/// A folder with a key and a signed audit had a database: starting on it would begin a new one.
-fn missing(subject: &Subject) -> Finding {
-    let Config { data_dir, database_url, .. } = &subject.config;
+/// The finding for a missing database. A folder with a key and an audit head had one, and starting a hub on it would create a
+/// new, empty one.
+fn missing(context: &CheckContext) -> Finding {
+    let Config { data_dir, database_url, .. } = &context.config;
     if database_url.is_none() && ["signing-key", "audit.head"].iter().all(|name| data_dir.join(name).exists())
     {
-        let message =
-            format!("{} is gone: its key and its audit are there", data_dir.join("plexus.db").display());
+        let message = format!(
+            "{} is missing, but its key and its audit head exist",
+            data_dir.join("plexus.db").display()
+        );
         let fix = "put it back, or restore a backup into a new folder: plexus db restore FILE --data-dir DIR";
         return Finding::problem(CHECK, message, fix);
     }
-    let message = "there is none yet; the hub makes it when it first starts";
-    Finding::warning(CHECK, message, format!("{} up", subject.plexus))
+    let message = "there is none yet; the hub creates it at its first start";
+    Finding::warning(CHECK, message, format!("{} up", context.plexus))
 }
 
-struct Found {
+struct DatabaseFacts {
     place: String,
     version: String,
     schema: i64,
 }
 
-fn judge(found: &Found, subject: &Subject) -> Finding {
-    let Found { place, version, schema } = found;
+fn judge(facts: &DatabaseFacts, context: &CheckContext) -> Finding {
+    let DatabaseFacts { place, version, schema } = facts;
     let known_schema = &Snapshot::NEEDED_SCHEMA;
     if schema > known_schema {
         let message =
-            format!("{place} has schema {schema}, newer than the {known_schema} this program knows");
+            format!("{place} has schema {schema}, newer than {known_schema}, which this program supports");
         return Finding::problem(
             CHECK,
             message,
@@ -107,8 +110,8 @@ fn judge(found: &Found, subject: &Subject) -> Finding {
     }
     if schema < known_schema {
         let message =
-            format!("{place} has schema {schema}; the hub brings it to {known_schema} when it starts");
-        return Finding::warning(CHECK, message, format!("{} up", subject.plexus));
+            format!("{place} has schema {schema}; the hub migrates it to {known_schema} when it starts");
+        return Finding::warning(CHECK, message, format!("{} up", context.plexus));
     }
     Finding::ok(CHECK, format!("{version}, schema {schema}, {place}"))
 }
@@ -117,10 +120,10 @@ fn unusable(error: &StoreError) -> Finding {
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        // One that was quoted by the one above it is not said twice.
-        let told = cause.to_string();
-        if !message.contains(&told) {
-            message.push_str(&format!(": {told}"));
+        // Skip a cause that the error above it already contains.
+        let text = cause.to_string();
+        if !message.contains(&text) {
+            message.push_str(&format!(": {text}"));
         }
         source = cause.source();
     }

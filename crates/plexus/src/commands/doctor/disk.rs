@@ -1,33 +1,31 @@
-//! Whether there is room where the data folder is.
+//! Checks the free space on the disk of the data folder.
 
 use std::path::Path;
 
-use super::{Finding, Subject};
+use super::{CheckContext, Finding};
 
 const CHECK: &str = "disk";
 const MIB: u64 = 1 << 20;
-/// With less than this a hub stops working soon, and with less than that now.
-const LITTLE: u64 = 1024 * MIB;
-const NONE: u64 = 100 * MIB;
+/// Below the first limit the hub will soon fail, below the second one it may fail now.
+const WARNING_BYTES: u64 = 1024 * MIB;
+const PROBLEM_BYTES: u64 = 100 * MIB;
 
-pub(super) fn check(subject: &Subject) -> Finding {
-    let folder = &subject.config.data_dir;
-    // A folder that is not there yet will be made below one that is.
+pub(super) fn check(context: &CheckContext) -> Finding {
+    let folder = &context.config.data_dir;
+    // If the folder does not exist yet, use its nearest existing parent.
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     match rustix::fs::statvfs(existing) {
         Ok(disk) => judge(disk.f_bavail.saturating_mul(disk.f_frsize), folder),
-        Err(error) => {
-            Finding::warning(CHECK, format!("cannot tell how much room there is: {error}"), "see `df -h`")
-        }
+        Err(error) => Finding::warning(CHECK, format!("cannot get the free space: {error}"), "see `df -h`"),
     }
 }
 
 fn judge(free: u64, folder: &Path) -> Finding {
     let message = format!("{} MiB free for {}", free / MIB, folder.display());
-    let fix = "make room, or move the folder to a larger disk; retention.events_days keeps it small";
+    let fix = "free space, or move the folder to a larger disk; retention.events_days limits its size";
     match free {
-        ..NONE => Finding::problem(CHECK, message, fix),
-        NONE..LITTLE => Finding::warning(CHECK, message, fix),
+        ..PROBLEM_BYTES => Finding::problem(CHECK, message, fix),
+        PROBLEM_BYTES..WARNING_BYTES => Finding::warning(CHECK, message, fix),
         _ => Finding::ok(CHECK, message),
     }
 }
@@ -38,7 +36,7 @@ mod tests {
     use super::{MIB, judge};
 
     #[test]
-    fn a_full_disk_is_found_before_it_is_full() {
+    fn low_disk_space_is_reported() {
         let level = |mib: u64| judge(mib * MIB, "/d".as_ref()).level;
         assert_eq!(
             [99, 100, 1023, 1024].map(level),

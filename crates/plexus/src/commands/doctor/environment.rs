@@ -1,4 +1,4 @@
-//! Whether each variable with our name on it is one that something reads.
+//! Checks that every `PLEXUS_` variable that is set is a known one.
 
 use plexus_kit::Environment;
 
@@ -9,7 +9,7 @@ const CHECK: &str = "environment";
 pub(super) fn check(environment: &Environment) -> Vec<Finding> {
     let unknown = environment.unknown();
     if unknown.is_empty() {
-        return vec![Finding::ok(CHECK, "every PLEXUS_ variable that is set is read")];
+        return vec![Finding::ok(CHECK, "no unknown PLEXUS_ variable is set")];
     }
     let found = unknown.into_iter().map(|(name, nearest)| {
         let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));

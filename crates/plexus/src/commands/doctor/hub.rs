@@ -1,43 +1,46 @@
-//! Whether a hub runs, takes requests, and is of the same version as this program.
+//! Checks that a hub runs, accepts requests, and has the version of this program.
 
 use std::path::Path;
 
 use plexus_proto::api::Status;
 
-use super::{Finding, Subject};
+use super::{CheckContext, Finding};
 use crate::client::Hub;
 use crate::commands::{FolderHub, Invocation};
 use crate::failure::Failure;
 
 const CHECK: &str = "hub";
 
-/// What was seen of a running hub.
-pub(super) struct Seen {
+/// A hub that responded.
+pub(super) struct RunningHub {
     pub(super) hub: Hub,
-    /// Whether it is the one that runs on the data folder, and not one that was named.
+    /// Whether it runs on the data folder, rather than being named by a flag or variable.
     pub(super) on_folder: bool,
-    /// Its clock, as HTTP writes it.
+    /// Its `Date` header.
     pub(super) date: Option<String>,
-    /// None where the token may not ask.
+    /// None if the token may not read it.
     pub(super) status: Option<Status>,
 }
 
-impl Seen {
+impl RunningHub {
     pub(super) fn url(&self) -> &str {
         self.hub.url()
     }
 }
 
-pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> (Vec<Finding>, Option<Seen>) {
-    let up = || format!("{} up", subject.plexus);
+pub(super) async fn check(
+    context: &CheckContext,
+    invocation: &Invocation<'_>,
+) -> (Vec<Finding>, Option<RunningHub>) {
+    let up = || format!("{} up", context.plexus);
     let problem = |message: String, fix: String| (vec![Finding::problem(CHECK, message, fix)], None);
     let (hub, on_folder) = match invocation.hub_of_folder() {
         Ok(FolderHub::Named(hub)) => (hub, false),
         Ok(FolderHub::Runs { hub, .. }) => (hub, true),
         Ok(FolderHub::Unready { pid, .. }) => {
             let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-            let message = format!("the data folder is held by a process that takes no requests{process}");
-            let fix = "wait until the hub has started or the command that uses the database has ended";
+            let message = format!("the data folder is in use by a process that accepts no requests{process}");
+            let fix = "wait until the hub has started or the command that uses the database has finished";
             return problem(message, fix.to_owned());
         }
         Ok(FolderHub::Default(_)) => return problem("none runs on this machine".to_owned(), up()),
@@ -52,17 +55,17 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> (Ve
     };
     let Ok(alive) = hub.probe("/healthz").await else {
         let fix = match on_folder {
-            true => "see its log; if it hangs, stop it and start it again".to_owned(),
+            true => "see its log; if it hangs, restart it".to_owned(),
             false => "start it there, or correct --hub or PLEXUS_HUB".to_owned(),
         };
-        return problem(format!("nobody answers at {}", hub.url()), fix);
+        return problem(format!("no response from {}", hub.url()), fix);
     };
     if !alive.ok || alive.body.trim() != "ok" {
-        let message = format!("what answers at {} is not a hub", hub.url());
+        let message = format!("the server at {} is not a hub", hub.url());
         let fix = "choose another address for the hub: plexus up --listen 127.0.0.1:0";
         return problem(message, fix.to_owned());
     }
-    let mut found = vec![ready(&hub, on_folder.then_some(subject.config.data_dir.as_path())).await];
+    let mut found = vec![ready(&hub, on_folder.then_some(context.config.data_dir.as_path())).await];
     let status = match status(&hub).await {
         Ok(status) => {
             found.push(version(&status));
@@ -71,25 +74,25 @@ pub(super) async fn check(subject: &Subject, invocation: &Invocation<'_>) -> (Ve
         Err(error) => {
             found.push(Finding::problem(
                 "version",
-                format!("the hub does not tell its version: {error}"),
+                format!("cannot read the hub's version: {error}"),
                 "unset PLEXUS_TOKEN, or set it to a token with the scope read:status",
             ));
             None
         }
     };
-    (found, Some(Seen { hub, on_folder, date: alive.date, status }))
+    (found, Some(RunningHub { hub, on_folder, date: alive.date, status }))
 }
 
 async fn ready(hub: &Hub, folder: Option<&Path>) -> Finding {
     let on = folder.map(|folder| format!(", on the data folder {}", folder.display())).unwrap_or_default();
     match hub.probe("/readyz").await {
-        Ok(answer) if answer.ok => Finding::ok(CHECK, format!("takes requests at {}{on}", hub.url())),
+        Ok(answer) if answer.ok => Finding::ok(CHECK, format!("accepts requests at {}{on}", hub.url())),
         Ok(answer) => {
             let message = format!("{} is not ready: {}", hub.url(), answer.body.trim());
             Finding::problem(
                 CHECK,
                 message,
-                "wait a moment; then see the hub's log and `plexus doctor` again",
+                "wait a moment and run `plexus doctor` again; if this persists, see the hub's log",
             )
         }
         Err(error) => Finding::problem(CHECK, error.to_string(), "see the hub's log"),
@@ -104,8 +107,8 @@ fn version(status: &Status) -> Finding {
     const CHECK: &str = "version";
     let own = env!("CARGO_PKG_VERSION");
     if status.version == own {
-        return Finding::ok(CHECK, format!("plexus {own}, as the hub; database {}", status.database));
+        return Finding::ok(CHECK, format!("plexus {own}, same as the hub; database {}", status.database));
     }
-    let message = format!("this is plexus {own}, the hub is {}", status.version);
+    let message = format!("this is plexus {own}, but the hub is {}", status.version);
     Finding::warning(CHECK, message, "restart the hub with this program, or install the hub's version here")
 }

@@ -1,30 +1,27 @@
-//! Whether the system lets a hub have as many open files as it has use for.
+//! Checks the limit of open files.
 
 use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
 
 const CHECK: &str = "open files";
-/// A hub takes this many connections and needs some files besides.
+/// Connections of a hub, plus other files.
 const WANTED: u64 = 8_192 + 256;
 
 pub(super) fn check() -> Finding {
-    // The hub raises its own limit to the most it may have.
+    // The hub raises its soft limit to this hard limit.
     judge(getrlimit(Resource::Nofile).maximum)
 }
 
-fn judge(most: Option<u64>) -> Finding {
-    match most {
+fn judge(limit: Option<u64>) -> Finding {
+    match limit {
         Some(most) if most < WANTED => {
-            let message = format!(
-                "a process may have {most}: the hub takes fewer connections than the {WANTED} files it could use"
-            );
+            let message =
+                format!("a process may have {most}: the hub accepts fewer connections than with {WANTED}");
             Finding::warning(
                 CHECK,
                 message,
-                format!(
-                    "start it from a shell after `ulimit -n {WANTED}`, or with LimitNOFILE={WANTED} in its unit"
-                ),
+                format!("start the hub after `ulimit -n {WANTED}`, or set LimitNOFILE={WANTED} in its unit"),
             )
         }
         Some(most) => Finding::ok(CHECK, format!("a process may have {most}")),
@@ -38,7 +35,7 @@ mod tests {
     use super::judge;
 
     #[test]
-    fn a_low_limit_is_found() {
+    fn low_limit_is_reported() {
         assert_eq!(judge(Some(1024)).level, Level::Warning);
         assert_eq!(judge(Some(8448)).level, Level::Ok);
         assert_eq!(judge(None).level, Level::Ok);

@@ -1,28 +1,28 @@
-//! Whether the address to listen on is free, or held by our own hub.
+//! Checks that the address to listen on is free or used by the hub.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
-use super::hub::Seen;
-use super::{Finding, Subject};
+use super::hub::RunningHub;
+use super::{CheckContext, Finding};
 
 const CHECK: &str = "port";
 
-pub(super) fn check(subject: &Subject, hub: Option<&Seen>) -> Finding {
-    let address = subject.config.listen;
+pub(super) fn check(context: &CheckContext, hub: Option<&RunningHub>) -> Finding {
+    let address = context.config.listen;
     if let Some(hub) = hub {
         return Finding::ok(CHECK, format!("the hub listens at {}", hub.url()));
     }
-    // Given back at once; nobody can have connected to it.
+    // The listener is closed at once, before a client could connect.
     match TcpListener::bind(address) {
         Ok(_) => Finding::ok(CHECK, format!("{address} is free")),
         Err(error) => {
             let message = match error.kind() {
-                ErrorKind::AddrInUse => format!("{address} is held by another program"),
-                ErrorKind::PermissionDenied => format!("{address} is for root only"),
-                _ => format!("{address} cannot be listened on: {error}"),
+                ErrorKind::AddrInUse => format!("{address} is in use by another program"),
+                ErrorKind::PermissionDenied => format!("only root may listen on {address}"),
+                _ => format!("cannot listen on {address}: {error}"),
             };
-            Finding::problem(CHECK, message, format!("{} up --listen 127.0.0.1:0", subject.plexus))
+            Finding::problem(CHECK, message, format!("{} up --listen 127.0.0.1:0", context.plexus))
         }
     }
 }

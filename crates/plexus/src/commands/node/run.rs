@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::place::{self, TlsArgs};
 use crate::arguments;
 use crate::commands::Invocation;
-use crate::commands::connect::desk::Desk;
+use crate::commands::connect::local_agents::LocalAgents;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, one_line};
 use crate::signals::Signals;
@@ -63,7 +63,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         ..NodeOptions::new(credential.node_id, data_dir.clone(), invocation.environment().clone())
     };
     // What this user has connected on this machine is looked after for the hub.
-    let agents = Desk::open_default(invocation)?
+    let agents = LocalAgents::open_default(invocation)?
         .map(|desk| external_agents::tool(desk.keeper.for_hub(Some(&credential.hub))));
     let node = Node::open_with(options, agents.into_iter().collect(), &supervisor).await?;
     let work = match node.work_folder() {

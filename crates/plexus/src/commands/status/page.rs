@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::client::{self, Hub};
-use crate::commands::connect::desk::Desk;
+use crate::commands::connect::local_agents::LocalAgents;
 use crate::commands::outbox::folders::Boxes;
 use crate::commands::{FolderHub, Invocation, is_used};
 use crate::failure::{Exit, Failure};
@@ -318,7 +318,7 @@ fn agents(tokens: &[Token], invocation: &Invocation<'_>) -> Vec<AgentRow> {
         let last = seen.entry(token.name.clone()).or_default();
         *last = (*last).max(token.last_used_at);
     }
-    let ledger = Desk::open(invocation).ok().and_then(|desk| desk.keeper.bridge().ledger().ok());
+    let ledger = LocalAgents::open(invocation).ok().and_then(|desk| desk.keeper.bridge().ledger().ok());
     let connected: Vec<String> = ledger.map_or_else(Vec::new, |ledger| {
         ledger.connections.into_values().map(|connection| connection.agent).collect()
     });

@@ -103,7 +103,7 @@ fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
 
         second.cleared().await;
         second.types("plexus disconnect\r").await;
-        second.sees("Take it out? [y/N]").await;
+        second.sees("Remove the connection? [y/N]").await;
         second.types("y\r").await;
         second.sees("codex is disconnected.\n$").await;
         insta::assert_snapshot!("new_user_disconnected", settled(&second.text(), &home));

@@ -50,7 +50,7 @@ async fn servers_move_behind_the_hub_and_disconnect_puts_them_back_byte_by_byte(
 
     let ran = plexus.run(&["connect", "--yes", "--move-servers"]).await;
     assert!(
-        ran.ok().contains("Codex is connected.") && ran.stdout.contains("Behind the hub now: files."),
+        ran.ok().contains("Codex is connected.") && ran.stdout.contains("Now behind the hub: files."),
         "{ran:?}"
     );
     let connected = read(&config);
@@ -71,7 +71,7 @@ async fn servers_move_behind_the_hub_and_disconnect_puts_them_back_byte_by_byte(
 
     let gone = plexus.run(&["disconnect", "--yes"]).await;
     assert!(
-        gone.ok().contains("+ files (comes back)") && gone.stdout.contains("Back in its settings: files."),
+        gone.ok().contains("+ files (moves back)") && gone.stdout.contains("Back in its settings: files."),
         "{gone:?}"
     );
     assert_eq!((read(&config), read(&other)), (codex(), claude()));
@@ -124,7 +124,7 @@ async fn servers_are_offered_on_a_terminal() {
     screen.sees("- files (moves behind the hub)").await;
     screen.sees("Write these changes? [y/N]").await;
     screen.types("y\r").await;
-    screen.sees("Behind the hub now: files.").await;
+    screen.sees("Now behind the hub: files.").await;
     screen.sees("To undo: plexus disconnect codex\n$").await;
     assert!(!screen.text().contains(SECRET));
     plexus.run(&["disconnect", "--yes"]).await.ok();

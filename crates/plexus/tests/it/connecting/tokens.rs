@@ -87,7 +87,7 @@ async fn it_may_call_tools_and_nothing_else_unless_more_is_said() {
 
     // What is not said stays as it was, and a token is not changed without a word.
     let ran = plexus.run(&["connect", "codex", "--node", "local"]).await;
-    assert!(ran.code == Some(2) && ran.stderr.contains("nobody to ask"), "{ran:?}");
+    assert!(ran.code == Some(2) && ran.stderr.contains("no terminal to ask on"), "{ran:?}");
     plexus.run(&["connect", "--yes", "codex", "--ttl", "3h"]).await.ok();
     let tokens = of_codex(&hub).await;
     let newest = tokens.iter().find(|token| token["revoked_at"].is_null()).expect("a token");

@@ -145,10 +145,7 @@ async fn a_file_that_changes_on_its_way_is_not_put_in_its_place() {
         file.write_all_at(b"other", size as u64 - 10).unwrap();
         let output = tokio::time::timeout(PATIENCE, copy.wait_with_output()).await.expect("in time").unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.code() == Some(1) && said.contains("was changed while it was copied"),
-            "{said}"
-        );
+        assert!(output.status.code() == Some(1) && said.contains("changed during the copy"), "{said}");
         assert!(!target.exists());
         Site::nothing_left_in(target.parent().unwrap());
     }

@@ -1,26 +1,26 @@
-//! What a person wrote into the data folder, as part of a copy: the files of MCP servers and of profiles.
+//! Files that users write into the data folder, as part of a copy: those of MCP servers and profiles.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use plexus_store::archive::{Content, MAX_SETTING, MAX_SETTINGS, PROFILES, SERVERS, is_setting};
 
-/// The files, and what the hub may use and the copy does not have.
+/// The files, and the paths that the hub may use but the copy does not contain.
 #[derive(Default)]
-pub(super) struct Settings {
+pub(super) struct SettingsFiles {
     pub(super) files: Vec<(String, Content)>,
     pub(super) left_out: Vec<PathBuf>,
 }
 
-impl Settings {
-    /// Reads them. `servers` is where the hub looks for servers, which may be outside of the data folder; `tools` is the
-    /// folder with user-defined tools, which are programs and no settings.
+impl SettingsFiles {
+    /// Reads the files. `servers` is the hub's folder of servers, which may be outside the data folder; `tools` is the folder
+    /// of user-defined tools, which are programs and not settings.
     pub(super) fn read(data_dir: &Path, servers: &Path, tools: &Path) -> io::Result<Self> {
         let mut settings = Self::default();
         for path in candidates(data_dir)? {
             let content = match content(&data_dir.join(&path)) {
                 Ok(content) => content.filter(|_| settings.files.len() < MAX_SETTINGS),
-                // It was removed since.
+                // Removed since it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -41,7 +41,7 @@ impl Settings {
     }
 }
 
-/// By their names, from the data folder.
+/// Paths that are settings by their name, relative to the data folder.
 fn candidates(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = within(data_dir, Path::new(SERVERS))?;
     for profile in within(data_dir, Path::new(PROFILES))? {
@@ -51,7 +51,7 @@ fn candidates(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What is in a folder, by its path in the data folder, sorted; nothing where there is no folder.
+/// The entries of a folder, sorted, relative to the data folder; empty if there is no folder.
 fn within(data_dir: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs_err::read_dir(data_dir.join(folder)) {
         Ok(entries) => entries,
@@ -66,7 +66,7 @@ fn within(data_dir: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// None: it is no plain file, or larger than a hub would read.
+/// The content of a file; none if it is not a regular file, or larger than a hub would read.
 fn content(path: &Path) -> io::Result<Option<Vec<u8>>> {
     if !fs_err::symlink_metadata(path)?.is_file() {
         return Ok(None);

@@ -1,16 +1,16 @@
-//! How files of agents are shown: what would change, what is wrong, how they are.
+//! Displays the agents' files: changes, problems and state.
 
 use plexus_bridge::{BridgeError, Change, Keeper};
 use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, ExternalAgentState};
 use plexus_tools::redacted;
 use serde_json::{Value, json};
 
-use super::desk;
+use super::local_agents;
 use crate::output::{Output, shorten};
 
-/// Longest line that is shown: some files are one.
-const LONGEST: usize = 300;
-const HERE: &str = "local";
+/// Longest displayed line; some files are a single line.
+const MAX_LINE: usize = 300;
+const LOCAL_NODE: &str = "local";
 
 pub(crate) fn with_version(name: &str, version: Option<&str>) -> String {
     match version {
@@ -19,20 +19,19 @@ pub(crate) fn with_version(name: &str, version: Option<&str>) -> String {
     }
 }
 
-/// One file as it is and as it would be.
-pub(crate) fn change(out: &Output, change: &Change) -> anyhow::Result<()> {
+/// Prints the change of one file.
+pub(crate) fn print_change(out: &Output, change: &Change) -> anyhow::Result<()> {
     let path = change.path.display();
     out.line(&match (&change.before, &change.after) {
         (None, Some(_)) => format!("  {path} (new)"),
         (Some(_), None) => format!("  {path} (removed)"),
-        _ if !change.is_needed() => format!("  {path} (as it should be)"),
+        _ if !change.is_needed() => format!("  {path} (up to date)"),
         _ => format!("  {path}"),
     })?;
     lines(change).iter().try_for_each(|line| out.compared(line))
 }
 
-/// What comes and what goes. What stands around it is somebody else's and may be a credential: it is not shown, also where it is on
-/// the same line.
+/// The added and removed text. The text around it, even on the same line, is not displayed, because it may contain credentials.
 fn lines(change: &Change) -> Vec<String> {
     if !change.servers.is_empty() {
         return servers(change);
@@ -42,7 +41,7 @@ fn lines(change: &Change) -> Vec<String> {
         (before, after) => {
             let all = |sign: &str, text: &Option<String>| -> Vec<String> {
                 let lines = text.iter().flat_map(|text| text.lines());
-                lines.map(|line| format!("{sign} {}", shown_line(line))).collect()
+                lines.map(|line| format!("{sign} {}", displayed_line(line))).collect()
             };
             return [all("-", before), all("+", after)].concat();
         }
@@ -67,32 +66,32 @@ fn lines(change: &Change) -> Vec<String> {
         for (at, line) in part.lines().enumerate() {
             let lead = if at == 0 && !begins { "…" } else { "" };
             let tail = if at + 1 == count && !ends && !part.ends_with('\n') { "…" } else { "" };
-            // What only makes room for the next line.
+            // Only a separator before the next line.
             if at == 0 && !begins && matches!(line.trim(), "" | ",") {
                 continue;
             }
-            lines.push(format!("{sign} {lead}{}{tail}", shown_line(line)));
+            lines.push(format!("{sign} {lead}{}{tail}", displayed_line(line)));
         }
     }
     lines
 }
 
-/// Where servers go or come back, what they hold may be a credential: their names are shown and nothing of the text.
+/// The names of moved servers. Their content is not displayed, because it may contain credentials.
 fn servers(change: &Change) -> Vec<String> {
     if !change.is_needed() {
         return Vec::new();
     }
-    let (own, others, what) = match change.enters() {
+    let (own, others, action) = match change.enters() {
         true => ("+", "-", "moves behind the hub"),
-        false => ("-", "+", "comes back"),
+        false => ("-", "+", "moves back"),
     };
-    let names = change.servers.iter().map(|name| format!("{others} {} ({what})", shown_line(name)));
+    let names = change.servers.iter().map(|name| format!("{others} {} ({action})", displayed_line(name)));
     std::iter::once(format!("{own} {}", plexus_bridge::SERVER)).chain(names).collect()
 }
 
-fn shown_line(line: &str) -> String {
+fn displayed_line(line: &str) -> String {
     let line = line.trim_end_matches(['\r', '\n']);
-    shorten(&redacted(line).unwrap_or_else(|| line.to_owned()), LONGEST)
+    shorten(&redacted(line).unwrap_or_else(|| line.to_owned()), MAX_LINE)
 }
 
 pub(crate) fn change_json(change: &Change) -> Value {
@@ -105,9 +104,9 @@ pub(crate) fn change_json(change: &Change) -> Value {
     })
 }
 
-pub(crate) fn problem(out: &Output, error: &BridgeError) -> anyhow::Result<()> {
-    let what = if error.is_conflict() { "conflict" } else { "refused" };
-    out.compared(&format!("! {what}: {error}"))?;
+pub(crate) fn print_problem(out: &Output, error: &BridgeError) -> anyhow::Result<()> {
+    let kind = if error.is_conflict() { "conflict" } else { "refused" };
+    out.compared(&format!("! {kind}: {error}"))?;
     out.compared(&format!("  {}", error.fix()))
 }
 
@@ -115,9 +114,9 @@ pub(crate) fn problem_json(error: &BridgeError) -> Value {
     json!({ "conflict": error.is_conflict(), "message": error.to_string(), "fix": error.fix() })
 }
 
-/// What is connected on this machine, and how its files are.
-pub(crate) fn status(out: &Output, keeper: &Keeper) -> anyhow::Result<()> {
-    let agents = keeper.list(HERE).map_err(|error| desk::refused(&error))?;
+/// Prints the agents on this machine and the state of their files.
+pub(crate) fn print_status(out: &Output, keeper: &Keeper) -> anyhow::Result<()> {
+    let agents = keeper.list(LOCAL_NODE).map_err(|error| local_agents::failure(&error))?;
     if out.json() {
         return out.json_line(&json!({ "items": agents }).to_string());
     }
@@ -125,15 +124,15 @@ pub(crate) fn status(out: &Output, keeper: &Keeper) -> anyhow::Result<()> {
         out.note("No agent was found on this machine, and none is connected.");
         return Ok(());
     }
-    list(out, &agents)?;
+    print_agents(out, &agents)?;
     if agents.iter().all(|agent| agent.state == ExternalAgentState::Found) {
-        out.note("None is connected: plexus connect");
+        out.note("No agent is connected. To connect one: plexus connect");
     }
     Ok(())
 }
 
-/// Agents as a table, and what is wrong with their files below it.
-pub(crate) fn list(out: &Output, agents: &[ExternalAgent]) -> anyhow::Result<()> {
+/// Prints agents as a table, and below it the problems of their files.
+pub(crate) fn print_agents(out: &Output, agents: &[ExternalAgent]) -> anyhow::Result<()> {
     let rows = agents.iter().map(|agent| {
         let files = agent.files.iter().filter(|file| file.state == ExternalAgentFileState::Current).count();
         vec![
@@ -148,7 +147,7 @@ pub(crate) fn list(out: &Output, agents: &[ExternalAgent]) -> anyhow::Result<()>
             agent.last_sync_at.map_or_else(|| "-".to_owned(), |at| out.when(at)),
         ]
     });
-    out.table(&["ID", "STATE", "VERSION", "TESTED WITH", "FILES AS LEFT", "LAST SYNC"], rows.collect())?;
+    out.table(&["ID", "STATE", "VERSION", "TESTED WITH", "FILES CURRENT", "LAST SYNC"], rows.collect())?;
     for agent in agents {
         for file in &agent.files {
             if let Some(problem) = &file.problem {

@@ -1,4 +1,4 @@
-//! One file to a node.
+//! Uploads one file to a node.
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
@@ -11,17 +11,17 @@ use fs_err as fs;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use plexus_proto::ErrorCode;
 
-use super::told::Copied;
-use super::wire::{self, Asked, CHUNK, Entry, LEAST_CHUNK, What};
-use super::{PARTS, Wish, local};
+use super::report::CopiedFile;
+use super::transfer::{self, CHUNK, Entry, EntryKind, MIN_CHUNK, TransferRequest};
+use super::{CopyOptions, PARTS, local};
 use crate::failure::{Exit, Failure};
 use crate::output::{Bar, Output};
 use crate::remote::{Refused, Remote};
 
-/// How often a file is begun again that arrived damaged, or was given up there.
+/// Attempts for a file that arrived damaged, or that the node refused.
 const ATTEMPTS: u32 = 3;
 
-/// What is to be carried.
+/// The local file and its properties.
 struct Source {
     file: Arc<std::fs::File>,
     identity: [i64; 6],
@@ -31,28 +31,28 @@ struct Source {
     modified: String,
 }
 
-/// Carries the file `from` to exactly the path `to`, at which `there` is now.
-pub(super) async fn file(
+/// Copies the file `from` to exactly the path `to`; `there` is the existing entry at this path.
+pub(super) async fn upload_file(
     remote: &Remote,
     from: &Path,
     to: &str,
     there: &Entry,
-    wish: Wish,
+    options: CopyOptions,
     bar: &Bar,
     out: &Output,
-) -> anyhow::Result<Copied> {
+) -> anyhow::Result<CopiedFile> {
     let file = fs::File::open(from)?.into_file();
-    let about = file.metadata()?;
+    let metadata = file.metadata()?;
     let source = Source {
-        identity: local::identity(&about),
-        size: about.len(),
+        identity: local::identity(&metadata),
+        size: metadata.len(),
         sha256: local::hash(from).await?,
-        mode: about.mode() & 0o777,
-        modified: local::modified(&about),
+        mode: metadata.mode() & 0o777,
+        modified: local::modified(&metadata),
         file: Arc::new(file),
     };
     let shown = format!("{}:{to}", remote.node());
-    let mut copied = Copied {
+    let mut copied = CopiedFile {
         from: from.display().to_string(),
         to: shown.clone(),
         bytes: source.size,
@@ -60,18 +60,20 @@ pub(super) async fn file(
         resumed: 0,
         unchanged: false,
     };
-    let mut replace = wish.force;
-    match there.what {
-        What::Nothing => {}
-        What::File if there.size == source.size && is_same(remote, to, there, &source.sha256).await? => {
+    let mut replace = options.force;
+    match there.kind {
+        EntryKind::Nothing => {}
+        EntryKind::File
+            if there.size == source.size && is_same(remote, to, there, &source.sha256).await? =>
+        {
             bar.advance(source.size);
             copied.unchanged = true;
             return Ok(copied);
         }
-        What::File if replace => {}
-        What::File => replace = super::tree::may_replace(&shown, bar, out)?,
+        EntryKind::File if replace => {}
+        EntryKind::File => replace = super::tree::may_replace(&shown, bar, out)?,
         _ => {
-            let message = format!("{shown} is there and is no file");
+            let message = format!("{shown} exists and is not a file");
             return Err(Failure::new(Exit::Failed, message)
                 .hint("nothing was changed; choose another path")
                 .into());
@@ -85,94 +87,99 @@ pub(super) async fn file(
         }
     }
     Err(Failure::new(Exit::Failed, format!("{shown}: {}", last.unwrap_or_default()))
-        .hint("what was there before is unchanged")
+        .hint("the target was not changed; run the command again")
         .into())
 }
 
 async fn is_same(remote: &Remote, to: &str, there: &Entry, sha256: &str) -> anyhow::Result<bool> {
-    Ok(wire::hash(remote, to, &there.identity).await?.as_deref() == Some(sha256))
+    Ok(transfer::hash(remote, to, &there.identity).await?.as_deref() == Some(sha256))
 }
 
-/// Err: it may be begun again.
+/// Makes one attempt. The inner error may be retried.
 async fn attempt(
     remote: &Remote,
     source: &Source,
     to: &str,
     replace: bool,
     bar: &Bar,
-    copied: &mut Copied,
+    copied: &mut CopiedFile,
 ) -> anyhow::Result<Result<(), Refused>> {
-    let about = Asked {
+    let request = TransferRequest {
         path: to,
         size: Some(source.size),
         sha256: Some(&source.sha256),
         mode: Some(source.mode),
         modified: Some(&source.modified),
         replace: Some(replace),
-        ..Asked::default()
+        ..TransferRequest::default()
     };
-    let begun = wire::ask(remote, Asked { action: "begin", ..about }).await?;
-    if begun.exists {
-        return Err(local::exists(&copied.to));
+    let reply = transfer::call(remote, TransferRequest { action: "begin", ..request }).await?;
+    if reply.exists {
+        return Err(local::already_exists(&copied.to));
     }
-    let received = begun.received.unwrap_or(0).min(source.size);
+    let received = reply.received.unwrap_or(0).min(source.size);
     copied.resumed = copied.resumed.max(received);
-    let counted = AtomicU64::new(received);
+    let progress = AtomicU64::new(received);
     bar.advance(received);
     let starts = (received..source.size).step_by(usize::try_from(CHUNK).unwrap_or(1 << 20));
     let parts = stream::iter(starts).map(|offset| {
-        let counted = &counted;
+        let progress = &progress;
         async move {
             let length = CHUNK.min(source.size - offset);
             part(remote, source, to, offset, length).await?;
-            counted.fetch_add(length, Ordering::Relaxed);
+            progress.fetch_add(length, Ordering::Relaxed);
             bar.advance(length);
-            Ok::<(), Stop>(())
+            Ok::<(), SendError>(())
         }
     });
     let sent = parts.buffered(PARTS).try_collect::<()>().await;
-    let again = |text: String| {
-        bar.retract(counted.load(Ordering::Relaxed));
+    let retry = |text: String| {
+        bar.retract(progress.load(Ordering::Relaxed));
         Ok(Err(Refused(text)))
     };
     match sent {
         Ok(()) => {}
-        Err(Stop::Refused(text)) => return again(text),
-        Err(Stop::Failed(error)) => return Err(error),
+        Err(SendError::Refused(text)) => return retry(text),
+        Err(SendError::Failed(error)) => return Err(error),
     }
     if local::identity(&source.file.metadata()?) != source.identity {
-        wire::ask(remote, Asked { action: "abort", ..about }).await?;
+        transfer::call(remote, TransferRequest { action: "abort", ..request }).await?;
         return Err(changed(&copied.from));
     }
     loop {
-        let told = match remote.try_call(wire::TOOL, &Asked { action: "finish", ..about }, None).await? {
-            Ok(told) => told,
-            Err(Refused(text)) => return again(text),
+        let reply = match remote
+            .try_call(transfer::TOOL, &TransferRequest { action: "finish", ..request }, None)
+            .await?
+        {
+            Ok(reply) => reply,
+            Err(Refused(text)) => return retry(text),
         };
-        let told: wire::Told = told;
-        match told {
-            told if told.done => return Ok(Ok(())),
-            told if told.exists => return Err(local::exists(&copied.to)),
-            told if told.damaged => return again("what arrived is not what was sent".to_owned()),
+        let reply: transfer::TransferReply = reply;
+        match reply {
+            reply if reply.done => return Ok(Ok(())),
+            reply if reply.exists => return Err(local::already_exists(&copied.to)),
+            reply if reply.damaged => {
+                return retry("the received content differs from the source".to_owned());
+            }
             _ => {}
         }
     }
 }
 
-/// Why no more parts are sent.
-enum Stop {
+/// Why sending the parts stopped.
+enum SendError {
     Refused(String),
     Failed(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Stop {
+impl From<anyhow::Error> for SendError {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-/// Sends one part, in smaller ones where a hub does not take so much at once.
-async fn part(remote: &Remote, source: &Source, to: &str, offset: u64, length: u64) -> Result<(), Stop> {
+/// Sends one part, in smaller requests if the hub refuses large ones.
+async fn part(remote: &Remote, source: &Source, to: &str, offset: u64, length: u64) -> Result<(), SendError> {
     let (mut offset, end, mut step) = (offset, offset + length, length.max(1));
     while offset < end {
         let length = step.min(end - offset);
@@ -185,22 +192,20 @@ async fn part(remote: &Remote, source: &Source, to: &str, offset: u64, length: u
                 Err(error) => Err(error.into()),
             }
         });
-        let Some(data) = read.await? else { return Err(Stop::Failed(changed("the file"))) };
-        let asked = Asked {
+        let Some(data) = read.await? else { return Err(SendError::Failed(changed("the file"))) };
+        let request = TransferRequest {
             action: "write",
             path: to,
             size: Some(source.size),
             sha256: Some(&source.sha256),
             offset: Some(offset),
             data: Some(&data),
-            ..Asked::default()
+            ..TransferRequest::default()
         };
-        match remote.try_call::<_, wire::Told>(wire::TOOL, &asked, None).await {
+        match remote.try_call::<_, transfer::TransferReply>(transfer::TOOL, &request, None).await {
             Ok(Ok(_)) => offset += length,
-            Ok(Err(Refused(text))) => return Err(Stop::Refused(text)),
-            Err(error) if is_too_large(&error) && length > LEAST_CHUNK => {
-                step = (length / 2).max(LEAST_CHUNK)
-            }
+            Ok(Err(Refused(text))) => return Err(SendError::Refused(text)),
+            Err(error) if is_too_large(&error) && length > MIN_CHUNK => step = (length / 2).max(MIN_CHUNK),
             Err(error) => return Err(error.into()),
         }
     }
@@ -212,7 +217,7 @@ pub(super) fn is_too_large(error: &anyhow::Error) -> bool {
 }
 
 pub(super) fn changed(path: &str) -> anyhow::Error {
-    Failure::new(Exit::Failed, format!("{path} was changed while it was copied"))
-        .hint("nothing was put in its place; copy it again when nobody writes to it")
+    Failure::new(Exit::Failed, format!("{path} changed during the copy"))
+        .hint("the target was not changed; copy the file again when nothing writes to it")
         .into()
 }

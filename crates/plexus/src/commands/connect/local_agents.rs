@@ -1,5 +1,4 @@
-//! What `connect`, `disconnect`, `sync` and `doctor` work with: the agents of this machine and the folder with what is known of
-//! them.
+//! The agents on this machine and the folder with their state, for `connect`, `disconnect`, `sync` and `doctor`.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -13,23 +12,23 @@ use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::{Answered, Answers, Output};
 
-/// In the folder of the ledger.
-const TURN: &str = "turn";
-/// For another command to be done, and between two looks whether it is.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
+/// Name of the lock file, in the folder of the ledger.
+const LOCK_FILE: &str = "turn";
+/// How long to wait for another command to release the lock, and how often to try.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
-pub(crate) struct Desk {
+pub(crate) struct LocalAgents {
     pub(crate) keeper: Keeper,
     pub(crate) data_dir: PathBuf,
 }
 
-impl Desk {
+impl LocalAgents {
     pub(crate) fn open(invocation: &Invocation<'_>) -> anyhow::Result<Self> {
         Ok(Self::at(std::path::absolute(invocation.data_folder()?)?, invocation.environment()))
     }
 
-    /// The one of the user's own data folder, whatever folder the command is about; none where there is no such folder.
+    /// Opens the user's own data folder, whatever `--data-dir` says; none if there is no such folder.
     pub(crate) fn open_default(invocation: &Invocation<'_>) -> anyhow::Result<Option<Self>> {
         let environment = invocation.environment();
         let named = environment.get(env::DATA_DIR).map(PathBuf::from);
@@ -37,18 +36,20 @@ impl Desk {
         Ok(Some(Self::at(std::path::absolute(data_dir)?, environment)))
     }
 
-    /// Waits until no other command connects or disconnects: token and files of an agent go together.
-    pub(crate) fn turn(&self) -> anyhow::Result<File> {
+    /// Waits until no other command connects or disconnects agents, so that an agent's token and files stay consistent.
+    pub(crate) fn lock(&self) -> anyhow::Result<File> {
         let folder = self.data_dir.join(plexus_bridge::FOLDER);
         private_file::create_dir(&folder)?;
-        let file = private_file::open(&folder.join(TURN))?;
+        let file = private_file::open(&folder.join(LOCK_FILE))?;
         let began = Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_TIMEOUT => {
+                    std::thread::sleep(LOCK_POLL)
+                }
                 Err(error) => {
-                    let message = format!("another command is connecting agents: {error}");
+                    let message = format!("another command is changing the agents: {error}");
                     return Err(Failure::new(Exit::Failed, message)
                         .hint("try again when it has ended")
                         .into());
@@ -63,25 +64,25 @@ impl Desk {
     }
 }
 
-/// An error of a file, as commands tell it.
-pub(crate) fn refused(error: &BridgeError) -> Failure {
+/// Converts an error of an agent's file.
+pub(crate) fn failure(error: &BridgeError) -> Failure {
     Failure::new(Exit::Failed, error.to_string()).hint(error.fix())
 }
 
-/// Asks a person; where there is none to ask, that is an error.
-pub(crate) async fn confirmed(out: &Output, question: &str) -> anyhow::Result<bool> {
-    Questions::default().confirmed(out, &format!("{question} [y/N]")).await
+/// Asks the user; an error without a terminal.
+pub(crate) async fn confirm(out: &Output, question: &str) -> anyhow::Result<bool> {
+    Questions::default().confirm(out, &format!("{question} [y/N]")).await
 }
 
-/// All questions of one command: standard input has one reader.
+/// Asks all questions of one command, because standard input can have only one reader.
 #[derive(Default)]
 pub(crate) struct Questions(Option<Answers>);
 
 impl Questions {
-    pub(crate) async fn confirmed(&mut self, out: &Output, question: &str) -> anyhow::Result<bool> {
+    pub(crate) async fn confirm(&mut self, out: &Output, question: &str) -> anyhow::Result<bool> {
         if !out.can_ask() {
-            return Err(Failure::new(Exit::Usage, "nothing was changed: there is nobody to ask")
-                .hint("say --yes to write it, or --dry-run to only see it")
+            return Err(Failure::new(Exit::Usage, "nothing was changed: there is no terminal to ask on")
+                .hint("pass --yes to write, or --dry-run to only show the changes")
                 .into());
         }
         let answers = match &mut self.0 {

@@ -1,4 +1,4 @@
-//! What a copy tells: a bar for people, a line of JSON for each file for programs.
+//! Reports a copy: a progress bar on a terminal, a JSON line for each file with `--json`.
 
 use std::sync::Mutex;
 
@@ -7,54 +7,54 @@ use serde_json::json;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Bar};
 
-pub(super) struct Told {
+pub(super) struct CopyReport {
     json: bool,
     bar: Bar,
-    sum: Mutex<Sum>,
-    begun: std::time::Instant,
+    totals: Mutex<Totals>,
+    started: std::time::Instant,
 }
 
 #[derive(Debug, Default)]
-struct Sum {
+struct Totals {
     files: u64,
     bytes: u64,
-    /// Of these, bytes that did not have to be carried.
-    there_before: u64,
+    /// Bytes of these that did not have to be transferred.
+    already_present: u64,
     failed: u64,
 }
 
-/// How it went with one file.
+/// The result of one file.
 #[derive(Debug)]
-pub(super) struct Copied {
+pub(super) struct CopiedFile {
     pub(super) from: String,
     pub(super) to: String,
     pub(super) bytes: u64,
     pub(super) sha256: String,
-    /// Bytes that were there from an earlier run.
+    /// Bytes that an earlier run had transferred.
     pub(super) resumed: u64,
-    /// It was there as a whole.
+    /// Whether the target already had this content.
     pub(super) unchanged: bool,
 }
 
-impl Told {
+impl CopyReport {
     pub(super) fn new(json: bool) -> Self {
-        Self { json, bar: Bar::new(json), sum: Mutex::default(), begun: std::time::Instant::now() }
+        Self { json, bar: Bar::new(json), totals: Mutex::default(), started: std::time::Instant::now() }
     }
 
     pub(super) fn bar(&self) -> Bar {
         self.bar.clone()
     }
 
-    fn sum(&self) -> std::sync::MutexGuard<'_, Sum> {
-        self.sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn totals(&self) -> std::sync::MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(super) fn copied(&self, copied: &Copied) -> anyhow::Result<()> {
+    pub(super) fn copied(&self, copied: &CopiedFile) -> anyhow::Result<()> {
         {
-            let mut sum = self.sum();
-            sum.files += 1;
-            sum.bytes += copied.bytes;
-            sum.there_before += if copied.unchanged { copied.bytes } else { copied.resumed };
+            let mut totals = self.totals();
+            totals.files += 1;
+            totals.bytes += copied.bytes;
+            totals.already_present += if copied.unchanged { copied.bytes } else { copied.resumed };
         }
         match self.json {
             true => output::json_event(&json!({
@@ -70,9 +70,9 @@ impl Told {
         }
     }
 
-    /// One of several files could not be copied; the others go on.
+    /// Reports a file that could not be copied; the copy of the others continues.
     pub(super) fn failed(&self, from: &str, error: &anyhow::Error) -> anyhow::Result<Exit> {
-        self.sum().failed += 1;
+        self.totals().failed += 1;
         let failure = error.downcast_ref::<Failure>();
         let hint = failure.and_then(|failure| failure.hint.clone());
         match self.json {
@@ -89,11 +89,11 @@ impl Told {
         Ok(failure.map_or(Exit::Failed, |failure| failure.exit))
     }
 
-    pub(super) fn left_out(&self, what: &str) -> anyhow::Result<()> {
+    pub(super) fn skipped(&self, what: &str) -> anyhow::Result<()> {
         match self.json {
             true => output::json_event(&json!({ "event": "left_out", "what": what })),
             false => {
-                self.bar.remark(&format!("left out: {what}"));
+                self.bar.remark(&format!("skipped: {what}"));
                 Ok(())
             }
         }
@@ -105,25 +105,27 @@ impl Told {
 
     pub(super) fn summary(&self) -> anyhow::Result<()> {
         self.bar.end();
-        let sum = self.sum();
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let totals = self.totals();
+        let seconds = self.started.elapsed().as_secs_f64();
         if self.json {
             return output::json_event(&json!({
                 "event": "summary",
-                "files": sum.files,
-                "bytes": sum.bytes,
-                "carried": sum.bytes - sum.there_before,
-                "failed": sum.failed,
+                "files": totals.files,
+                "bytes": totals.bytes,
+                "carried": totals.bytes - totals.already_present,
+                "failed": totals.failed,
                 "seconds": seconds,
             }));
         }
         if self.bar.is_shown() {
-            let rate =
-                output::bytes_in_words(((sum.bytes - sum.there_before) as f64 / seconds.max(0.001)) as u64);
-            let files = if sum.files == 1 { "1 file".to_owned() } else { format!("{} files", sum.files) };
+            let rate = output::bytes_in_words(
+                ((totals.bytes - totals.already_present) as f64 / seconds.max(0.001)) as u64,
+            );
+            let files =
+                if totals.files == 1 { "1 file".to_owned() } else { format!("{} files", totals.files) };
             self.bar.remark(&format!(
                 "{files}, {} in {seconds:.1} s, {rate}/s",
-                output::bytes_in_words(sum.bytes)
+                output::bytes_in_words(totals.bytes)
             ));
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! The MCP servers that agents have of their own, moved behind the hub: imported there, and taken out of the agents' files by
-//! the same change that puts the hub's entry in. `plexus disconnect` puts them back.
+//! Moves the agents' own MCP servers behind the hub: imports them there, and removes them from the agents' files with the
+//! change that adds the hub's entry. `plexus disconnect` puts them back.
 //!
-//! The hub has a server before its agent loses it. What an entry holds is sent to the hub and kept in the ledger, and is not
-//! shown.
+//! A server is imported before it is removed from the agent's file. The content of an entry is sent to the hub and stored in the
+//! ledger, but not displayed, because it may contain credentials.
 
 use plexus_bridge::Servers;
 use plexus_bridge::agents::{Agent, Scope};
@@ -10,7 +10,7 @@ use plexus_proto::ErrorCode;
 use plexus_proto::api::{ImportUpstreamsParams, UpstreamImport};
 use serde_json::{Value, json};
 
-use super::desk::{self, Desk, Questions};
+use super::local_agents::{self, LocalAgents, Questions};
 use super::{ConnectArgs, Planned};
 use crate::client::Hub;
 use crate::commands::Invocation;
@@ -21,45 +21,45 @@ use crate::output::one_line;
 
 /// The servers of one agent that move, and those that cannot.
 #[derive(Default)]
-pub(super) struct Moves {
-    pub(super) servers: Vec<Moving>,
-    /// Name, and why it stays.
-    pub(super) stay: Vec<(String, String)>,
+pub(super) struct ServerMoves {
+    pub(super) servers: Vec<MovingServer>,
+    /// Name, and the reason why it stays.
+    pub(super) staying: Vec<(String, String)>,
 }
 
-pub(super) struct Moving {
+pub(super) struct MovingServer {
     pub(super) name: String,
     entry: Value,
-    /// The command that has to be allowed first.
+    /// The command that must be allowed first.
     command: Option<String>,
-    /// Another agent brings the same server.
+    /// Whether an earlier agent moves the same server.
     is_shared: bool,
 }
 
-impl Moves {
+impl ServerMoves {
     pub(super) fn names(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.name.clone()).collect()
     }
 }
 
-/// Finds out what can move, asks unless a flag answers, and plans it.
+/// Finds the servers that can move, asks the user unless a flag answers, and adds them to the plan.
 pub(super) async fn plan(
     planned: &mut [Planned],
     scope: &Scope,
     args: &ConnectArgs,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     (invocation, questions): (&Invocation<'_>, &mut Questions),
 ) -> anyhow::Result<()> {
     let out = &invocation.out;
-    let can_ask = out.can_ask() && out.terminal() && !args.yes && !args.dry_run;
+    let can_ask = out.can_ask() && out.terminal() && !args.change.yes && !args.change.dry_run;
     if args.no_move_servers || *scope != Scope::User || !(args.move_servers || can_ask) {
         return Ok(());
     }
-    let found = match find(planned, scope, desk, invocation).await {
+    let found = match find(planned, scope, local_agents, invocation).await {
         Ok(found) => found,
-        // Nobody asked for it: a user who may not add servers is offered nothing.
+        // Without --move-servers, a user who may not add servers is not asked.
         Err(error) if !args.move_servers => {
-            tracing::debug!("servers of agents are not looked at: {error:#}");
+            tracing::debug!("cannot find the MCP servers of agents: {error:#}");
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -74,38 +74,40 @@ pub(super) async fn plan(
         if names.is_empty() {
             return Ok(());
         }
-        out.line(&format!("MCP servers of their own: {}.", names.join("; ")))?;
+        out.line(&format!("The agents' own MCP servers: {}.", names.join("; ")))?;
         let question =
             "Move them behind the hub, for all agents to use? `plexus disconnect` puts them back. [y/N]";
-        if !questions.confirmed(out, question).await? {
+        if !questions.confirm(out, question).await? {
             return Ok(());
         }
     }
     for (planned, moves) in planned.iter_mut().zip(found) {
         planned.moves = moves;
-        apply_to_plan(planned, desk)?;
+        apply_to_plan(planned, local_agents)?;
     }
     Ok(())
 }
 
-/// The servers of each agent, with what the hub says of them. Nothing is changed.
+/// The servers of each agent that the hub can import, found by a dry run.
 async fn find(
     planned: &[Planned],
     scope: &Scope,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
-) -> anyhow::Result<Vec<Moves>> {
+) -> anyhow::Result<Vec<ServerMoves>> {
     let (hub, owner) = (invocation.hub()?, Owner::of(invocation)?);
-    let mut found: Vec<Moves> = Vec::new();
-    // Name, entry and document of each server that an agent before brings.
-    let mut brought: Vec<(String, Value, Option<Value>)> = Vec::new();
+    let mut found: Vec<ServerMoves> = Vec::new();
+    // Name, entry and document of each server of the agents before.
+    let mut seen: Vec<(String, Value, Option<Value>)> = Vec::new();
     for planned in planned {
-        let mut moves = Moves::default();
+        let mut moves = ServerMoves::default();
         let is_possible = planned.plan.problems.is_empty();
         let Servers { entries, .. } = match is_possible {
-            true => {
-                desk.keeper.bridge().servers(planned.agent, scope).map_err(|error| desk::refused(&error))?
-            }
+            true => local_agents
+                .keeper
+                .bridge()
+                .servers(planned.agent, scope)
+                .map_err(|error| local_agents::failure(&error))?,
             false => Servers::default(),
         };
         for (name, entry) in entries {
@@ -116,58 +118,58 @@ async fn find(
                 skipped.map_or((None, None), |skipped| (skipped.command, Some(skipped.reason)));
             let command = command.filter(|_| owner.can_allow());
             if document.is_none() && command.is_none() {
-                // One without a reason is not a server, or is this hub.
-                moves.stay.extend(why.map(|why| (name, why)));
+                // An entry without a reason is not a server, or is this hub.
+                moves.staying.extend(why.map(|why| (name, why)));
                 continue;
             }
-            let before = brought.iter().find(|(known, ..)| *known == name);
+            let before = seen.iter().find(|(known, ..)| *known == name);
             let is_shared = before.is_some();
             if before.is_some_and(|(_, other, known)| {
                 !is_same((other, known.as_ref()), (&entry, document.as_ref()))
             }) {
-                moves.stay.push((name, "another agent has another server of this name".to_owned()));
+                moves.staying.push((name, "another agent has a different server with this name".to_owned()));
                 continue;
             }
             if !is_shared {
-                brought.push((name.clone(), entry.clone(), document));
+                seen.push((name.clone(), entry.clone(), document));
             }
-            moves.servers.push(Moving { name, entry, command, is_shared });
+            moves.servers.push(MovingServer { name, entry, command, is_shared });
         }
         found.push(moves);
     }
     Ok(found)
 }
 
-/// Whether two agents mean the same server. What is masked in a document may differ.
+/// Whether two entries are the same server. Documents with masked values are not compared, because those may differ.
 fn is_same(one: (&Value, Option<&Value>), other: (&Value, Option<&Value>)) -> bool {
     let is_masked = |document: &Value| document.to_string().contains("[redacted]");
     one.0 == other.0 || (one.1.is_some_and(|document| !is_masked(document)) && one.1 == other.1)
 }
 
-/// Replaces the change that enters the hub by one that also takes the servers out. A server that cannot be taken out of its
-/// file without doubt stays there.
-fn apply_to_plan(planned: &mut Planned, desk: &Desk) -> anyhow::Result<()> {
-    let bridge = desk.keeper.bridge();
+/// Replaces the change that adds the hub's entry by one that also removes the servers. A server that cannot be removed
+/// unambiguously stays in its file.
+fn apply_to_plan(planned: &mut Planned, local_agents: &LocalAgents) -> anyhow::Result<()> {
+    let bridge = local_agents.keeper.bridge();
     let Some(change) = planned.plan.changes.iter_mut().find(|change| change.enters()) else { return Ok(()) };
-    let mut can = Vec::new();
+    let mut removable = Vec::new();
     for server in std::mem::take(&mut planned.moves.servers) {
         match bridge.moving(change, std::slice::from_ref(&server.name)) {
-            Ok(_) => can.push(server),
-            Err(error) => planned.moves.stay.push((server.name, error.to_string())),
+            Ok(_) => removable.push(server),
+            Err(error) => planned.moves.staying.push((server.name, error.to_string())),
         }
     }
-    planned.moves.servers = can;
+    planned.moves.servers = removable;
     if !planned.moves.servers.is_empty() {
         let names = planned.moves.names();
-        *change = bridge.moving(change, &names).map_err(|error| desk::refused(&error))?;
+        *change = bridge.moving(change, &names).map_err(|error| local_agents::failure(&error))?;
     }
     Ok(())
 }
 
-/// Has the hub take the servers over, and plans anew without those that it did not take.
-pub(super) async fn carry_out(
+/// Imports the planned servers into the hub, and updates the plan to the servers that it accepted.
+pub(super) async fn import_planned(
     planned: &mut Planned,
-    desk: &Desk,
+    local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
     if planned.moves.servers.is_empty() {
@@ -194,20 +196,24 @@ pub(super) async fn carry_out(
                 let why = import.skipped.into_iter().next().map(|skipped| skipped.reason);
                 planned
                     .moves
-                    .stay
-                    .push((server.name, why.unwrap_or_else(|| "the hub did not take it".to_owned())));
+                    .staying
+                    .push((server.name, why.unwrap_or_else(|| "the hub did not import it".to_owned())));
             }
         }
     }
     planned.moves.servers = taken;
     let names = planned.moves.names();
     if let Some(change) = planned.plan.changes.iter_mut().find(|change| change.enters()) {
-        *change = desk.keeper.bridge().moving(change, &names).map_err(|error| desk::refused(&error))?;
+        *change = local_agents
+            .keeper
+            .bridge()
+            .moving(change, &names)
+            .map_err(|error| local_agents::failure(&error))?;
     }
     Ok(())
 }
 
-/// One server, in the form of its agent.
+/// Imports one server, in the format of its agent.
 async fn import(
     hub: &Hub,
     agent: &Agent,

@@ -1,16 +1,16 @@
-//! What `transfer` is asked and answers, as far as a copy needs it.
+//! Requests and replies of the tool `transfer` that a copy needs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::remote::Remote;
 
-/// Bytes of one part: as base64 it fits into what a hub and a node take in one message.
+/// Bytes of one part; as base64 it fits into one message with the default limits of hub and node.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// What a hub with narrower limits may force it down to.
-pub(super) const LEAST_CHUNK: u64 = 16 << 10;
+/// Smallest part, for a hub with lower limits.
+pub(super) const MIN_CHUNK: u64 = 16 << 10;
 
 #[derive(Debug, Clone, Copy, Serialize, Default)]
-pub(super) struct Asked<'a> {
+pub(super) struct TransferRequest<'a> {
     pub(super) action: &'a str,
     pub(super) path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub(super) struct Asked<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum What {
+pub(super) enum EntryKind {
     #[default]
     Nothing,
     File,
@@ -51,7 +51,8 @@ pub(super) enum What {
 #[serde(default)]
 pub(super) struct Entry {
     pub(super) name: String,
-    pub(super) what: What,
+    #[serde(rename = "what")]
+    pub(super) kind: EntryKind,
     pub(super) size: u64,
     pub(super) mode: u32,
     pub(super) modified: String,
@@ -60,7 +61,7 @@ pub(super) struct Entry {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Told {
+pub(super) struct TransferReply {
     pub(super) entries: Vec<Entry>,
     pub(super) more: bool,
     pub(super) unnamed: usize,
@@ -75,23 +76,24 @@ pub(super) struct Told {
 
 pub(super) const TOOL: &str = "transfer";
 
-pub(super) async fn ask(remote: &Remote, asked: Asked<'_>) -> anyhow::Result<Told> {
-    remote.call(TOOL, &asked, None).await
+pub(super) async fn call(remote: &Remote, request: TransferRequest<'_>) -> anyhow::Result<TransferReply> {
+    remote.call(TOOL, &request, None).await
 }
 
 pub(super) async fn stat(remote: &Remote, path: &str) -> anyhow::Result<Entry> {
-    remote.call(TOOL, &Asked { action: "stat", path, ..Asked::default() }, None).await
+    remote.call(TOOL, &TransferRequest { action: "stat", path, ..TransferRequest::default() }, None).await
 }
 
-/// The hash of a file there; none: it is not the one that was meant any more.
+/// The hash of a file on the node; none if the file has changed.
 pub(super) async fn hash(remote: &Remote, path: &str, identity: &str) -> anyhow::Result<Option<String>> {
     loop {
-        let asked = Asked { action: "hash", path, identity: Some(identity), ..Asked::default() };
-        let told = ask(remote, asked).await?;
-        if told.changed {
+        let request =
+            TransferRequest { action: "hash", path, identity: Some(identity), ..TransferRequest::default() };
+        let reply = call(remote, request).await?;
+        if reply.changed {
             return Ok(None);
         }
-        if let Some(hash) = told.sha256 {
+        if let Some(hash) = reply.sha256 {
             return Ok(Some(hash));
         }
     }

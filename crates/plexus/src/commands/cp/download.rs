@@ -1,7 +1,7 @@
-//! One file from a node.
+//! Downloads one file from a node.
 //!
-//! Its parts are asked for several at a time and written in their order, so what has arrived is a beginning of it: how far
-//! it is, its length says.
+//! Several parts are requested concurrently and written in order, so the length of the partial file is the offset at which
+//! to resume.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::Path;
@@ -14,27 +14,27 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::{StreamExt as _, stream};
 use plexus_kit::hex;
 
-use super::local::{self, Partial};
-use super::told::Copied;
-use super::up::{changed, is_too_large};
-use super::wire::{self, Asked, CHUNK, Entry, LEAST_CHUNK};
-use super::{PARTS, Wish};
+use super::local::{self, PartialFile};
+use super::report::CopiedFile;
+use super::transfer::{self, CHUNK, Entry, MIN_CHUNK, TransferRequest};
+use super::upload::{changed, is_too_large};
+use super::{CopyOptions, PARTS};
 use crate::failure::{Exit, Failure};
 use crate::output::{Bar, Output};
 use crate::remote::{Refused, Remote};
 
-/// Carries the file `from`, which is `entry`, to exactly the path `to`.
-pub(super) async fn file(
+/// Copies the file `from`, described by `entry`, to exactly the path `to`.
+pub(super) async fn download_file(
     remote: &Remote,
     from: &str,
     entry: &Entry,
     to: &Path,
-    wish: Wish,
+    options: CopyOptions,
     bar: &Bar,
     out: &Output,
-) -> anyhow::Result<Copied> {
+) -> anyhow::Result<CopiedFile> {
     let shown = format!("{}:{from}", remote.node());
-    let mut copied = Copied {
+    let mut copied = CopiedFile {
         from: shown.clone(),
         to: to.display().to_string(),
         bytes: entry.size,
@@ -42,41 +42,41 @@ pub(super) async fn file(
         resumed: 0,
         unchanged: false,
     };
-    let mut replace = wish.force;
+    let mut replace = options.force;
     match std::fs::metadata(to) {
         Err(_) => {}
-        Ok(about) if about.is_file() => {
-            if about.len() == entry.size {
+        Ok(metadata) if metadata.is_file() => {
+            if metadata.len() == entry.size {
                 let (here, there) =
-                    tokio::try_join!(local::hash(to), wire::hash(remote, from, &entry.identity))?;
+                    tokio::try_join!(local::hash(to), transfer::hash(remote, from, &entry.identity))?;
                 if there.as_ref() == Some(&here) {
                     bar.advance(entry.size);
-                    return Ok(Copied { sha256: here, unchanged: true, ..copied });
+                    return Ok(CopiedFile { sha256: here, unchanged: true, ..copied });
                 }
             }
             replace = replace || super::tree::may_replace(&copied.to, bar, out)?;
         }
         Ok(_) => {
-            let message = format!("{} is there and is no file", to.display());
+            let message = format!("{} exists and is not a file", to.display());
             return Err(Failure::new(Exit::Failed, message)
                 .hint("nothing was changed; choose another path")
                 .into());
         }
     }
     let source = format!("{}\0{from}\0{}", remote.node(), entry.identity);
-    let mut partial = Partial::open(to, &source)?;
-    let begun = partial.file.metadata()?.len();
-    if begun > entry.size {
+    let mut partial = PartialFile::open(to, &source)?;
+    let length = partial.file.metadata()?.len();
+    if length > entry.size {
         partial.file.set_len(0)?;
     }
     partial.file.seek(SeekFrom::Start(0))?;
     let mut context = Context::new(&SHA256);
-    let received = local::add(&mut context, &mut partial.file).context("cannot read what has arrived")?;
+    let received = local::add(&mut context, &mut partial.file).context("cannot read the partial file")?;
     copied.resumed = received;
     bar.advance(received);
-    // Of the whole there, while its parts are on their way.
+    // The node computes the hash of the whole file while its parts are in flight.
     let (there, here) = tokio::join!(
-        wire::hash(remote, from, &entry.identity),
+        transfer::hash(remote, from, &entry.identity),
         parts(remote, from, entry, received, &partial, context, bar)
     );
     let (there, here) = match (there, here) {
@@ -89,36 +89,39 @@ pub(super) async fn file(
     };
     if there != here {
         partial.remove();
-        return Err(Failure::new(Exit::Failed, format!("{shown}: what arrived is not what is there"))
-            .hint("nothing was put in its place; copy it again")
-            .into());
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("{shown}: the received content differs from the source"),
+        )
+        .hint("the target was not changed; copy the file again")
+        .into());
     }
     let (mode, modified) = (entry.mode, entry.modified.clone());
-    local::blocking(move || partial.put(mode, &modified, replace)).await?;
-    Ok(Copied { sha256: here, ..copied })
+    local::blocking(move || partial.commit(mode, &modified, replace)).await?;
+    Ok(CopiedFile { sha256: here, ..copied })
 }
 
-/// Brings what is missing, and says the hash of the whole. None: the file there is another one by now.
+/// Fetches the missing parts and returns the hash of the whole file; none if the source has changed.
 async fn parts(
     remote: &Remote,
     from: &str,
     entry: &Entry,
     received: u64,
-    partial: &Partial,
+    partial: &PartialFile,
     context: Context,
     bar: &Bar,
 ) -> anyhow::Result<Option<String>> {
     let starts = (received..entry.size).step_by(usize::try_from(CHUNK).unwrap_or(1 << 20));
-    let asked =
+    let request =
         stream::iter(starts).map(|offset| part(remote, from, entry, offset, CHUNK.min(entry.size - offset)));
-    let mut parts = asked.buffered(PARTS);
+    let mut parts = request.buffered(PARTS);
     let context = Arc::new(Mutex::new(context));
     while let Some(part) = parts.next().await {
         let Some(bytes) = part? else { return Ok(None) };
         let length = bytes.len() as u64;
         let (context, mut file) = (context.clone(), partial.file.try_clone()?);
         local::blocking(move || {
-            file.write_all(&bytes).context("cannot write what has arrived")?;
+            file.write_all(&bytes).context("cannot write the partial file")?;
             context.lock().unwrap_or_else(PoisonError::into_inner).update(&bytes);
             Ok(())
         })
@@ -129,7 +132,7 @@ async fn parts(
     Ok(Some(hex::encode(context.finish().as_ref())))
 }
 
-/// One part, in smaller ones where a hub does not answer so much at once. None: the file is another one by now.
+/// Fetches one part, in smaller requests if the hub refuses large responses. None if the source has changed.
 async fn part(
     remote: &Remote,
     from: &str,
@@ -139,34 +142,34 @@ async fn part(
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let (mut bytes, mut step) = (Vec::new(), length);
     while (bytes.len() as u64) < length {
-        let asked = Asked {
+        let request = TransferRequest {
             action: "read",
             path: from,
             identity: Some(&entry.identity),
             offset: Some(offset + bytes.len() as u64),
             length: Some(step.min(length - bytes.len() as u64)),
-            ..Asked::default()
+            ..TransferRequest::default()
         };
-        let told = remote.try_call::<_, wire::Told>(wire::TOOL, &asked, None).await;
-        let told = match told {
-            Ok(Ok(told)) => told,
-            // Too much for one answer is said by the tool's own words.
-            Ok(Err(Refused(text))) if text.contains("bytes, the most allowed") && step > LEAST_CHUNK => {
-                step = (step / 2).max(LEAST_CHUNK);
+        let reply = remote.try_call::<_, transfer::TransferReply>(transfer::TOOL, &request, None).await;
+        let reply = match reply {
+            Ok(Ok(reply)) => reply,
+            // The tool reports an oversized response as text, not as a code.
+            Ok(Err(Refused(text))) if text.contains("bytes, the most allowed") && step > MIN_CHUNK => {
+                step = (step / 2).max(MIN_CHUNK);
                 continue;
             }
             Ok(Err(Refused(text))) => {
                 return Err(Failure::new(Exit::Failed, format!("{from}: {text}")).into());
             }
-            Err(error) if is_too_large(&error) && step > LEAST_CHUNK => {
-                step = (step / 2).max(LEAST_CHUNK);
+            Err(error) if is_too_large(&error) && step > MIN_CHUNK => {
+                step = (step / 2).max(MIN_CHUNK);
                 continue;
             }
             Err(error) => return Err(error),
         };
-        let Some(data) = told.data.filter(|_| !told.changed) else { return Ok(None) };
-        let part =
-            local::blocking(move || STANDARD.decode(data).context("a part of the file is no base64")).await?;
+        let Some(data) = reply.data.filter(|_| !reply.changed) else { return Ok(None) };
+        let part = local::blocking(move || STANDARD.decode(data).context("a part of the file is not base64"))
+            .await?;
         if part.is_empty() {
             return Ok(None);
         }
