@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plexus_kit::private_file;
+use plexus_kit::{Secret, private_file};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ const SQLITE: &str = "plexus.db";
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum DatabasePlace {
     Sqlite {
-        /// None for the file in the data folder, wherever that is moved to.
+        /// None for the file in the data folder, which may be moved.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<PathBuf>,
     },
@@ -53,7 +53,7 @@ impl DatabasePlace {
         matches!(self, Self::Sqlite { .. })
     }
 
-    /// The database file, where there is one.
+    /// The database file of SQLite.
     #[must_use]
     pub fn file(&self, data_dir: &Path) -> Option<PathBuf> {
         match self {
@@ -63,7 +63,6 @@ impl DatabasePlace {
     }
 }
 
-/// For people.
 impl fmt::Display for DatabasePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,6 +72,19 @@ impl fmt::Display for DatabasePlace {
                 write!(f, "the PostgreSQL database {database} at {host}:{port}")
             }
         }
+    }
+}
+
+impl StoreOptions {
+    /// Without a URL, selects the SQLite file that the folder's note names. For commands that use an existing database.
+    pub fn with_noted_database(mut self) -> Result<Self, StoreError> {
+        if self.database_url.is_none()
+            && let Some(DatabaseNote { place: DatabasePlace::Sqlite { path: Some(path) }, .. }) =
+                DatabaseNote::read(&self.data_dir)?
+        {
+            self.database_url = Some(Secret::from(format!("sqlite:{}", path.display())));
+        }
+        Ok(self)
     }
 }
 
@@ -96,7 +108,7 @@ impl DatabaseNote {
         serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(error.into()))
     }
 
-    /// Writes it where it says something else.
+    /// Writes the note, unless the file already contains it.
     pub fn keep(&self, data_dir: &Path) -> Result<(), StoreError> {
         if Self::read(data_dir).is_ok_and(|kept| kept.as_ref() == Some(self)) {
             return Ok(());
@@ -108,8 +120,8 @@ impl DatabaseNote {
             .map_err(|source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) })
     }
 
-    /// Fails where a hub that opened the database of these options would begin an empty one beside the keys and the
-    /// audit head of another. Nothing is opened and nothing is written.
+    /// Fails if a hub with these options would create an empty database beside the keys and the audit head of another one.
+    /// Opens and writes nothing.
     pub fn check(options: &StoreOptions) -> Result<(), StoreError> {
         let (folder, given) = (&options.data_dir, DatabasePlace::of(options)?);
         let missing = given.file(folder).filter(|path| !path.exists());
@@ -118,7 +130,7 @@ impl DatabaseNote {
             path: path.display().to_string(),
         };
         let Some(note) = Self::read(folder)? else {
-            // From before there were notes: the first start makes the database before the head.
+            // A folder of an older version: the first start creates the database before the head.
             let used = ["signing-key", "audit.head"].iter().all(|name| folder.join(name).exists());
             return missing.filter(|_| used).map_or(Ok(()), |path| Err(gone(path)));
         };
@@ -132,7 +144,7 @@ impl DatabaseNote {
         }
     }
 
-    /// Fails where the store that was opened is not the one of the folder.
+    /// Fails if the opened store does not belong to the folder.
     pub fn check_opened(data_dir: &Path, place: &DatabasePlace, id: Uuid) -> Result<(), StoreError> {
         match Self::read(data_dir)? {
             Some(note) if note.store_id != id => Err(note.refuse(data_dir, place)),

@@ -11,6 +11,7 @@ pub(crate) mod grant;
 pub(crate) mod local_agents;
 mod server_moves;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,7 +27,7 @@ use super::Invocation;
 use super::run::maker::{Maker, is};
 use crate::arguments;
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, one_line};
 pub(crate) use change_args::ChangeArgs;
 pub(crate) use choice::agent_named;
 use local_agents::{LocalAgents, Questions};
@@ -170,9 +171,10 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
     let maker = Maker::new(invocation)?;
     check_nodes(&args.nodes, &maker).await?;
     let _lock = local_agents.lock()?;
-    let (mut done, mut failures) = (Vec::new(), Vec::new());
+    let (mut done, mut failures, mut imported) = (Vec::new(), Vec::new(), BTreeSet::new());
     for planned in planned.iter_mut().filter(|planned| planned.plan.problems.is_empty()) {
-        let connected = connect(planned, &scope, &args, &maker, &local_agents, invocation).await;
+        let connected =
+            connect(planned, &mut imported, &scope, &args, &maker, &local_agents, invocation).await;
         match connected {
             Ok(connected) => done.push(connected),
             Err(error) => {
@@ -316,6 +318,10 @@ fn print_plan(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Re
     for server in &moves.staying {
         out.line(&format!("  {} stays in its settings: {}", server.0, server.1))?;
     }
+    let commands = moves.new_commands();
+    if !commands.is_empty() {
+        out.line(&format!("  The hub will be allowed to run: {}", one_line(&commands.join(", "))))?;
+    }
     match plan.problems.is_empty() {
         false => out.line("  Nothing is changed for this agent.")?,
         true if args.has_token_options() => {
@@ -348,6 +354,7 @@ async fn check_nodes(nodes: &[String], maker: &Maker) -> anyhow::Result<()> {
 /// Creates the agent's token and writes its files.
 async fn connect(
     planned: &mut Planned,
+    imported: &mut BTreeSet<String>,
     scope: &Scope,
     args: &ConnectArgs,
     maker: &Maker,
@@ -355,7 +362,7 @@ async fn connect(
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Value> {
     let staying = planned.moves.staying.len();
-    server_moves::import_planned(planned, local_agents, invocation).await?;
+    server_moves::import_planned(planned, imported, local_agents, invocation).await?;
     let Planned { agent, installed, key, plan, moves, .. } = &*planned;
     let bridge = local_agents.keeper.bridge();
     let grant = grant::ensure(agent, args, maker, local_agents, invocation).await?;

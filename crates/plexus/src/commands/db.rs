@@ -77,7 +77,7 @@ impl DatabaseArgs {
 
     /// The options that a hub started with the same flags would use.
     pub(super) fn options(&self, invocation: &Invocation<'_>) -> anyhow::Result<StoreOptions> {
-        Ok(store_options(self.config(invocation)?))
+        Ok(store_options(&self.config(invocation)?))
     }
 
     fn config(&self, invocation: &Invocation<'_>) -> anyhow::Result<Config> {
@@ -91,19 +91,19 @@ impl DatabaseArgs {
     }
 }
 
-/// Fails if the folder belongs to a database that needs a URL and none was given. A SQLite file in such a folder is from before
-/// the move.
-fn check_database_given(options: &StoreOptions) -> anyhow::Result<()> {
+/// Selects the database that the folder belongs to. Fails if that needs a URL and none was given; a SQLite file in such a
+/// folder is from before the move.
+fn existing_database(options: StoreOptions) -> anyhow::Result<StoreOptions> {
     match DatabaseNote::read(&options.data_dir)? {
-        Some(note) if options.database_url.is_none() && !note.place.is_sqlite() => Err(no_database(options)),
-        _ => Ok(()),
+        Some(note) if options.database_url.is_none() && !note.place.is_sqlite() => Err(no_database(&options)),
+        _ => Ok(options.with_noted_database()?),
     }
 }
 
-fn store_options(config: Config) -> StoreOptions {
+pub(super) fn store_options(config: &Config) -> StoreOptions {
     StoreOptions {
-        data_dir: config.data_dir,
-        database_url: config.database_url,
+        data_dir: config.data_dir.clone(),
+        database_url: config.database_url.clone(),
         durability: config.durability,
         instance_id: INSTANCE.to_owned(),
     }
@@ -120,16 +120,16 @@ pub(crate) async fn run(args: DbArgs, invocation: &Invocation<'_>) -> anyhow::Re
 }
 
 fn no_database(options: &StoreOptions) -> anyhow::Error {
-    if let Ok(Some(note)) = DatabaseNote::read(&options.data_dir)
-        && !note.place.is_sqlite()
-    {
-        let folder = options.data_dir.display();
-        let message =
-            format!("the data folder {folder} belongs to {}, but its URL was not given", note.place);
-        let hint = "set PLEXUS_DATABASE_URL, or pass --database-url";
+    let folder = options.data_dir.display();
+    if let Ok(Some(note)) = DatabaseNote::read(&options.data_dir) {
+        let (why, hint) = match note.place.is_sqlite() {
+            true => ("which does not exist", "put it back, or restore a backup into a new folder"),
+            false => ("but its URL was not given", "set PLEXUS_DATABASE_URL, or pass --database-url"),
+        };
+        let message = format!("the data folder {folder} belongs to {}, {why}", note.place);
         return Failure::new(Exit::Failed, message).hint(hint).into();
     }
-    let message = format!("there is no database in {} yet", options.data_dir.display());
+    let message = format!("there is no database in {folder} yet");
     Failure::new(Exit::Failed, message)
         .hint("`plexus up` creates one; --data-dir selects another folder")
         .into()

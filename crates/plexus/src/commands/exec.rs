@@ -26,7 +26,7 @@ The token needs call:terminal, call:console and node:NODE.
 
 Example:
   plexus exec nas -- df -h /srv
-  tar c photos | plexus exec nas -- tar x -C /srv
+  tar c photos | plexus exec nas -- tar x
   plexus exec nas --detach -- make world";
 
 #[derive(Debug, Args)]

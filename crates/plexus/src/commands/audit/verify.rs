@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use plexus_auth::{AuditAnchor, LastVerification};
 use plexus_hub::{INSTANCE, prepare_data_dir};
-use plexus_kit::{Durability, Secret, Supervisor};
+use plexus_kit::{Durability, Supervisor};
 use plexus_proto::api::AuditReport;
 use plexus_store::archive::{self, Restored};
 use plexus_store::{DatabaseNote, DatabasePlace, NoWitness, Snapshot, StoreError, StoreOptions, Witness};
@@ -22,6 +22,7 @@ use crate::client::Hub;
 use crate::commands::db::{DatabaseArgs, backup};
 use crate::commands::{FolderHub, Invocation};
 use crate::failure::{Exit, Failure};
+use crate::hub_file::Occupant;
 use crate::output::Output;
 
 /// Time limit for closing the database.
@@ -56,6 +57,10 @@ pub(super) async fn run(args: &VerifyArgs, invocation: &Invocation<'_>) -> anyho
             FolderHub::Unready { folder, pid } => return Err(unready(&folder, pid).into()),
             FolderHub::Down { folder } => {
                 let verification = verify_folder(&folder, &args.database, invocation).await?;
+                // The database was read as if nobody writes to it.
+                if !verification.report.ok && !matches!(Occupant::of(&folder)?, Occupant::Nobody) {
+                    return Err(started_meanwhile(&folder).into());
+                }
                 let noted = LastVerification::new(&verification.report, out.now());
                 if let Err(error) = noted.write(&folder) {
                     out.note(&format!("Cannot store the time of this verification in the folder: {error}"));
@@ -127,6 +132,14 @@ fn unready(folder: &Path, pid: Option<i32>) -> Failure {
     failure
 }
 
+fn started_meanwhile(folder: &Path) -> Failure {
+    let message = format!("a hub started on the data folder {} during the verification", folder.display());
+    let mut failure =
+        Failure::new(Exit::Unreachable, message).hint("try again; the running hub is asked then");
+    failure.retryable = true;
+    failure
+}
+
 async fn verify_folder(
     folder: &Path,
     database: &DatabaseArgs,
@@ -136,11 +149,9 @@ async fn verify_folder(
     options.data_dir = folder.to_owned();
     let note = DatabaseNote::read(folder)?;
     // A URL from the environment or a file may belong to another hub; the note names the folder's own database file.
-    if let Some(note) = note.as_ref().filter(|_| !database.names_database())
-        && note.place.is_sqlite()
-    {
-        let file = note.place.file(folder).filter(|file| *file != folder.join("plexus.db"));
-        options.database_url = file.map(|file| Secret::from(format!("sqlite:{}", file.display())));
+    if !database.names_database() && note.as_ref().is_some_and(|note| note.place.is_sqlite()) {
+        options.database_url = None;
+        options = options.with_noted_database()?;
     }
     let configured = DatabasePlace::of(&options)?;
     let mismatch = |noted: &DatabaseNote| {

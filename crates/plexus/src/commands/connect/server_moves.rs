@@ -4,6 +4,8 @@
 //! A server is imported before it is removed from the agent's file. The content of an entry is sent to the hub and stored in the
 //! ledger, but not displayed, because it may contain credentials.
 
+use std::collections::BTreeSet;
+
 use plexus_bridge::Servers;
 use plexus_bridge::agents::{Agent, Scope};
 use plexus_proto::ErrorCode;
@@ -32,13 +34,20 @@ pub(super) struct MovingServer {
     entry: Value,
     /// The command that must be allowed first.
     command: Option<String>,
-    /// Whether an earlier agent moves the same server.
-    is_shared: bool,
 }
 
 impl ServerMoves {
     pub(super) fn names(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.name.clone()).collect()
+    }
+
+    /// The commands that the hub may run once the servers have moved, and may not now.
+    pub(super) fn new_commands(&self) -> Vec<String> {
+        let mut commands: Vec<String> =
+            self.servers.iter().filter_map(|server| server.command.clone()).collect();
+        commands.sort();
+        commands.dedup();
+        commands
     }
 }
 
@@ -123,17 +132,16 @@ async fn find(
                 continue;
             }
             let before = seen.iter().find(|(known, ..)| *known == name);
-            let is_shared = before.is_some();
             if before.is_some_and(|(_, other, known)| {
                 !is_same((other, known.as_ref()), (&entry, document.as_ref()))
             }) {
                 moves.staying.push((name, "another agent has a different server with this name".to_owned()));
                 continue;
             }
-            if !is_shared {
+            if before.is_none() {
                 seen.push((name.clone(), entry.clone(), document));
             }
-            moves.servers.push(MovingServer { name, entry, command, is_shared });
+            moves.servers.push(MovingServer { name, entry, command });
         }
         found.push(moves);
     }
@@ -166,9 +174,11 @@ fn apply_to_plan(planned: &mut Planned, local_agents: &LocalAgents) -> anyhow::R
     Ok(())
 }
 
-/// Imports the planned servers into the hub, and updates the plan to the servers that it accepted.
+/// Imports the planned servers into the hub, and updates the plan to the servers that it accepted. A server in `imported`
+/// came from another agent in this run, and is not imported again.
 pub(super) async fn import_planned(
     planned: &mut Planned,
+    imported: &mut BTreeSet<String>,
     local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
@@ -176,22 +186,22 @@ pub(super) async fn import_planned(
         return Ok(());
     }
     let (hub, owner) = (invocation.hub()?, Owner::of(invocation)?);
-    let mut commands: Vec<String> =
-        planned.moves.servers.iter().filter_map(|server| server.command.clone()).collect();
-    commands.sort();
-    commands.dedup();
+    let commands = planned.moves.new_commands();
     if !commands.is_empty() {
         owner.allow(&commands)?;
     }
     let mut taken = Vec::new();
     for server in std::mem::take(&mut planned.moves.servers) {
-        if server.is_shared {
+        if imported.contains(&server.name) {
             taken.push(server);
             continue;
         }
         let import = import(&hub, planned.agent, &server.name, &server.entry, false).await?;
         match import.added.is_empty() {
-            false => taken.push(server),
+            false => {
+                imported.insert(server.name.clone());
+                taken.push(server);
+            }
             true => {
                 let why = import.skipped.into_iter().next().map(|skipped| skipped.reason);
                 planned

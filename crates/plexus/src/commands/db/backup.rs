@@ -20,7 +20,7 @@ use plexus_store::{JournalCopy, NoWitness, Snapshot, StoreOptions, Witness};
 use serde_json::json;
 
 use super::settings_files::SettingsFiles;
-use super::{DatabaseArgs, check_database_given, no_database, status, store_options};
+use super::{DatabaseArgs, existing_database, no_database, status, store_options};
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -51,8 +51,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let mut config = args.database.config(invocation)?;
     let (servers, tools) = (mem::take(&mut config.upstreams.dir), mem::take(&mut config.tools.dir));
-    let options = store_options(config);
-    check_database_given(&options)?;
+    let options = existing_database(store_options(&config))?;
     let target = BackupFile::open(&args.file, args.force)?;
     let anchor = anchor(&options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);

@@ -7,7 +7,7 @@ use plexus_kit::Supervisor;
 use plexus_store::{DatabaseInfo, Snapshot, Store};
 use serde_json::json;
 
-use super::{DatabaseArgs, check_database_given, no_database};
+use super::{DatabaseArgs, existing_database, no_database};
 use crate::commands::Invocation;
 use crate::failure::Exit;
 
@@ -15,8 +15,7 @@ use crate::failure::Exit;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn show(database: &DatabaseArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let options = database.options(invocation)?;
-    check_database_given(&options)?;
+    let options = existing_database(database.options(invocation)?)?;
     let mut snapshot = Snapshot::open(&options).await?.ok_or_else(|| no_database(&options))?;
     let info = snapshot.info().await?;
     let heads = if info.schema > 0 { snapshot.audit_heads().await? } else { vec![] };
@@ -60,8 +59,7 @@ pub(super) async fn migrate(
     database: &DatabaseArgs,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let options = database.options(invocation)?;
-    check_database_given(&options)?;
+    let options = existing_database(database.options(invocation)?)?;
     let before = match Snapshot::open(&options).await? {
         Some(mut snapshot) => snapshot.schema_version().await?,
         None => return Err(no_database(&options)),

@@ -52,7 +52,7 @@ pub(super) async fn check(
         }
         Err(why) => {
             let message = format!("the signed head exists; the entries were not checked: {why:#}");
-            found.push(Finding::ok(CHECK, message));
+            found.push(Finding::warning(CHECK, message, verify.clone()));
         }
     }
     let was_broken =
@@ -70,7 +70,7 @@ async fn verify_through_hub(hub: &RunningHub) -> anyhow::Result<AuditReport> {
 }
 
 async fn verify_database(context: &CheckContext) -> anyhow::Result<AuditReport> {
-    let options = database::store_options(&context.config);
+    let options = database::store_options(&context.config)?;
     if options.database_url.is_none()
         && let Some(note) = DatabaseNote::read(&options.data_dir)?
         && !note.place.is_sqlite()

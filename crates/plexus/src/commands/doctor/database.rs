@@ -8,13 +8,17 @@ use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreError, StoreOptio
 
 use super::hub::RunningHub;
 use super::{CheckContext, Finding};
+use crate::commands::db;
 
 const CHECK: &str = "database";
 
 /// Returns the finding, and whether there is a database.
 pub(super) async fn check(context: &CheckContext, hub: Option<&RunningHub>) -> (Finding, bool) {
     let config = &context.config;
-    let options = store_options(config);
+    let options = match store_options(config) {
+        Ok(options) => options,
+        Err(error) => return (unusable(&error), true),
+    };
     let status = hub.filter(|hub| hub.on_folder).and_then(|hub| hub.status.as_ref());
     if let Some(found) = unknown_url(context, &options, status) {
         return (found, true);
@@ -36,19 +40,18 @@ pub(super) async fn check(context: &CheckContext, hub: Option<&RunningHub>) -> (
     };
     match read.await {
         Ok(Some(facts)) => (judge(&facts, context), true),
-        Ok(None) => (missing(context), false),
+        Ok(None) => (missing(context, &options), false),
         // A broken database still exists.
-        Err(error) => (unusable(&error), config.data_dir.join("plexus.db").exists()),
+        Err(error) => {
+            let file = DatabasePlace::of(&options).ok().and_then(|place| place.file(&config.data_dir));
+            (unusable(&error), file.is_some_and(|file| file.exists()))
+        }
     }
 }
 
-pub(super) fn store_options(config: &Config) -> StoreOptions {
-    StoreOptions {
-        data_dir: config.data_dir.clone(),
-        database_url: config.database_url.clone(),
-        durability: config.durability,
-        instance_id: INSTANCE.to_owned(),
-    }
+/// The configured database, or the SQLite file that belongs to the folder.
+pub(super) fn store_options(config: &Config) -> Result<StoreOptions, StoreError> {
+    db::store_options(config).with_noted_database()
 }
 
 /// The finding for a database whose URL only the hub has, as a flag or a variable.
@@ -75,14 +78,13 @@ fn unknown_url(context: &CheckContext, options: &StoreOptions, status: Option<&S
 
 /// The finding for a missing database. A folder with a key and an audit head had one, and starting a hub on it would create a
 /// new, empty one.
-fn missing(context: &CheckContext) -> Finding {
+fn missing(context: &CheckContext, options: &StoreOptions) -> Finding {
     let Config { data_dir, database_url, .. } = &context.config;
-    if database_url.is_none() && ["signing-key", "audit.head"].iter().all(|name| data_dir.join(name).exists())
+    let file = DatabasePlace::of(options).ok().and_then(|place| place.file(data_dir));
+    if let Some(file) = file.filter(|_| database_url.is_none())
+        && ["signing-key", "audit.head"].iter().all(|name| data_dir.join(name).exists())
     {
-        let message = format!(
-            "{} is missing, but its key and its audit head exist",
-            data_dir.join("plexus.db").display()
-        );
+        let message = format!("{} is missing, but its key and its audit head exist", file.display());
         let fix = "put it back, or restore a backup into a new folder: plexus db restore FILE --data-dir DIR";
         return Finding::problem(CHECK, message, fix);
     }
