@@ -94,7 +94,7 @@ pub(super) async fn show(
     }
 }
 
-fn place(caller: &Caller) -> Result<plexus_kit::Place, ApiError> {
+fn place(caller: &Caller) -> Result<plexus_kit::QuotaSlot, ApiError> {
     let waits = &caller.services.context_waits;
     waits.enter(caller.principal.subject()).ok_or_else(|| {
         let message = format!(

@@ -11,7 +11,9 @@ use aws_lc_rs::rand;
 use clap::Args;
 use plexus_bridge::{Grant, Grants};
 use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
-use plexus_proxy::{Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions};
+use plexus_proxy::{
+    CredentialSource, Endpoint, FindAdminToken, GrantedCredential, Proxy, ProxyError, ProxyOptions,
+};
 use serde_json::json;
 use tokio::io::BufReader;
 
@@ -109,7 +111,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         Credential::Given { .. } => target.subject(),
         Credential::Local(_) | Credential::Missing(_) => format!("agent:{}", args.agent),
     };
-    let folder = plexus_proxy::folder(&data_dir, &args.agent, &whose, &target.url);
+    let folder = plexus_proxy::proxy_folder(&data_dir, &args.agent, &whose, &target.url);
     let url = target.url.clone();
     let first = match grant {
         Some(grant) => given(grant, &args.agent, target.here, invocation, &data_dir),
@@ -119,7 +121,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         tls,
         session: args.session.clone(),
         workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
-        plain: is_off(invocation.environment()),
+        passthrough: is_off(invocation.environment()),
         ..ProxyOptions::new(url, first, &args.agent, folder)
     })
 }
@@ -143,20 +145,27 @@ fn granted(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> anyh
 }
 
 /// The same for the proxy. Where the hub is on this machine, a token whose time is over is followed by another.
-fn given(grant: Grant, agent: &str, here: bool, invocation: &Invocation<'_>, data_dir: &Path) -> First {
+fn given(
+    grant: Grant,
+    agent: &str,
+    here: bool,
+    invocation: &Invocation<'_>,
+    data_dir: &Path,
+) -> CredentialSource {
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
     let by_admin = here && grant.by_admin;
     let (agent, look) = (agent.to_owned(), invocation.maker_of(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
-    let admin: FindAdmin = Box::new(move || match look().map_err(|error| error.to_string())?.credential {
-        Credential::Local(token) => Ok(token),
-        Credential::Given { .. } => Err("another token is given".to_owned()),
-        Credential::Missing(why) => Err(why),
-    });
-    First::Granted(Granted {
+    let admin: FindAdminToken =
+        Box::new(move || match look().map_err(|error| error.to_string())?.credential {
+            Credential::Local(token) => Ok(token),
+            Credential::Given { .. } => Err("another token is given".to_owned()),
+            Credential::Missing(why) => Err(why),
+        });
+    CredentialSource::Granted(GrantedCredential {
         read: Box::new(move || read.read(&name).ok().flatten()),
         admin: by_admin.then_some(admin),
-        keep: Box::new(move |id, made, renew_at| {
+        save: Box::new(move |id, made, renew_at| {
             grants.renew(&agent, id, made, renew_at).unwrap_or_else(|error| {
                 // It is used all the same, by this proxy.
                 tracing::warn!(%error, "the token of the agent cannot be stored");
@@ -173,14 +182,16 @@ pub(crate) fn is_off(environment: &Environment) -> bool {
 }
 
 /// What the proxy begins with: a token that was given, or what makes one.
-fn first(target: Target, invocation: &Invocation<'_>) -> First {
+fn first(target: Target, invocation: &Invocation<'_>) -> CredentialSource {
     match target.credential {
-        Credential::Given { token, .. } => First::Token(token),
+        Credential::Given { token, .. } => CredentialSource::Token(token),
         Credential::Local(_) | Credential::Missing(_) => {
             let look = invocation.again();
-            First::Admin(Box::new(move || match look().map_err(|error| error.to_string())?.credential {
-                Credential::Given { token, .. } | Credential::Local(token) => Ok(token),
-                Credential::Missing(why) => Err(why),
+            CredentialSource::Admin(Box::new(move || {
+                match look().map_err(|error| error.to_string())?.credential {
+                    Credential::Given { token, .. } | Credential::Local(token) => Ok(token),
+                    Credential::Missing(why) => Err(why),
+                }
             }))
         }
     }
