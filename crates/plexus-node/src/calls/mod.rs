@@ -67,12 +67,12 @@ enum State {
     Finished {
         interrupted: bool,
         /// None if it is on disk only.
-        outcome: Option<Unsent>,
+        outcome: Option<UnsentResult>,
     },
 }
 
 #[derive(Debug)]
-struct Unsent {
+struct UnsentResult {
     outcome: CallOutcome,
     bytes: usize,
     /// The result is not on disk.
@@ -233,7 +233,7 @@ impl Calls {
         let bytes = run::weight(&outcome);
         // A stored result is also kept in memory if there is room, because it is sent sooner from there.
         let in_memory = !on_disk || (outbox.is_some() && *unsent + bytes <= UNSENT_BYTES);
-        let outcome = in_memory.then_some(Unsent { outcome, bytes, memory_only: !on_disk });
+        let outcome = in_memory.then_some(UnsentResult { outcome, bytes, memory_only: !on_disk });
         if in_memory {
             *unsent += bytes;
         }

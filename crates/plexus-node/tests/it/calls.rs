@@ -15,7 +15,7 @@ async fn call_is_stored_before_it_starts_until_its_result_is_confirmed() {
     assert!(hello.tools.iter().any(|tool| tool.name == "write"), "{:?}", hello.tools);
     assert!(hello.tools.iter().all(|tool| tool.name != "probe"), "the probe is not listed");
     let id = hub.call("write", json!({ "say": "done" })).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     assert_eq!(test_node.on_disk(id).await.as_deref(), Some("running"));
     hub.accepted(id).await;
     test_node.gate.open(1);
@@ -31,7 +31,7 @@ async fn read_only_call_is_not_stored_and_needs_no_confirmation() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("look", json!({ "say": "seen" })).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     assert_eq!(test_node.on_disk(id).await, None);
     test_node.gate.open(1);
     let Frame::Result(result) = hub.next_frame().await else { panic!("the result comes first") };
@@ -50,7 +50,7 @@ async fn duplicate_call_runs_once() {
     hub.send(Frame::Call(call.clone())).await;
     hub.send(Frame::Call(call.clone())).await;
     hub.accepted(id).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     hub.send(Frame::Call(call.clone())).await;
     test_node.gate.open(3);
     assert_eq!(text(hub.result(id).await), "once");
@@ -77,7 +77,7 @@ async fn cancelled_call_is_stopped_and_ends_as_cancelled() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let (one, other) = (hub.call("write", nothing()).await, hub.call("write", nothing()).await);
-    test_node.gate.begun(2).await;
+    test_node.gate.started(2).await;
     hub.accepted(one).await;
     hub.accepted(other).await;
     hub.cancel(one, CancelReason::Caller).await;
@@ -108,10 +108,10 @@ async fn invalid_call_is_refused_and_not_run() {
     assert_eq!((unknown.code, unknown.nothing_ran), (ErrorCode::UnknownTool, true));
     let misspelt = hub.call("write", json!({ "sya": 1 })).await;
     assert_eq!(failure(hub.result(misspelt).await).code, ErrorCode::InvalidArguments);
-    let mut nobody = call("write", nothing());
-    nobody.caller.subject = "whoever".to_owned();
-    let id = nobody.call_id;
-    hub.send(Frame::Call(nobody)).await;
+    let mut unknown_caller = call("write", nothing());
+    unknown_caller.caller.subject = "whoever".to_owned();
+    let id = unknown_caller.call_id;
+    hub.send(Frame::Call(unknown_caller)).await;
     let refused = failure(hub.result(id).await);
     assert_eq!((refused.code, refused.nothing_ran), (ErrorCode::InvalidRequest, true));
     assert_eq!(test_node.gate.runs(), 0);

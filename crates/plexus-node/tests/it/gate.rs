@@ -16,7 +16,7 @@ pub(crate) struct Gate(Arc<Inner>);
 
 struct Inner {
     open: Semaphore,
-    begun: watch::Sender<usize>,
+    started: watch::Sender<usize>,
     cancelled: watch::Sender<usize>,
     ended: AtomicUsize,
 }
@@ -48,7 +48,7 @@ impl Gate {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Inner {
             open: Semaphore::new(0),
-            begun: watch::Sender::new(0),
+            started: watch::Sender::new(0),
             cancelled: watch::Sender::new(0),
             ended: AtomicUsize::new(0),
         }))
@@ -65,10 +65,10 @@ impl Gate {
     }
 
     /// Waits until this many calls have started in total.
-    pub(crate) async fn begun(&self, calls: usize) {
-        let mut begun = self.0.begun.subscribe();
-        let begun = begun.wait_for(|begun| *begun >= calls);
-        super::scripted_hub::within("a call to start", begun).await.unwrap();
+    pub(crate) async fn started(&self, calls: usize) {
+        let mut started = self.0.started.subscribe();
+        let started = started.wait_for(|started| *started >= calls);
+        super::scripted_hub::within("a call to start", started).await.unwrap();
     }
 
     /// Waits until this many calls were cancelled.
@@ -79,7 +79,7 @@ impl Gate {
     }
 
     pub(crate) fn runs(&self) -> usize {
-        *self.0.begun.borrow()
+        *self.0.started.borrow()
     }
 
     async fn pass(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
@@ -91,7 +91,7 @@ impl Gate {
             ]);
             context.emit("terminal_output", event);
         }
-        self.0.begun.send_modify(|begun| *begun += 1);
+        self.0.started.send_modify(|started| *started += 1);
         let permit = self
             .0
             .open

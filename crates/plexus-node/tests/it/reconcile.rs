@@ -15,7 +15,7 @@ async fn result_without_a_link_is_sent_over_the_next_until_it_is_confirmed() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("write", json!({ "say": "late" })).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     hub.cut().await;
     let mut hub = test_node.dial();
     let hello = hub.hello().await;
@@ -47,7 +47,7 @@ async fn unstored_result_survives_the_handshake() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("look", json!({ "say": "seen" })).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     hub.cut().await;
     let mut hub = test_node.dial();
     assert_eq!(state(&hub.hello().await, id), Some(HeldState::Running));
@@ -86,7 +86,7 @@ async fn clock_jumps_end_no_call_and_no_link() {
     let test_node = TestNode::start(NodeOptions { clock: clock.clone(), ..options }).await;
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("write", json!({ "say": "in its time" })).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     for jump in ["2036-01-01T00:00:00Z", "1999-01-01T00:00:00Z", "2026-01-01T00:00:01Z"] {
         clock.set(jump.parse().unwrap());
         // This link and the next one still carry frames.
@@ -110,11 +110,11 @@ async fn unwanted_calls_are_stopped_and_deleted() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let settled = hub.call("write", nothing()).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     test_node.gate.open(1);
     hub.result(settled).await;
     let (given_up, wanted) = (hub.call("write", nothing()).await, hub.call("write", nothing()).await);
-    test_node.gate.begun(3).await;
+    test_node.gate.started(3).await;
     hub.cut().await;
     let orders = [(settled, Order::Forget), (given_up, Order::Cancel), (wanted, Order::Keep)];
     let (mut hub, hello) = test_node.link(&orders).await;
@@ -182,7 +182,7 @@ fn call_running_at_a_crash_is_interrupted_and_never_rerun() {
     let id = kill_after(folder.path().to_owned(), async |test_node, hub| {
         let id = hub.call("write", nothing()).await;
         hub.accepted(id).await;
-        test_node.gate.begun(1).await;
+        test_node.gate.started(1).await;
         id
     });
     after_restart(folder.path(), async |test_node| {

@@ -14,7 +14,7 @@ async fn excess_events_are_dropped_but_never_the_result() {
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("write", json!({ "say": "whole", "events": 20_000, "bytes": 1_000 })).await;
     // The tool does not wait for the link: it emits all events although the hub does not read.
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     test_node.gate.open(1);
     let (mut events, mut last) = (0, 0);
     let outcome = loop {
@@ -41,7 +41,7 @@ async fn hub_that_does_not_read_delays_no_call() {
     for _ in 0..40 {
         hub.call("write", json!({ "events": 100, "bytes": 1_000 })).await;
     }
-    test_node.gate.begun(40).await;
+    test_node.gate.started(40).await;
     test_node.gate.open(40);
     let mut results = 0;
     while results < 40 {
@@ -57,7 +57,7 @@ async fn silent_hub_is_pinged_and_then_disconnected() {
     let mut hub = test_node.dial();
     hub.hello().await;
     hub.send(Frame::Welcome(welcome(100, 3, &[]))).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(matches!(hub.frame().await, Frame::Ping(_)), "it is pinged");
     let served = hub.end().await;
     assert!(
@@ -65,7 +65,7 @@ async fn silent_hub_is_pinged_and_then_disconnected() {
         "{:?}",
         served.end
     );
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!(took >= Duration::from_millis(300), "{took:?} is less than the allowed silence");
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
@@ -76,9 +76,9 @@ async fn live_hub_is_not_disconnected() {
     let mut hub = test_node.dial();
     hub.hello().await;
     hub.send(Frame::Welcome(welcome(200, 2, &[]))).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut n = 0;
-    while begun.elapsed() < Duration::from_millis(1_500) {
+    while started.elapsed() < Duration::from_millis(1_500) {
         n += 1;
         hub.send(Frame::Ping(Heartbeat { n })).await;
         let Frame::Pong(pong) = hub.frame().await else { panic!("no answer") };

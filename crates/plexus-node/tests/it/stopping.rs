@@ -36,7 +36,7 @@ async fn calls_that_do_not_end_in_time_are_interrupted() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("write", nothing()).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     let node = test_node.node.clone();
     let mut stopping = JoinSet::new();
     stopping.spawn(async move { node.stop(Duration::from_millis(50)).await });
@@ -53,7 +53,7 @@ async fn node_without_a_link_stops() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
     let id = hub.call("write", nothing()).await;
-    test_node.gate.begun(1).await;
+    test_node.gate.started(1).await;
     hub.cut().await;
     within("the node to stop", test_node.node.stop(Duration::from_millis(50))).await;
     let (mut hub, hello) = test_node.link(&[(id, Order::Keep)]).await;

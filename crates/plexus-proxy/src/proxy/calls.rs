@@ -20,9 +20,9 @@ use super::hub::HubFailure;
 use super::messages::Answer;
 
 const QUEUED: &str = "The hub is away. This write is stored on this machine and will be executed once when the hub is back, \
-after the writes before it. Do not send it again.";
+                      after the writes before it. Do not send it again.";
 const QUEUED_BEHIND: &str = "Earlier writes of this session are still waiting for the hub. This one is stored on this machine \
-behind them and will be executed once, in order. Do not send it again.";
+                             behind them and will be executed once, in order. Do not send it again.";
 
 /// A write that may be queued.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ pub(super) async fn unanswered(
     write: Option<BufferableWrite>,
 ) -> Answer {
     match (write, &failure) {
-        (Some(write), HubFailure::Away { .. } | HubFailure::Late(_)) => {
+        (Some(write), HubFailure::Away { .. } | HubFailure::TimedOut(_)) => {
             enqueued(client, id, dialect, write, QUEUED, Some(&failure)).await
         }
         _ => Answer::One(http::StatusCode::OK, failed(id, &failure, dialect)),

@@ -135,7 +135,7 @@ impl ProxyClient {
         patience: Duration,
     ) -> Result<HubReply, HubFailure> {
         let sent = tokio::time::timeout(patience, self.send(message, body, meta)).await;
-        sent.unwrap_or_else(|_| Err(self.proxy.hub.noted(HubFailure::Late(patience))))
+        sent.unwrap_or_else(|_| Err(self.proxy.hub.record_failure(HubFailure::TimedOut(patience))))
     }
 
     async fn send(
@@ -234,7 +234,7 @@ impl ProxyClient {
         if !reply.is_json() {
             return Ok(Err(error_message(reply).await));
         }
-        let answer = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+        let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
         let answer: Answer = match serde_json::from_slice(&answer) {
             Ok(answer) => answer,
             Err(error) => return Ok(Err(format!("cannot read its answer: {error}"))),
@@ -257,7 +257,7 @@ impl ProxyClient {
             let mut headers = self.own_headers(version);
             headers.insert(headers::SESSION_ID, session.clone());
             let reply = hub.mcp(&Method::POST, headers, &message).await?;
-            reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+            reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
         }
         self.state().session = Some(session.clone());
         Ok(Ok((session, result)))
@@ -296,7 +296,9 @@ impl ProxyClient {
             }
             Ok(Ok(Err(refused))) => HubFailure::Refused(refused),
             Ok(Err(failure)) => failure,
-            Err(_) => self.proxy.hub.noted(HubFailure::Late(self.proxy.options.timing.handshake)),
+            Err(_) => {
+                self.proxy.hub.record_failure(HubFailure::TimedOut(self.proxy.options.timing.handshake))
+            }
         };
         if self.proxy.options.passthrough {
             return failed(request.id, &failure, Dialect::Session(Version::V2025_11_25));
@@ -419,7 +421,8 @@ pub(super) fn failed(id: &RawValue, failure: &HubFailure, dialect: Dialect) -> B
             format!("The hub is away, and nothing was executed. Try again later. ({failure})")
         }
         failure => format!(
-            "The connection to the hub was lost before it answered, so the request may have been executed: check before you retry. ({failure})"
+            "The connection to the hub was lost before it answered, so the request may have been executed: check \
+             before you retry. ({failure})"
         ),
     };
     let data = json!({ "retryable": retryable, "may_have_run": !failure.nothing_ran() });

@@ -35,13 +35,13 @@ pub(super) async fn report_to_hub(proxy: &Shared, outbox: &Outbox) -> Result<(),
         for ((client, session), dead_letters) in by_session {
             let reports: Vec<Value> = dead_letters.iter().map(report).collect();
             let body = json!({ "client": client, "session": session, "letters": reports }).to_string();
-            let asked = async {
+            let request = async {
                 let reply = proxy.hub.post("api/v1/outbox/letters", &Bytes::from(body)).await.ok()?;
                 let status = reply.status();
                 let _ = reply.whole().await;
                 Some(status)
             };
-            let status = tokio::time::timeout(proxy.options.timing.answer, asked).await.ok().flatten();
+            let status = tokio::time::timeout(proxy.options.timing.answer, request).await.ok().flatten();
             if !status.is_some_and(is_settled) {
                 return Ok(());
             }
@@ -65,8 +65,8 @@ fn client(dead_letter: &Write) -> String {
 
 fn report(dead_letter: &Write) -> Value {
     json!({
-        "key": dead_letter.key, "tool": dead_letter.tool, "reason": reason(dead_letter), "occurred_at": dead_letter.occurred_at,
-        "attempts": dead_letter.attempts,
+        "key": dead_letter.key, "tool": dead_letter.tool, "reason": reason(dead_letter),
+        "occurred_at": dead_letter.occurred_at, "attempts": dead_letter.attempts,
     })
 }
 

@@ -47,7 +47,7 @@ pub(super) const MAX_BODY: usize = 16 << 20;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The address at which an client reaches the proxy.
+/// The address at which an agent reaches the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub url: String,

@@ -34,7 +34,7 @@ pub(super) enum HubFailure {
     Away { why: String, sent: bool },
     /// The hub did not answer in time.
     #[error("the hub did not answer within {} s", .0.as_secs())]
-    Late(Duration),
+    TimedOut(Duration),
 }
 
 impl HubFailure {
@@ -42,7 +42,7 @@ impl HubFailure {
     pub(super) fn nothing_ran(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Away { sent: false, .. } => true,
-            Self::Away { sent: true, .. } | Self::Late(_) => false,
+            Self::Away { sent: true, .. } | Self::TimedOut(_) => false,
         }
     }
 }
@@ -146,7 +146,7 @@ impl Hub {
         body: &Bytes,
     ) -> Result<(HubReply, Arc<LiveToken>), HubFailure> {
         let mut live =
-            self.noting_failure(self.credential.get(&self.line).await.map_err(HubFailure::from))?;
+            self.record_if_failed(self.credential.get(&self.line).await.map_err(HubFailure::from))?;
         let mut tokens = MAX_TOKENS;
         loop {
             headers.insert(AUTHORIZATION, live.header());
@@ -154,7 +154,7 @@ impl Hub {
                 HubEndpoint::Mcp => self.line.mcp(method, &headers, body).await,
                 HubEndpoint::Api(path) => self.line.api(path, method, &headers, body).await,
             };
-            let reply = self.noting_failure(sent.map_err(HubFailure::from))?;
+            let reply = self.record_if_failed(sent.map_err(HubFailure::from))?;
             if reply.status() != StatusCode::UNAUTHORIZED {
                 let status = reply.status();
                 self.set_reachability(if is_away(status) {
@@ -173,22 +173,23 @@ impl Hub {
                 Ok(newer) => newer,
                 Err(HubFailure::Refused(why)) => {
                     let why = if self.credential.explains() { why } else { error_message(reply).await };
-                    return Err(self.noted(HubFailure::Refused(format!("the hub refused this agent: {why}"))));
+                    return Err(self
+                        .record_failure(HubFailure::Refused(format!("the hub refused this agent: {why}"))));
                 }
-                Err(away) => return Err(self.noted(away)),
+                Err(away) => return Err(self.record_failure(away)),
             };
         }
     }
 
-    fn noting_failure<T>(&self, outcome: Result<T, HubFailure>) -> Result<T, HubFailure> {
-        outcome.map_err(|failure| self.noted(failure))
+    fn record_if_failed<T>(&self, outcome: Result<T, HubFailure>) -> Result<T, HubFailure> {
+        outcome.map_err(|failure| self.record_failure(failure))
     }
 
     /// Updates the reachability from a failure, and returns the failure.
-    pub(super) fn noted(&self, failure: HubFailure) -> HubFailure {
+    pub(super) fn record_failure(&self, failure: HubFailure) -> HubFailure {
         match &failure {
             HubFailure::Refused(why) => self.set_reachability(Reachability::Refused(why.clone())),
-            HubFailure::Away { .. } | HubFailure::Late(_) => self.set_reachability(Reachability::Away),
+            HubFailure::Away { .. } | HubFailure::TimedOut(_) => self.set_reachability(Reachability::Away),
         }
         failure
     }

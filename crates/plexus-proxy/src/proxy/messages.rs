@@ -235,7 +235,7 @@ impl ProxyClient {
             // An error of the hub's REST layer.
             Ok(json) => Answer::error(&refused(status, &json).with_id(id)),
             Err(error) => {
-                let failure = self.proxy.hub.noted(error.into());
+                let failure = self.proxy.hub.record_failure(error.into());
                 calls::unanswered(self, id, failure, dialect, write).await
             }
         }

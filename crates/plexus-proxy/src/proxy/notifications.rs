@@ -36,7 +36,7 @@ pub(super) struct NotificationStream {
     tools: watch::Receiver<u64>,
     reachability: watch::Receiver<Reachability>,
     hub: Option<HubReply>,
-    /// When the hub is contacted retry_at, and the number of failures.
+    /// When the hub is contacted again, and the number of failures.
     retry_at: Instant,
     failures: u32,
     last_id: Option<String>,
@@ -209,7 +209,7 @@ impl NotificationStream {
             }
         };
         let reply = tokio::time::timeout(patience, opened).await;
-        match reply.unwrap_or_else(|_| Err(hub.noted(HubFailure::Late(patience)))) {
+        match reply.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience)))) {
             Ok(reply) if reply.is_stream() => {
                 self.hub = Some(reply);
                 self.failures = 0;

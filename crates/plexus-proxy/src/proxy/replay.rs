@@ -171,7 +171,7 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
             while let Some(message) = reply
                 .next(proxy.options.timing.silence)
                 .await
-                .map_err(|error| proxy.hub.noted(error.into()))?
+                .map_err(|error| proxy.hub.record_failure(error.into()))?
             {
                 last = Some(message.json);
             }
@@ -180,12 +180,12 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
         if !reply.is_json() {
             return Ok((status, after, error_message(reply).await.into()));
         }
-        let body = reply.whole().await.map_err(|error| proxy.hub.noted(error.into()))?;
+        let body = reply.whole().await.map_err(|error| proxy.hub.record_failure(error.into()))?;
         Ok((status, after, body))
     };
     let patience = proxy.options.timing.write;
     let answered = tokio::time::timeout(patience, asked).await;
-    match answered.unwrap_or_else(|_| Err(proxy.hub.noted(HubFailure::Late(patience)))) {
+    match answered.unwrap_or_else(|_| Err(proxy.hub.record_failure(HubFailure::TimedOut(patience)))) {
         Ok((status, after, body)) => {
             let reachable = !super::hub::is_away(status);
             let after = after.as_ref().and_then(|after| after.to_str().ok());
@@ -195,7 +195,9 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
             let status = WriteAnswer::Status { status: 401, retry_after: None, message: &why };
             (judge(status, true, now), false)
         }
-        Err(HubFailure::Away { .. } | HubFailure::Late(_)) => (judge(WriteAnswer::None, renewed, now), false),
+        Err(HubFailure::Away { .. } | HubFailure::TimedOut(_)) => {
+            (judge(WriteAnswer::None, renewed, now), false)
+        }
     }
 }
 

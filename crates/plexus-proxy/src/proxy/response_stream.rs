@@ -126,7 +126,7 @@ impl ResponseStream {
     }
 
     async fn give_up(&mut self, failure: HubFailure) -> Option<HubMessage> {
-        let failure = self.client.proxy.hub.noted(failure);
+        let failure = self.client.proxy.hub.record_failure(failure);
         let answer =
             calls::unanswered(&self.client, &self.id, failure, self.dialect, self.write.take()).await;
         self.turn = None;

@@ -81,13 +81,13 @@ impl Proxy {
             if opens_session {
                 answered.await;
             } else {
-                self.0.supervisor.spawn(Stage::Work, "request of an client", answered);
+                self.0.supervisor.spawn(Stage::Work, "request of an agent", answered);
             }
             if client.has_initialized() && !listening {
                 listening = true;
                 let (listener, out) = (NotificationStream::of_session(client.clone(), None), out.clone());
                 let stop = stop.clone();
-                self.0.supervisor.spawn(Stage::Intake, "notifications for an client", async move {
+                self.0.supervisor.spawn(Stage::Intake, "notifications for an agent", async move {
                     let delivery = deliver(Answer::Notifications(Box::new(listener)), &out);
                     tokio::select! {
                         () = delivery => {}

@@ -315,7 +315,7 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubF
         let asked = async {
             let reply = hub.mcp(&Method::POST, headers, &body).await?;
             let status = reply.status();
-            let answer = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+            let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
             let invalid =
                 |what: &str| HubFailure::Away { why: format!("the hub's list of tools {what}"), sent: true };
             if !status.is_success() {
@@ -326,7 +326,7 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubF
             answer.result.ok_or_else(|| invalid("is an error"))
         };
         let page = tokio::time::timeout(patience, asked).await;
-        let page = page.unwrap_or_else(|_| Err(hub.noted(HubFailure::Late(patience))))?;
+        let page = page.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience))))?;
         all.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() {

@@ -107,7 +107,7 @@ impl HubWatch {
                         self.proxy.tools.forget();
                         POLL
                     }
-                    HubFailure::Away { .. } | HubFailure::Late(_) => self.pause(),
+                    HubFailure::Away { .. } | HubFailure::TimedOut(_) => self.pause(),
                 };
                 tracing::debug!(%failure, ?pause, "cannot get the agent's context from the hub");
                 pause
@@ -134,12 +134,12 @@ impl HubWatch {
             let (reply, presented) = hub.get(&path, self.tag.as_ref()).await?;
             let (status, tag) = (reply.status(), reply.header(ETAG.as_str()).cloned());
             let now = hub_time(reply.header("date"), &self.proxy.options.clock);
-            let body = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+            let body = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
             Ok((status, tag, now, body, presented))
         };
         let answered = tokio::time::timeout(patience, request).await;
         let (status, tag, now, body, presented) =
-            answered.unwrap_or_else(|_| Err(hub.noted(HubFailure::Late(patience))))?;
+            answered.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience))))?;
         match status {
             StatusCode::NOT_MODIFIED => Ok(timing.retry_delays[0]),
             StatusCode::OK => {

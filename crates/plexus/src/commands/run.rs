@@ -284,7 +284,7 @@ fn record(
         client: kind.client().map(str::to_owned),
         conversation: conversation.id().map(str::to_owned),
         events: vec![],
-        told: 0,
+        reported: 0,
     }
 }
 
