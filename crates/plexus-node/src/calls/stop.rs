@@ -7,7 +7,7 @@ use plexus_proto::node::{CallOutcome, CancelReason, Failure};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// StopReason a call is stopped.
+/// Why a call is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     Hub(CancelReason),

@@ -1,6 +1,6 @@
 //! `tools/call`: bufferable writes get an idempotency key before they are sent, and are queued if the hub does not answer.
 //!
-//! The client always learns the truth: the hub's answer unchanged, or that the write is on this machine's disk and will be
+//! The agent always learns the truth: the hub's answer unchanged, or that the write is on this machine's disk and will be
 //! executed once, or that neither holds. Calls that are not bufferable are never sent twice.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The proxy's HTTP endpoint on a loopback port, for one client that knows its secret.
+//! The proxy's HTTP endpoint on a loopback port, for one agent that knows its secret.
 //!
 //! Every process on this machine, and every page in a browser, can reach the port. A request is therefore accepted only with the
 //! secret, with a loopback `Host`, and not from a page of another site.

@@ -1,4 +1,4 @@
-//! The proxy on standard input and output, with one message per line, for the client that started it.
+//! The proxy on standard input and output, with one message per line, for the agent that started it.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
 }
 
 impl Proxy {
-    /// Serves one client until `input` ends or the proxy stops. Earlier requests are still answered.
+    /// Serves one agent until `input` ends or the proxy stops. Earlier requests are still answered.
     ///
     /// # Errors
     /// If `input` cannot be read.
