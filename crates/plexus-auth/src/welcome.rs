@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_kit::Place;
+use plexus_kit::QuotaSlot;
 use tokio::sync::watch;
 
 use crate::{Authenticator, Principal};
@@ -18,13 +18,13 @@ pub struct Welcome {
     authenticator: Arc<Authenticator>,
     principal: Arc<Principal>,
     revocations: watch::Receiver<i64>,
-    _place: Place,
+    _slot: QuotaSlot,
 }
 
 impl Welcome {
     #[must_use]
-    pub fn new(authenticator: Arc<Authenticator>, principal: Arc<Principal>, place: Place) -> Self {
-        Self { revocations: authenticator.revocations(), authenticator, principal, _place: place }
+    pub fn new(authenticator: Arc<Authenticator>, principal: Arc<Principal>, slot: QuotaSlot) -> Self {
+        Self { revocations: authenticator.revocations(), authenticator, principal, _slot: slot }
     }
 
     #[must_use]

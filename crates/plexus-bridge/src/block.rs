@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use crate::confined_path::hash;
 use crate::document::newline;
 use crate::error::BridgeError;
 use crate::ledger::Part;
-use crate::place::hash;
 
 const BEGIN: &str = "<!-- plexus:begin";
 const END: &str = "<!-- plexus:end -->";

@@ -12,10 +12,10 @@ use plexus_proto::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::confined_path::{ConfinedPath, hash};
 use crate::document::{Syntax, Undo};
 use crate::error::BridgeError;
 use crate::moved::Moved;
-use crate::place::{Place, hash};
 
 const FILE: &str = "ledger.json";
 const BACKUPS: &str = "backups";
@@ -207,7 +207,7 @@ impl Ledger {
     }
 
     /// The folders created for this file; the last of our files in them removes them.
-    pub(crate) fn made_for(&self, place: &Place) -> Vec<PathBuf> {
+    pub(crate) fn made_for(&self, place: &ConfinedPath) -> Vec<PathBuf> {
         let path = place.path();
         let records = self.connections.values().flat_map(|connection| &connection.files);
         let above = records.flat_map(|record| &record.made).filter(|folder| path.starts_with(folder));

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use rustix::fs::RenameFlags;
 
+use crate::confined_path::{ConfinedPath, FileContent};
 use crate::error::BridgeError;
 use crate::ledger::{Ledger, Part, Pending, Record};
-use crate::place::{Found, Place};
 use crate::replace::remove;
 use crate::{block, entry};
 
@@ -52,8 +52,8 @@ pub(crate) fn settle(ledger: &mut Ledger, pending: &Pending) {
 }
 
 /// The file, after its temporary file was removed.
-fn tidied(pending: &Pending) -> Result<Option<Found>, BridgeError> {
-    let place = Place::new(&pending.root, &pending.below, false)?;
+fn tidied(pending: &Pending) -> Result<Option<FileContent>, BridgeError> {
+    let place = ConfinedPath::new(&pending.root, &pending.below, false)?;
     let Some(folder) = place.folder(false)? else { return Ok(None) };
     let beside = OsString::from(&pending.beside);
     let (now, other) = (place.seen(&folder, &folder.name), place.seen(&folder, &beside));

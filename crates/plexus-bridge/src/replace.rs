@@ -12,8 +12,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
+use crate::confined_path::{ConfinedPath, FileContent, Folder, hash};
 use crate::error::BridgeError;
-use crate::place::{Folder, Found, Place, hash};
 
 /// The number of attempts against a concurrent writer.
 const TRADES: usize = 100;
@@ -41,9 +41,9 @@ pub(crate) enum Replaced {
 
 /// Writes this content to the file, if the file is still as read, or still missing.
 pub(crate) fn replace(
-    place: &Place,
+    place: &ConfinedPath,
     folder: &Folder,
-    was: Option<&Found>,
+    was: Option<&FileContent>,
     content: &str,
     beside: &str,
     steps: &dyn Steps,
@@ -107,9 +107,9 @@ pub(crate) fn replace(
 
 /// Removes the file, if it is still as read.
 pub(crate) fn take_away(
-    place: &Place,
+    place: &ConfinedPath,
     folder: &Folder,
-    was: &Found,
+    was: &FileContent,
     beside: &str,
     steps: &dyn Steps,
 ) -> Result<Replaced, BridgeError> {
@@ -138,9 +138,9 @@ pub(crate) fn take_away(
 }
 
 fn write_beside(
-    place: &Place,
+    place: &ConfinedPath,
     folder: &Folder,
-    was: Option<&Found>,
+    was: Option<&FileContent>,
     content: &str,
     beside: &OsString,
     steps: &dyn Steps,

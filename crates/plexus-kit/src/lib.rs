@@ -31,7 +31,7 @@ pub use config::{Config, ConfigError, Durability, LiveConfig};
 pub use env::Environment;
 pub use in_place::in_place;
 pub use metrics::Metrics;
-pub use quota::{Place, Quota};
+pub use quota::{Quota, QuotaSlot};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
 pub use supervisor::{Drained, SeeThrough, Stage, Supervisor};
 pub use trace::TraceContext;

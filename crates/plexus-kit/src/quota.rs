@@ -46,25 +46,25 @@ impl Quota {
 
     /// Acquires a slot, which is released on drop; `None` if the name has reached its limit.
     #[must_use]
-    pub fn enter(&self, name: &str) -> Option<Place> {
+    pub fn enter(&self, name: &str) -> Option<QuotaSlot> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(name.to_owned()).or_default();
         if *count >= self.limit() {
             return None;
         }
         *count += 1;
-        Some(Place { name: name.to_owned(), counts: self.counts.clone() })
+        Some(QuotaSlot { name: name.to_owned(), counts: self.counts.clone() })
     }
 }
 
 /// A held slot of a name; released on drop.
 #[derive(Debug)]
-pub struct Place {
+pub struct QuotaSlot {
     name: String,
     counts: Counts,
 }
 
-impl Drop for Place {
+impl Drop for QuotaSlot {
     fn drop(&mut self) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.name) {

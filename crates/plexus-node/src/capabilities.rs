@@ -1,4 +1,4 @@
-//! What a node says of itself.
+//! The description of a node that it sends to the hub in `hello`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::NodeOptions;
-use crate::hosted::Hosted;
+use crate::hosted::HostedServers;
 
-/// Changes that come so close together are told once.
-const TOGETHER: Duration = Duration::from_millis(250);
-/// The policy asks for a sandbox that is not to be had here: no command is run.
+/// Changes within this time are sent together.
+const COALESCE: Duration = Duration::from_millis(250);
+/// The policy requires a sandbox that this machine does not support, so no command is run.
 const UNAVAILABLE: &str = "unavailable";
-/// What the definitions of hosted tools may take of a frame, the rest of which is for calls.
+/// Maximum bytes of a frame for the definitions of hosted tools; the rest is for calls.
 const DEFINITIONS: usize = MAX_FRAME / 2;
 
 #[derive(Debug)]
 pub(crate) struct Capabilities {
-    /// All that does not change.
+    /// The parts that do not change.
     fixed: Hello,
     registry: Arc<Registry>,
-    hosted: Option<Hosted>,
+    hosted: Option<HostedServers>,
     machine: Machine,
 }
 
@@ -35,7 +35,7 @@ impl Capabilities {
         options: &NodeOptions,
         store_id: Uuid,
         registry: Arc<Registry>,
-        hosted: Option<Hosted>,
+        hosted: Option<HostedServers>,
         machine: Machine,
     ) -> Self {
         let fixed = Hello {
@@ -62,7 +62,7 @@ impl Capabilities {
         &self.machine
     }
 
-    /// As it is now, on the link of this dial.
+    /// The current description, for the link of this dial.
     pub(crate) fn hello(&self, dial: Dial, calls: Vec<InFlight>, draining: bool) -> Hello {
         let policy = self.machine.policy.now();
         let own: BTreeSet<String> = self
@@ -91,24 +91,24 @@ impl Capabilities {
         }
     }
 
-    /// Follows what may change what is said.
-    pub(crate) fn changes(&self) -> Changes {
-        Changes {
+    /// Subscribes to everything that can change the description.
+    pub(crate) fn changes(&self) -> CapabilityChanges {
+        CapabilityChanges {
             tools: self.registry.versions(),
             policy: self.machine.policy.changes(),
-            servers: self.hosted.as_ref().map(Hosted::changes),
+            servers: self.hosted.as_ref().map(HostedServers::changes),
         }
     }
 }
 
-pub(crate) struct Changes {
+pub(crate) struct CapabilityChanges {
     tools: watch::Receiver<u64>,
     policy: watch::Receiver<u64>,
     servers: Option<watch::Receiver<u64>>,
 }
 
-impl Changes {
-    /// Returns when something has changed since the last time.
+impl CapabilityChanges {
+    /// Returns when something has changed since the last call.
     pub(crate) async fn next(&mut self) {
         let servers = async {
             match &mut self.servers {
@@ -116,16 +116,16 @@ impl Changes {
                 None => std::future::pending().await,
             }
         };
-        let seen = tokio::select! {
-            seen = self.tools.changed() => seen,
-            seen = self.policy.changed() => seen,
-            seen = servers => seen,
+        let changed = tokio::select! {
+            changed = self.tools.changed() => changed,
+            changed = self.policy.changed() => changed,
+            changed = servers => changed,
         };
-        if seen.is_err() {
-            // Who changed something is gone: nothing changes any more.
+        if changed.is_err() {
+            // The sender is gone: nothing will change.
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(TOGETHER).await;
+        tokio::time::sleep(COALESCE).await;
         self.tools.mark_unchanged();
         self.policy.mark_unchanged();
         if let Some(servers) = &mut self.servers {
@@ -134,7 +134,6 @@ impl Changes {
     }
 }
 
-/// What the machine calls itself.
 fn hostname() -> Option<String> {
     sysinfo::System::host_name().ok().filter(|name| !name.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What a machine shows to its hub, in a file that only its owner may read.
+//! The credential of a node, in a file that only its owner can read.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::NodeError;
-use crate::hub::{Hub, HubError};
+use crate::hub_client::{HubClient, HubError};
 use crate::link::tls::TlsOptions;
 
 const FILE: &str = "credential.json";
-/// What is renewed when half of its time has passed is renewed again so soon if that fails.
-const AGAIN: Duration = Duration::from_secs(60);
-/// Where the clocks of hub and node differ so much that no time seems to be left.
-const SHORTEST: Duration = Duration::from_secs(60);
+/// Delay before a failed renewal is tried again.
+const RETRY: Duration = Duration::from_secs(60);
+/// Assumed minimum lifetime, in case the clocks of hub and node differ so much that none seems to be left.
+const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Membership of a hub, as it is stored.
+/// The node's membership of a hub, as stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credential {
     /// Address of the hub.
     pub hub: String,
     pub node_id: NodeId,
     pub name: String,
-    /// None where a certificate says who the node is.
+    /// None if a certificate identifies the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     /// By this machine's clock.
     pub issued_at: Timestamp,
     /// By the hub's.
     pub expires_at: Timestamp,
-    /// With which files it joined.
+    /// The TLS files that it joined with.
     #[serde(default)]
     pub tls: TlsOptions,
 }
@@ -53,16 +53,16 @@ impl fmt::Debug for Credential {
 
 impl Credential {
     #[must_use]
-    pub fn new(hub: &Hub, given: NodeCredential, clock: &Clock) -> Self {
+    pub fn new(hub: &HubClient, given: NodeCredential, clock: &Clock) -> Self {
         let NodeCredential { node_id, name, token, expires_at } = given;
         let (hub, tls) = (hub.address().to_owned(), hub.files().clone());
         Self { hub, node_id, name, token, issued_at: clock.now(), expires_at, tls }
     }
 
-    /// That of a data folder, if its machine has joined a hub.
+    /// The credential in a data folder, if the machine has joined a hub.
     ///
     /// # Errors
-    /// When the file cannot be read, others can read it, or it is damaged.
+    /// If the file cannot be read, is readable by others or is damaged.
     pub fn read(data_dir: &Path) -> Result<Option<Self>, NodeError> {
         let path = data_dir.join(FILE);
         let Some(content) = private_file::read(&path).map_err(NodeError::DataDir)? else { return Ok(None) };
@@ -72,7 +72,7 @@ impl Credential {
     }
 
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, data_dir: &Path) -> Result<(), NodeError> {
         private_file::create_dir(data_dir).map_err(NodeError::DataDir)?;
         let text = serde_json::to_string(self).unwrap_or_default();
@@ -85,26 +85,26 @@ impl Credential {
         Some(value)
     }
 
-    /// Until it is to be renewed, counted from now.
+    /// Time until the renewal is due: at half of the lifetime.
     fn renew_in(&self, now: Timestamp) -> Duration {
         let between = |from: Timestamp, to: Timestamp| {
             u64::try_from(to.as_millisecond().saturating_sub(from.as_millisecond())).unwrap_or(0)
         };
-        let half = Duration::from_millis(between(self.issued_at, self.expires_at)).max(SHORTEST) / 2;
-        // A clock that was put back says that no time has passed.
+        let half = Duration::from_millis(between(self.issued_at, self.expires_at)).max(MIN_LIFETIME) / 2;
+        // If the clock was set back, no time seems to have passed.
         half.saturating_sub(Duration::from_millis(between(self.issued_at, now)))
     }
 }
 
-/// The credential that is in use, and its file.
+/// The credential in use, and its file.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub(crate) struct CurrentCredential {
     data_dir: PathBuf,
     current: Mutex<Credential>,
     clock: Clock,
 }
 
-impl InUse {
+impl CurrentCredential {
     pub(crate) fn new(data_dir: PathBuf, credential: Credential, clock: Clock) -> Self {
         Self { data_dir, current: Mutex::new(credential), clock }
     }
@@ -113,7 +113,7 @@ impl InUse {
         self.current().authorization()
     }
 
-    /// Looks whether there is another one in the file: the machine may have joined again. True: it is in use now.
+    /// Reads the file again, because the machine may have joined again. Returns true if a new credential is now in use.
     pub(crate) fn reread(&self) -> bool {
         let current = self.current();
         match Credential::read(&self.data_dir) {
@@ -122,19 +122,19 @@ impl InUse {
                 true
             }
             Ok(Some(other)) if other.node_id != current.node_id => {
-                tracing::warn!(name = %other.name, "this folder has joined as another node: start the node again");
+                tracing::warn!(name = %other.name, "this folder has joined as another node: restart the node");
                 false
             }
             Ok(_) => false,
             Err(error) => {
-                tracing::warn!(%error, "the credential cannot be read again");
+                tracing::warn!(%error, "cannot read the node's credential again");
                 false
             }
         }
     }
 
-    /// Renews it before it expires, for as long as this is waited for.
-    pub(crate) async fn keep_fresh(&self, hub: &Hub) {
+    /// Renews the credential before it expires. Runs until dropped.
+    pub(crate) async fn keep_fresh(&self, hub: &HubClient) {
         loop {
             let current = self.current();
             if current.token.is_none() {
@@ -144,26 +144,26 @@ impl InUse {
             match hub.renew(current.node_id, current.authorization().as_ref()).await {
                 Ok(given) => self.replace(hub, given),
                 Err(error) => {
-                    let known = matches!(error, HubError::Unreachable { .. });
-                    if !known {
-                        tracing::warn!(%error, "the node's credential could not be renewed");
+                    let unreachable = matches!(error, HubError::Unreachable { .. });
+                    if !unreachable {
+                        tracing::warn!(%error, "cannot renew the node's credential; trying again in a minute");
                     }
-                    sleep(AGAIN).await;
+                    sleep(RETRY).await;
                     self.reread();
                 }
             }
         }
     }
 
-    fn replace(&self, hub: &Hub, given: NodeCredential) {
+    fn replace(&self, hub: &HubClient, given: NodeCredential) {
         if given.node_id != self.current().node_id {
-            tracing::error!("the hub sent the credential of another node; it is not used");
+            tracing::error!("the hub sent the credential of another node, which is not used");
             return;
         }
         let renewed = Credential::new(hub, given, &self.clock);
         if let Err(error) = renewed.write(&self.data_dir) {
-            // It is used all the same: the old one may be good for nothing by now.
-            tracing::error!(%error, "the renewed credential cannot be stored");
+            // Use it anyway: the old one may have become invalid.
+            tracing::error!(%error, "cannot store the renewed credential");
         }
         tracing::info!(expires_at = %renewed.expires_at, "the node's credential was renewed");
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = renewed;

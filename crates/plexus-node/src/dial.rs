@@ -1,6 +1,6 @@
-//! The way to the hub: dials, serves the link, and dials again when it is gone.
+//! Dials the hub, serves the link, and dials again when the link ends.
 
-mod pauses;
+mod reconnect_delays;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,23 +13,23 @@ use plexus_kit::{Clock, Supervisor};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::credential::{Credential, InUse};
-use crate::hub::Hub;
+use crate::credential::{Credential, CurrentCredential};
+use crate::hub_client::HubClient;
 use crate::link::{Link, LinkError, poll, ws};
-use crate::{Node, Served};
-use pauses::Pauses;
+use crate::{LinkSummary, Node};
+use reconnect_delays::ReconnectDelays;
 
-pub use pauses::Jitter;
+pub use reconnect_delays::Jitter;
 
-/// To connect, and to have the connection upgraded.
+/// Time limit for connecting, and for the WebSocket upgrade.
 const OPEN: Duration = Duration::from_secs(15);
-/// Where WebSockets did not get through they are tried again after this.
-const SOCKETS_AGAIN: Duration = Duration::from_secs(600);
+/// Time until WebSockets are tried again after they were blocked.
+const RETRY_WEBSOCKET: Duration = Duration::from_secs(600);
 
-/// What carries the link.
+/// The transport of the link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// A WebSocket, and requests where those do not get through.
+    /// A WebSocket, or HTTP requests if WebSockets are blocked.
     #[default]
     Auto,
     Ws,
@@ -44,7 +44,7 @@ impl FromStr for Transport {
             "auto" => Ok(Self::Auto),
             "ws" => Ok(Self::Ws),
             "poll" => Ok(Self::Poll),
-            other => Err(format!("{other:?} is none of auto, ws and poll")),
+            other => Err(format!("{other:?} is not one of auto, ws and poll")),
         }
     }
 }
@@ -63,14 +63,14 @@ impl fmt::Display for Transport {
 #[derive(Debug)]
 pub struct Dialler {
     node: Node,
-    hub: Hub,
-    credential: Arc<InUse>,
+    hub: HubClient,
+    credential: Arc<CurrentCredential>,
     transport: Transport,
     jitter: Jitter,
     supervisor: Supervisor,
-    /// WebSockets did not get through at this time.
-    no_sockets: Option<Instant>,
-    /// What was presented last.
+    /// When WebSockets were found to be blocked.
+    websocket_blocked: Option<Instant>,
+    /// The credential presented last.
     presented: Option<HeaderValue>,
 }
 
@@ -78,7 +78,7 @@ impl Dialler {
     #[must_use]
     pub fn new(
         node: Node,
-        hub: Hub,
+        hub: HubClient,
         (data_dir, credential): (PathBuf, Credential),
         transport: Transport,
         supervisor: &Supervisor,
@@ -86,22 +86,22 @@ impl Dialler {
         Self {
             node,
             hub,
-            credential: Arc::new(InUse::new(data_dir, credential, Clock::system())),
+            credential: Arc::new(CurrentCredential::new(data_dir, credential, Clock::system())),
             transport,
             jitter: Jitter::random(),
             supervisor: supervisor.clone(),
-            no_sockets: None,
+            websocket_blocked: None,
             presented: None,
         }
     }
 
-    /// The same with pauses that are not left to chance.
+    /// Sets the jitter of the delays, for tests.
     #[must_use]
     pub fn with_jitter(self, jitter: Jitter) -> Self {
         Self { jitter, ..self }
     }
 
-    /// Keeps the node linked until it is told to stop.
+    /// Keeps the node linked until `stop` is cancelled or the node leaves.
     pub async fn run(mut self, stop: CancellationToken) {
         let (hub, credential) = (self.hub.clone(), self.credential.clone());
         tokio::select! {
@@ -111,70 +111,70 @@ impl Dialler {
         }
     }
 
-    /// Returns when the node has left its hub.
+    /// Returns when the node has left the hub.
     async fn keep_linked(&mut self) {
-        let mut pauses = Pauses::new(self.jitter.clone());
+        let mut delays = ReconnectDelays::new(self.jitter.clone());
         loop {
-            let (lasted, end) = match self.open().await {
+            let (duration, end) = match self.open().await {
                 Ok(link) => {
                     let transport = link.transport;
-                    let Served { welcome, lasted, left, end } = self.node.serve(link).await;
+                    let LinkSummary { welcome, duration, left, end } = self.node.serve(link).await;
                     if left {
                         return;
                     }
                     if welcome.is_none() && transport == "ws" && matches!(end, LinkError::Broken(_)) {
-                        // Something on the way lets a WebSocket be opened and nothing through it.
-                        self.no_sockets = Some(Instant::now());
+                        // An intermediary lets a WebSocket be opened but passes nothing through it.
+                        self.websocket_blocked = Some(Instant::now());
                     }
-                    (lasted, end)
+                    (duration, end)
                 }
                 Err(end) => (Duration::ZERO, end),
             };
             let pause = match &end {
-                // Renewed since then, by the node itself or by a person.
+                // It was replaced since then, by a renewal or by a user.
                 LinkError::Refused(_)
                     if self.credential.authorization() != self.presented || self.credential.reread() =>
                 {
-                    tracing::info!("the credential was replaced: linking with the new one");
+                    tracing::info!("the credential was replaced; linking with the new one");
                     continue;
                 }
-                LinkError::Refused(_) | LinkError::Fenced => pauses.unwanted(),
-                _ => pauses.lost(lasted),
+                LinkError::Refused(_) | LinkError::Fenced => delays.after_refusal(),
+                _ => delays.after_loss(duration),
             };
-            self.tell(&end, pause);
+            self.log_end(&end, pause);
             sleep(pause).await;
         }
     }
 
-    /// Says why there is no link, and what to do where a person can do something.
-    fn tell(&self, end: &LinkError, pause: Duration) {
+    /// Logs why there is no link, and what the user can do.
+    fn log_end(&self, end: &LinkError, pause: Duration) {
         let (hub, again) = (self.hub.address(), format!("{} ms", pause.as_millis()));
         match end {
             LinkError::Refused(why) => tracing::error!(
                 hub,
                 again,
-                "the hub does not let this node in: {why}. If it was removed or its credential has expired, have it invited \
-                 again (`plexus node invite` on the hub) and run the `plexus node join` command that this prints"
+                "the hub refused this node: {why}. If the node was removed or its credential has expired, run `plexus node \
+                invite` on the hub, and on this machine the `plexus node join` command that it prints"
             ),
             LinkError::Fenced => tracing::error!(
                 hub,
                 again,
-                "another process is linked as this node: stop one of them, or have this machine join as a node of its own"
+                "another process is linked as this node: stop one of them, or let this machine join as a separate node"
             ),
             end => tracing::warn!(hub, again, "no link to the hub: {end}"),
         }
     }
 
-    /// Certificates are replaced in their files before they expire, and are shown when a connection is opened.
+    /// Reads the client certificate again: its file is replaced before it expires.
     fn reread_certificate(&mut self) {
         let files = self.hub.files();
         if files.identity.is_none() {
             return;
         }
-        match Hub::new(self.hub.address(), files) {
+        match HubClient::new(self.hub.address(), files) {
             Ok(hub) => self.hub = hub,
             Err(error) => {
-                tracing::warn!(%error, "the node's certificate cannot be read again; the one before is shown")
+                tracing::warn!(%error, "cannot read the node's certificate again; the previous one is used")
             }
         }
     }
@@ -182,36 +182,37 @@ impl Dialler {
     async fn open(&mut self) -> Result<Link, LinkError> {
         self.reread_certificate();
         self.presented = self.credential.authorization();
-        let sockets = match self.transport {
+        let use_websocket = match self.transport {
             Transport::Ws => true,
             Transport::Poll => false,
-            Transport::Auto => self.no_sockets.is_none_or(|at| at.elapsed() >= SOCKETS_AGAIN),
+            Transport::Auto => self.websocket_blocked.is_none_or(|at| at.elapsed() >= RETRY_WEBSOCKET),
         };
-        if !sockets {
+        if !use_websocket {
             return self.poll();
         }
-        let url = self.hub.socket(self.node.id()).map_err(|error| LinkError::Broken(error.to_string()))?;
+        let url =
+            self.hub.websocket_url(self.node.id()).map_err(|error| LinkError::Broken(error.to_string()))?;
         match ws::open(&url, self.presented.as_ref(), self.hub.tls(), OPEN).await {
             Ok(link) => {
-                self.no_sockets = None;
+                self.websocket_blocked = None;
                 Ok(link)
             }
-            Err(ws::Unopened::Refused(why)) => Err(LinkError::Refused(why)),
-            Err(ws::Unopened::Unreachable(why)) => Err(LinkError::Broken(why)),
-            Err(ws::Unopened::NoUpgrade(why)) if self.transport == Transport::Auto => {
-                tracing::info!("a WebSocket does not get through to the hub ({why}); going on by requests");
-                self.no_sockets = Some(Instant::now());
+            Err(ws::WsOpenError::Refused(why)) => Err(LinkError::Refused(why)),
+            Err(ws::WsOpenError::Unreachable(why)) => Err(LinkError::Broken(why)),
+            Err(ws::WsOpenError::NoUpgrade(why)) if self.transport == Transport::Auto => {
+                tracing::info!("WebSockets are blocked on the way to the hub ({why}); using HTTP requests");
+                self.websocket_blocked = Some(Instant::now());
                 self.poll()
             }
-            Err(ws::Unopened::NoUpgrade(why)) => Err(LinkError::Broken(format!(
-                "a WebSocket does not get through ({why}); `--transport auto` would go on by requests"
+            Err(ws::WsOpenError::NoUpgrade(why)) => Err(LinkError::Broken(format!(
+                "WebSockets are blocked on the way to the hub ({why}); `--transport auto` would use HTTP requests"
             ))),
         }
     }
 
     fn poll(&self) -> Result<Link, LinkError> {
-        let exchange = self.hub.exchange(self.node.id(), self.presented.clone());
-        let exchange = exchange.map_err(|error| LinkError::Broken(error.to_string()))?;
-        Ok(poll::open(exchange, &self.supervisor))
+        let endpoint = self.hub.poll_endpoint(self.node.id(), self.presented.clone());
+        let endpoint = endpoint.map_err(|error| LinkError::Broken(error.to_string()))?;
+        Ok(poll::open(endpoint, &self.supervisor))
     }
 }

@@ -1,4 +1,4 @@
-//! Why a node does not start, or cannot go on.
+//! Errors of starting a node.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use plexus_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    #[error("the node's data folder cannot be used: {0}")]
+    #[error("cannot use the data folder of the node: {0}")]
     DataDir(#[source] io::Error),
-    #[error("{} cannot be read as the credential of a node: {why}", path.display())]
+    #[error("cannot read the credential of the node in {}: {why}", path.display())]
     Credential { path: PathBuf, why: String },
     #[error(
-        "another process is the node of the data folder {}{}: stop that one first, or give this one its own folder",
+        "another process is already running the node of the data folder {}{}: stop it first, or use another folder",
         path.display(),
         holder.as_ref().map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]

@@ -1,8 +1,7 @@
-//! `external_agents`: the agents of this machine that its owner has connected, looked after for the hub. It is for the hub
-//! itself and in no list.
+//! `external_agents`: lets the hub manage the agents of this machine that its owner has connected. Only the hub itself can
+//! call it; it is not listed.
 //!
-//! Nothing is connected over a link: that is what `plexus connect` on the machine is for. What its owner has connected is kept
-//! current, paused, and taken out again.
+//! The hub cannot connect agents; that requires `plexus connect` on the machine. It can update, pause and remove connections.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub const NAME: &str = "external_agents";
 #[derive(Debug)]
 struct ExternalAgents(Arc<Keeper>);
 
-/// The tool for a machine whose agents are kept by this.
+/// The tool, for the agents of this keeper.
 #[must_use]
 pub fn tool(keeper: Keeper) -> Tool {
     Tool::typed(ExternalAgents(Arc::new(keeper)))
@@ -30,13 +29,13 @@ pub fn tool(keeper: Keeper) -> Tool {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum AgentsAction {
-    /// Those that are connected, and what else was found.
+    /// Lists the connected agents and others found on the machine.
     List,
-    /// Brings their instructions to what they should be.
+    /// Updates the agents' instruction files.
     Sync,
     Pause,
     Resume,
-    /// Takes a connection out of its files.
+    /// Removes a connection from the agent's files.
     Remove,
 }
 
@@ -56,17 +55,17 @@ impl AgentsAction {
 #[serde(deny_unknown_fields)]
 struct Args {
     action: AgentsAction,
-    /// The connection; with sync: only this one.
+    /// The connection; with sync, restricts it to this one.
     key: Option<String>,
-    /// With sync: what belongs in their instructions.
+    /// With sync: the content for the instruction files.
     instructions: Option<Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Output {
-    /// What the action gives.
+    /// Result of the action.
     answer: Value,
-    /// With remove: tokens that nobody needs any more.
+    /// With remove: tokens that are no longer used.
     tokens: Vec<String>,
 }
 
@@ -79,7 +78,7 @@ impl TypedTool for ExternalAgents {
         ToolSpec::node(
             NAME,
             "External agents",
-            "Looks after the agents of a machine that are connected to the hub. For the hub itself.",
+            "Manages the agents of a machine that are connected to the hub. Only the hub itself calls it.",
             Access::READ,
         )
         .with_actions(vec![
@@ -96,7 +95,8 @@ impl TypedTool for ExternalAgents {
     async fn run(&self, _: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let keeper = self.0.clone();
         let worked = tokio::task::spawn_blocking(move || answer(&keeper, &args)).await;
-        let stopped = |_| CallError::new(ErrorCode::Internal, "work on files of agents was stopped");
+        let stopped =
+            |_| CallError::new(ErrorCode::Internal, "the operation on the agents' files was aborted");
         let (answer, tokens) = worked.map_err(stopped)??;
         Ok(Outcome::Ready(ToolOutput::new("", &Output { answer, tokens })))
     }
@@ -105,7 +105,7 @@ impl TypedTool for ExternalAgents {
 fn answer(keeper: &Keeper, args: &Args) -> Result<(Value, Vec<String>), CallError> {
     let key = || args.key.as_deref().ok_or_else(|| arguments::missing(NAME, "key", args.action.name()));
     let answer = match args.action {
-        // Which machine it is, the hub knows.
+        // The hub knows which machine this is.
         AgentsAction::List => json!(keeper.list("").map_err(failed)?),
         AgentsAction::Sync => {
             let given = args.instructions.clone();

@@ -1,7 +1,7 @@
-//! MCP servers that run on this machine: supervised here, called through the hub.
+//! MCP servers that run on this machine and are called through the hub.
 //!
-//! What they say of their tools is judged here, as on a hub: what has changed since it was first seen is held back until the
-//! server's file says `"approve": "auto"`. A machine has the last word on what is offered of it.
+//! Their tool definitions are checked here, as on a hub: a definition that has changed since it was first seen is quarantined
+//! until the server's file says `"approve": "auto"`. So the machine has the last word on the tools it offers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ use plexus_upstream::{UpstreamOptions, Upstreams};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-/// What a hub is told of at most.
+/// Limits of what is sent to the hub.
 const SERVERS: usize = 64;
 const TOOLS: usize = 1024;
 
-/// Tools about servers that a hub has for those who run it; a node's are not asked for over a link.
-const FOR_HUBS: [&str; 2] = ["mcp_status", "reload_tools"];
+/// Tools about servers that are for the operators of a hub and are not offered by a node.
+const OPERATOR_TOOLS: [&str; 2] = ["mcp_status", "reload_tools"];
 
 #[derive(Debug)]
-pub(crate) struct Hosted(Upstreams);
+pub(crate) struct HostedServers(Upstreams);
 
-impl Hosted {
+impl HostedServers {
     pub(crate) fn start(
         dir: PathBuf,
         environment: &Environment,
@@ -36,11 +36,11 @@ impl Hosted {
     ) -> Self {
         let options = UpstreamOptions::new(dir, environment.clone(), store.clone());
         let upstreams = Upstreams::start(options, registry.clone(), clock.clone(), supervisor);
-        registry.remove(&FOR_HUBS);
+        registry.remove(&OPERATOR_TOOLS);
         Self(upstreams)
     }
 
-    /// The servers and the definitions of their tools, of which there are at most `bytes`.
+    /// The servers with the definitions of their tools, limited to `bytes` in total.
     pub(crate) fn servers(&self, registry: &Registry, bytes: usize) -> Vec<HostedServer> {
         let mut tools: BTreeMap<String, Vec<Map<String, Value>>> = BTreeMap::new();
         let (mut left, mut count) = (bytes, 0);
@@ -49,7 +49,7 @@ impl Hosted {
             let definition = definition(&tool);
             let size = serde_json::to_string(&definition).map_or(usize::MAX, |text| text.len());
             if size > left || count == TOOLS {
-                tracing::warn!(tool = %tool.spec().name, "the hub is not told of a tool: there is too much to tell");
+                tracing::warn!(tool = %tool.spec().name, "a tool is not offered to the hub: the definitions are too long or too many");
                 continue;
             }
             left -= size;
@@ -69,7 +69,7 @@ impl Hosted {
     }
 }
 
-/// As MCP has it, by the name that it is called by here.
+/// The definition as in MCP, with the name under which it is called on this node.
 fn definition(tool: &Tool) -> Map<String, Value> {
     let spec = tool.spec();
     let mut definition = spec.upstream().map(|upstream| upstream.definition.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A node: what it is made of, and how it starts and stops.
+//! The parts of a node, its start and its stop.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::capabilities::Capabilities;
-use crate::conversation::{Conversation, Served};
-use crate::hosted::Hosted;
+use crate::hosted::HostedServers;
 use crate::link::Link;
+use crate::link_session::{LinkSession, LinkSummary};
 use crate::{NodeError, NodeOptions, retention};
 
-/// The audit chain of a node's store is that of this machine alone.
+/// Instance id of the node's audit chain, which is separate from the hub's.
 const INSTANCE: &str = "node";
-/// What was told to stop has so long to do so, and its result to be sent.
-const HANDED_BACK: Duration = Duration::from_secs(3);
+/// Time limit for interrupted calls to end, and for their results to be sent.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(3);
 
 /// Cheap to clone; all clones are one node.
 #[derive(Debug, Clone)]
@@ -37,25 +37,25 @@ struct Inner {
     options: NodeOptions,
     calls: Arc<Calls>,
     capabilities: Capabilities,
-    /// How often a node was started with this store, and links that were begun since.
+    /// Number of starts of a node with this store, and of links since this start.
     start: u64,
     dials: AtomicU64,
-    /// Cancelled by the link after the one it is of.
+    /// Cancelled when a newer link replaces the current one.
     fence: Mutex<CancellationToken>,
-    /// Held by the link that is up.
+    /// Held while a link is served.
     serving: tokio::sync::Mutex<()>,
 }
 
 impl Node {
-    /// Opens the node's store and registers its tools. Calls that ran when the node stopped last are interrupted.
+    /// Opens the node's store and registers its tools. Calls that were running at the last stop become interrupted.
     ///
     /// # Errors
-    /// When the folder or the database in it cannot be used; also when another node uses it.
+    /// If the folder or its database cannot be used, or another node uses it.
     pub async fn open(options: NodeOptions, supervisor: &Supervisor) -> Result<Self, NodeError> {
         Self::open_with(options, Vec::new(), supervisor).await
     }
 
-    /// The same with tools beside those of the machine.
+    /// The same with additional tools.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -95,19 +95,19 @@ impl Node {
             policy,
             launcher: options.launcher.clone().map(|program| Launcher::new(program, &options.environment)),
         };
-        // Tried here, where nobody waits for it, and known from then on.
+        // Tests the sandbox now, while no call waits for it; the result is cached.
         let trying = machine.clone();
         let held = tokio::task::spawn_blocking(move || trying.held(&trying.policy.now())).await;
         match held {
-            Ok(Ok(held)) => tracing::debug!(sandbox = %held, "commands are held by this"),
-            Ok(Err(unavailable)) => tracing::error!("no command is run: {unavailable}"),
+            Ok(Ok(held)) => tracing::debug!(sandbox = %held, "commands run in this sandbox"),
+            Ok(Err(unavailable)) => tracing::error!("no commands are run: {unavailable}"),
             Err(_) => {}
         }
         let own = tools::open(&machine).map_err(NodeError::DataDir)?;
         let registry = Arc::new(Registry::new(own.into_iter().chain(more)));
         let hosted = options.servers.clone().map(|dir| {
             let NodeOptions { environment, clock, .. } = &options;
-            Hosted::start(dir, environment, &store, &registry, clock, supervisor)
+            HostedServers::start(dir, environment, &store, &registry, clock, supervisor)
         });
         let dispatcher = Dispatcher::new(
             registry.clone(),
@@ -116,7 +116,7 @@ impl Node {
             supervisor.clone(),
             DispatcherOptions {
                 files_dir: options.data_dir.join("sessions"),
-                // A hub decides how many calls each of its callers may have; here there is one bound for all.
+                // The hub limits the calls per caller; the node has one limit for all.
                 calls_per_principal: options.limits.running,
                 output_bytes: options.limits.output_bytes,
             },
@@ -148,13 +148,13 @@ impl Node {
         self.0.options.id
     }
 
-    /// The folder that commands start in and relative paths begin in, made if it does not exist; else why there is none.
+    /// The working folder of commands, to which relative paths are relative; created if missing. An error says why there is none.
     pub fn work_folder(&self) -> Result<PathBuf, String> {
         self.0.capabilities.machine().work_folder()
     }
 
-    /// Speaks to the hub over this link until it ends. A link that is served before ends when a new one begins.
-    pub async fn serve(&self, link: Link) -> Served {
+    /// Serves a link until it ends. A new link ends the one served before.
+    pub async fn serve(&self, link: Link) -> LinkSummary {
         let inner = &self.0;
         let fence = {
             let mut current = inner.fence.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,37 +162,36 @@ impl Node {
             *current = CancellationToken::new();
             current.clone()
         };
-        // What the one before has received is dealt with before the hub is told what there is.
+        // Frames received on the previous link are processed before `hello` lists the calls.
         let _turn = inner.serving.lock().await;
         let dial = Dial { start: inner.start, n: inner.dials.fetch_add(1, Ordering::Relaxed) + 1 };
-        let conversation = Conversation {
+        let session = LinkSession {
             calls: &inner.calls,
             capabilities: &inner.capabilities,
             dial,
             patience: inner.options.limits.welcome,
             fence,
         };
-        conversation.hold(link).await
+        session.run(link).await
     }
 
-    /// Takes no new calls, lets those that run end within `patience`, hands the others back as interrupted, says `bye`
-    /// and ends the link.
+    /// Accepts no new calls, gives running ones `patience` to end, interrupts the rest, sends `bye` and closes the link.
     pub async fn stop(&self, patience: Duration) {
         let inner = &self.0;
-        inner.calls.stop_taking();
+        inner.calls.stop_accepting();
         if timeout(patience, inner.calls.idle()).await.is_err() {
-            inner.calls.hand_back();
-            if timeout(HANDED_BACK, inner.calls.idle()).await.is_err() {
+            inner.calls.interrupt_all();
+            if timeout(INTERRUPT_GRACE, inner.calls.idle()).await.is_err() {
                 tracing::warn!(
-                    "calls did not stop in time; the hub is told that they were interrupted when the node is back"
+                    "calls did not stop in time; they are reported as interrupted when the node starts again"
                 );
             }
         }
         if let Some(outbox) = inner.calls.outbox() {
             outbox.bye("the node stops");
         }
-        // The link is down when what waited was sent, or when it took too long.
-        let ended = timeout(HANDED_BACK, inner.serving.lock()).await;
+        // The link ends when the outbox is sent, or after a timeout.
+        let ended = timeout(INTERRUPT_GRACE, inner.serving.lock()).await;
         if ended.is_err() {
             inner.fence.lock().unwrap_or_else(PoisonError::into_inner).cancel();
         }

@@ -1,4 +1,4 @@
-//! What a node is started with.
+//! Options and limits of a node.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,18 +10,18 @@ use plexus_proto::NodeId;
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     pub id: NodeId,
-    /// Database, jobs and files of the node; nobody else's.
+    /// Database, jobs and files of the node, for its exclusive use.
     pub data_dir: PathBuf,
     pub environment: Environment,
     pub clock: Clock,
-    /// What the machine says of itself; the hub's own labels win.
+    /// Labels that the machine reports; labels set on the hub take precedence.
     pub labels: BTreeMap<String, String>,
-    /// Folder with one file for each MCP server to be run here; none: no servers.
+    /// Folder with one file per MCP server to run here; none for no servers.
     pub servers: Option<PathBuf>,
     pub limits: NodeLimits,
-    /// Folders of who has this node in it, which are denied as its own is.
+    /// Further folders to deny to callers like `data_dir`, such as the data folder of the hub that runs this node.
     pub private: Vec<PathBuf>,
-    /// The program that puts a command into its sandbox, see [`plexus_machine::Machine`].
+    /// The program that starts a command in its sandbox, see [`plexus_machine::Machine`].
     pub launcher: Option<PathBuf>,
 }
 
@@ -42,16 +42,16 @@ impl NodeOptions {
     }
 }
 
-/// How much a node takes on, whatever the hub sends.
+/// Limits of a node, which hold whatever the hub sends.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeLimits {
-    /// Calls that run at once; one more is refused, and nothing is run.
+    /// Concurrent calls; a call above the limit is refused.
     pub running: usize,
-    /// Calls that are held, those included whose results the hub has not confirmed.
+    /// Calls that are held, including ended ones that the hub has not confirmed.
     pub held: usize,
-    /// Bytes of a result.
+    /// Maximum size of a result.
     pub output_bytes: usize,
-    /// For the hub to answer `hello`.
+    /// Time limit for the hub's answer to `hello`.
     pub welcome: Duration,
 }
 

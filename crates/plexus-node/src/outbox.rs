@@ -1,9 +1,8 @@
-//! What waits to be sent over one link.
+//! The queue of frames to be sent over one link.
 //!
-//! Calls never wait for the link: what they say is put here and taken by whoever sends. An event is left out, and
-//! counted, where too many wait. Confirmations and results are never left out; they are names of calls and not the results
-//! themselves, so that a hub that takes nothing makes nothing grow. Everything goes in the order in which it was put here:
-//! what a call told while it ran comes before its result.
+//! Calls never wait for the link: they queue their frames here. If too many events are queued, further ones are dropped and
+//! counted. Acknowledgements and results are never dropped; only the call ids are queued, not the results, so a hub that does
+//! not read costs no memory. The order is kept: the events of a call are sent before its result.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,173 +11,172 @@ use plexus_proto::CallId;
 use plexus_proto::node::{CallEvent, CallResult};
 use tokio::sync::Notify;
 
-/// Events that may wait.
-const EVENTS: usize = 256;
-/// Bytes of their payloads.
-const EVENT_BYTES: usize = 1 << 20;
-/// Refusals that may wait; who makes more waits until some were sent.
-const REFUSALS: usize = 256;
+/// Maximum number of queued events.
+const MAX_EVENTS: usize = 256;
+/// Maximum bytes of their payloads.
+const MAX_EVENT_BYTES: usize = 1 << 20;
+/// Maximum number of queued refusals; further ones wait.
+const MAX_REFUSALS: usize = 256;
 
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct LinkOutbox {
     queue: Mutex<Queue>,
-    /// Something was put here.
-    news: Notify,
-    /// A refusal was taken.
-    room: Notify,
+    /// An item was queued.
+    queued: Notify,
+    /// A refusal was sent.
+    refusal_sent: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    items: VecDeque<Item>,
-    /// Calls whose results are among them: once is enough, however often the hub asks.
+    items: VecDeque<OutboxItem>,
+    /// Calls whose results are queued; each is queued once, however often the hub asks.
     results: HashSet<CallId>,
     events: usize,
     event_bytes: usize,
     refusals: usize,
-    /// Only the newest matters.
+    /// Only the newest heartbeats count.
     pong: Option<u64>,
     ping: Option<u64>,
-    /// What the node can do has changed.
+    /// The node's capabilities have changed.
     changed: bool,
     bye: Option<String>,
-    /// Events that were left out.
-    left_out: u64,
+    dropped_events: u64,
 }
 
-/// What is to be sent next.
+/// A frame to be sent.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum OutboxItem {
     Pong(u64),
     Ping(u64),
-    /// `hello`, as it is now.
+    /// An updated `hello`.
     Changed,
-    /// The call is accepted.
+    /// A call was accepted.
     Ack(CallId),
-    /// The result that the call has.
+    /// The result of a call, which is read when it is sent.
     Result(CallId),
-    /// The end of a call that is not held.
+    /// The refusal of a call that is not held.
     Refused(Box<CallResult>),
     Event(CallEvent),
-    /// The last one.
+    /// The last frame.
     Bye(String),
 }
 
-impl Outbox {
+impl LinkOutbox {
     pub(crate) fn ack(&self, call: CallId) {
-        self.queue().items.push_back(Item::Ack(call));
-        self.news.notify_one();
+        self.lock_queue().items.push_back(OutboxItem::Ack(call));
+        self.queued.notify_one();
     }
 
     pub(crate) fn result(&self, call: CallId) {
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         if queue.results.insert(call) {
-            queue.items.push_back(Item::Result(call));
+            queue.items.push_back(OutboxItem::Result(call));
         }
         drop(queue);
-        self.news.notify_one();
+        self.queued.notify_one();
     }
 
-    /// False: it was left out.
+    /// Returns false if the event was dropped.
     pub(crate) fn event(&self, event: CallEvent) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         let bytes = queue.event_bytes + event.payload.get().len();
-        if queue.events == EVENTS || bytes > EVENT_BYTES {
-            queue.left_out += 1;
+        if queue.events == MAX_EVENTS || bytes > MAX_EVENT_BYTES {
+            queue.dropped_events += 1;
             return false;
         }
         queue.events += 1;
         queue.event_bytes = bytes;
-        queue.items.push_back(Item::Event(event));
+        queue.items.push_back(OutboxItem::Event(event));
         drop(queue);
-        self.news.notify_one();
+        self.queued.notify_one();
         true
     }
 
-    /// Waits while many refusals were not sent yet: a hub that does not listen is not listened to.
+    /// Waits while too many refusals are queued, so that a hub that does not read is not read from.
     pub(crate) async fn refuse(&self, result: CallResult) {
         loop {
-            let room = self.room.notified();
+            let refusal_sent = self.refusal_sent.notified();
             {
-                let mut queue = self.queue();
-                if queue.refusals < REFUSALS {
+                let mut queue = self.lock_queue();
+                if queue.refusals < MAX_REFUSALS {
                     queue.refusals += 1;
-                    queue.items.push_back(Item::Refused(Box::new(result)));
+                    queue.items.push_back(OutboxItem::Refused(Box::new(result)));
                     break;
                 }
             }
-            room.await;
+            refusal_sent.await;
         }
-        self.news.notify_one();
+        self.queued.notify_one();
     }
 
     pub(crate) fn pong(&self, n: u64) {
-        self.queue().pong = Some(n);
-        self.news.notify_one();
+        self.lock_queue().pong = Some(n);
+        self.queued.notify_one();
     }
 
     pub(crate) fn ping(&self, n: u64) {
-        self.queue().ping = Some(n);
-        self.news.notify_one();
+        self.lock_queue().ping = Some(n);
+        self.queued.notify_one();
     }
 
     pub(crate) fn changed(&self) {
-        self.queue().changed = true;
-        self.news.notify_one();
+        self.lock_queue().changed = true;
+        self.queued.notify_one();
     }
 
-    /// What waits now is sent, then this.
+    /// Queues `bye`, to be sent after everything else.
     pub(crate) fn bye(&self, reason: &str) {
-        self.queue().bye = Some(reason.to_owned());
-        self.news.notify_one();
+        self.lock_queue().bye = Some(reason.to_owned());
+        self.queued.notify_one();
     }
 
-    /// Events that were left out so far.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.queue().left_out
+    /// Number of dropped events so far.
+    pub(crate) fn dropped_events(&self) -> u64 {
+        self.lock_queue().dropped_events
     }
 
-    /// What is to be sent next; one at a time may ask.
-    pub(crate) async fn next(&self) -> Item {
+    /// The next frame to be sent. For one caller at a time.
+    pub(crate) async fn next(&self) -> OutboxItem {
         loop {
             if let Some(item) = self.take() {
                 return item;
             }
-            self.news.notified().await;
+            self.queued.notified().await;
         }
     }
 
-    fn take(&self) -> Option<Item> {
-        let mut queue = self.queue();
-        // A sign of life first: it is short, and late it is worth nothing.
+    fn take(&self) -> Option<OutboxItem> {
+        let mut queue = self.lock_queue();
+        // Heartbeats first: they are short, and useless when late.
         if let Some(n) = queue.pong.take() {
-            return Some(Item::Pong(n));
+            return Some(OutboxItem::Pong(n));
         }
         if let Some(n) = queue.ping.take() {
-            return Some(Item::Ping(n));
+            return Some(OutboxItem::Ping(n));
         }
         if std::mem::take(&mut queue.changed) {
-            return Some(Item::Changed);
+            return Some(OutboxItem::Changed);
         }
-        let Some(item) = queue.items.pop_front() else { return queue.bye.take().map(Item::Bye) };
+        let Some(item) = queue.items.pop_front() else { return queue.bye.take().map(OutboxItem::Bye) };
         match &item {
-            Item::Event(event) => {
+            OutboxItem::Event(event) => {
                 queue.events -= 1;
                 queue.event_bytes -= event.payload.get().len();
             }
-            Item::Result(call) => {
+            OutboxItem::Result(call) => {
                 queue.results.remove(call);
             }
-            Item::Refused(_) => {
+            OutboxItem::Refused(_) => {
                 queue.refusals -= 1;
-                self.room.notify_one();
+                self.refusal_sent.notify_one();
             }
             _ => {}
         }
         Some(item)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

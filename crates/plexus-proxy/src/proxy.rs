@@ -1,33 +1,33 @@
-//! The local proxy: stands between one agent and the hub, so that the agent never notices that the hub was away.
+//! The local proxy between one agent and the hub, which hides outages of the hub from the agent.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `stdio`, `http` | the two ways in |
-//! | `agent` | one client: its revision, and its session with the hub |
-//! | `answer` | a message of a client, and what it is answered |
-//! | `calls` | `tools/call`, and which of them are kept |
-//! | `stream`, `listen` | answers that take a while, and news |
-//! | `lists`, `visibility` | the tools, as they were last, narrowed to the circumstances |
-//! | `watch` | follows the hub and the circumstances |
-//! | `replay` | sends what was kept |
-//! | `dead_letters` | tells of what could not be delivered |
-//! | `hub`, `credential` | the line to the hub, with the token of the moment |
+//! | `stdio`, `http_endpoint` | the two transports towards the agent |
+//! | `client` | one client: its revision, and its session with the hub |
+//! | `messages` | handles a message of a client |
+//! | `calls` | `tools/call`; queues writes that the hub did not answer |
+//! | `response_stream`, `notifications` | streamed answers, and notifications of the hub |
+//! | `tool_list`, `visibility` | the last list of tools, and which of them are visible |
+//! | `watch` | watches the hub's state and the agent's context |
+//! | `replay` | sends queued writes |
+//! | `dead_letters` | reports writes that could not be delivered |
+//! | `hub`, `credential` | requests to the hub, and the agent's token |
 //!
-//! The agent never holds the token: it has the proxy's input and output, or a secret that opens the proxy on this machine and
-//! nothing else. What the proxy does not have to change passes through it as it is.
+//! The agent never gets the token: it uses the proxy's standard input and output, or a secret that is valid for this proxy only.
+//! Everything that the proxy does not have to change passes through unchanged.
 
-mod agent;
-mod answer;
 mod calls;
+mod client;
 mod credential;
 mod dead_letters;
-mod http;
+mod http_endpoint;
 mod hub;
-mod listen;
-mod lists;
+mod messages;
+mod notifications;
 mod replay;
+mod response_stream;
 mod stdio;
-mod stream;
+mod tool_list;
 mod visibility;
 mod watch;
 
@@ -48,52 +48,52 @@ use url::Url;
 
 use self::credential::Credential;
 use self::hub::Hub;
-use self::lists::Lists;
+use self::tool_list::ToolList;
 
-pub use self::credential::{FindAdmin, First, Granted, Keep};
-pub use self::http::Endpoint;
+pub use self::credential::{CredentialSource, FindAdminToken, GrantedCredential, SaveToken};
+pub use self::http_endpoint::Endpoint;
 
-/// The outbox in the folder of a proxy.
+/// File name of the outbox in the folder of a proxy.
 pub const OUTBOX_FILE: &str = "outbox.db";
 
-/// How long things may take.
+/// Timeouts and intervals of a proxy.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// To connect to the hub.
+    /// Timeout for connecting to the hub.
     pub connect: Duration,
-    /// For the hub to say who it is, before the proxy does in its place.
-    pub greet: Duration,
-    /// For a write that is kept otherwise.
+    /// Timeout for the hub's handshake; after it the proxy answers itself.
+    pub handshake: Duration,
+    /// Timeout of a write; after it the write is queued.
     pub write: Duration,
-    /// For a request that is no call.
+    /// Timeout of a request other than a call.
     pub answer: Duration,
-    /// For the head of the answer to a call, which may take its time.
+    /// Timeout for the head of the answer to a call.
     pub call: Duration,
-    /// For a page of the list of tools, before they are listed as they were last.
+    /// Timeout for a page of the list of tools; after it the last known list is used.
     pub list: Duration,
-    /// The hub says something on a stream at least this often, if only that it is there.
+    /// Maximum silence on a stream of the hub, which sends keep-alives.
     pub silence: Duration,
-    /// How long one request waits at the hub for a change.
-    pub wait: Duration,
-    /// A client that listens is told this often that the proxy is there.
+    /// Duration of one long poll for changes.
+    pub long_poll: Duration,
+    /// Interval of keep-alives to a listening client.
     pub keep_alive: Duration,
-    /// Before the hub is asked again: at first, and at most.
-    pub pauses: [Duration; 2],
+    /// First and maximum delay before the hub is contacted again.
+    pub retry_delays: [Duration; 2],
 }
 
 impl Default for Timing {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
-            greet: Duration::from_secs(5),
+            handshake: Duration::from_secs(5),
             write: Duration::from_secs(20),
             answer: Duration::from_secs(60),
             call: Duration::from_secs(30 * 60),
             list: Duration::from_secs(10),
             silence: Duration::from_secs(120),
-            wait: Duration::from_secs(50),
+            long_poll: Duration::from_secs(50),
             keep_alive: Duration::from_secs(25),
-            pauses: [Duration::from_millis(100), Duration::from_secs(2)],
+            retry_delays: [Duration::from_millis(100), Duration::from_secs(2)],
         }
     }
 }
@@ -101,19 +101,19 @@ impl Default for Timing {
 #[derive(Debug)]
 pub struct ProxyOptions {
     pub hub: Url,
-    /// Instead of what this machine trusts.
+    /// Replaces the TLS configuration of this machine.
     pub tls: Option<Arc<ClientConfig>>,
-    pub first: First,
-    /// Name of the agent, which its token has where the proxy makes it.
+    pub credential: CredentialSource,
+    /// Name of the agent, and of its token if the proxy creates it.
     pub agent: String,
-    /// Where the proxies of this agent keep what they share.
+    /// Folder shared by the proxies of this agent.
     pub folder: PathBuf,
-    /// The conversation of its clients, where they name none.
+    /// The conversation of clients that name none.
     pub session: Option<String>,
-    /// The folder in which its clients work, which the hub shows with their sessions.
+    /// The working folder of the clients, which the hub shows with their sessions.
     pub workspace: Option<String>,
-    /// Passes everything on and keeps nothing.
-    pub plain: bool,
+    /// Passes everything on and stores nothing.
+    pub passthrough: bool,
     pub clock: Clock,
     pub timing: Timing,
     pub limits: Limits,
@@ -121,16 +121,16 @@ pub struct ProxyOptions {
 
 impl ProxyOptions {
     #[must_use]
-    pub fn new(hub: Url, first: First, agent: &str, folder: PathBuf) -> Self {
+    pub fn new(hub: Url, credential: CredentialSource, agent: &str, folder: PathBuf) -> Self {
         Self {
             hub,
             tls: None,
-            first,
+            credential,
             agent: agent.to_owned(),
             folder,
             session: None,
             workspace: None,
-            plain: false,
+            passthrough: false,
             clock: Clock::system(),
             timing: Timing::default(),
             limits: Limits::default(),
@@ -138,20 +138,20 @@ impl ProxyOptions {
     }
 }
 
-/// Folder of the proxies of one agent with one hub, below the data folder; `whose`: the subject that the hub knows it by.
+/// Folder in the data folder for the proxies of one agent and one hub. `subject` is the agent's subject at the hub.
 #[must_use]
-pub fn folder(data_dir: &Path, agent: &str, whose: &str, hub: &Url) -> PathBuf {
-    let identity = format!("{}\n{whose}", hub.as_str().trim_end_matches('/'));
+pub fn proxy_folder(data_dir: &Path, agent: &str, subject: &str, hub: &Url) -> PathBuf {
+    let identity = format!("{}\n{subject}", hub.as_str().trim_end_matches('/'));
     let hash = hex::encode(digest(&SHA256, identity.as_bytes()).as_ref());
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    let agent: String = agent.chars().map(plain).collect();
+    let sanitize = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let agent: String = agent.chars().map(sanitize).collect();
     data_dir.join(PROXY_FOLDER).join(format!("{}-{}", agent.trim_start_matches('.'), &hash[..8]))
 }
 
-/// Why the proxy cannot be.
+/// Why a proxy cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    #[error("the folder of the proxy cannot be used: {0}")]
+    #[error("cannot use the folder of the proxy: {0}")]
     Folder(io::Error),
     #[error(transparent)]
     Outbox(#[from] OutboxError),
@@ -161,7 +161,7 @@ pub enum ProxyError {
     Address(String),
     #[error("the proxy cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("what the agent says cannot be read: {0}")]
+    #[error("cannot read the agent's input: {0}")]
     Input(io::Error),
 }
 
@@ -173,69 +173,80 @@ pub struct Proxy(Arc<Shared>);
 struct Shared {
     options: Options,
     hub: Hub,
-    lists: Lists,
-    /// None where the proxy is off.
+    tools: ToolList,
+    /// None if the proxy only passes everything on.
     outbox: Option<Outbox>,
-    /// There may be dead letters that the agent was not told of.
-    letters: AtomicBool,
+    /// There may be dead letters that were not reported to the agent.
+    has_unreported_dead_letters: AtomicBool,
     supervisor: Supervisor,
 }
 
-/// What of the options is needed all the time.
+/// The options needed while running.
 #[derive(Debug)]
 struct Options {
     session: Option<String>,
     workspace: Option<String>,
-    plain: bool,
+    passthrough: bool,
     clock: Clock,
     timing: Timing,
 }
 
 impl Proxy {
-    /// Opens what is kept, and begins to follow the hub. Whether that is there plays no part.
+    /// Opens the outbox and starts watching the hub, which need not be reachable.
     ///
     /// # Errors
-    /// When the folder or the outbox in it cannot be used.
+    /// If the folder or its outbox cannot be used.
     pub async fn open(options: ProxyOptions, supervisor: &Supervisor) -> Result<Self, ProxyError> {
-        let ProxyOptions { hub, tls, first, agent, folder, session, workspace, plain, clock, timing, limits } =
-            options;
-        let outbox = match plain {
+        let ProxyOptions {
+            hub,
+            tls,
+            credential,
+            agent,
+            folder,
+            session,
+            workspace,
+            passthrough,
+            clock,
+            timing,
+            limits,
+        } = options;
+        let outbox = match passthrough {
             true => None,
             false => {
                 private_file::create_dir(&folder).map_err(ProxyError::Folder)?;
                 let (outbox, opened) = Outbox::open(&folder.join(OUTBOX_FILE), clock.clone(), limits).await?;
                 if let Some(recovery) = opened.recovered {
-                    tracing::error!(?recovery, "the outbox was damaged; what could be read of it goes on");
+                    tracing::error!(?recovery, "the outbox was damaged; its readable rows were recovered");
                 }
                 Some(outbox)
             }
         };
-        let line = HubLine::new(hub, tls, timing.connect, http::MAX_BODY)?;
-        let folder = (!plain).then_some(&*folder);
-        let lists = Lists::open(folder, first.mark().unwrap_or_else(|| "run".to_owned()));
-        let credential = Credential::new(first, &agent, folder, clock.clone());
+        let line = HubLine::new(hub, tls, timing.connect, http_endpoint::MAX_BODY)?;
+        let folder = (!passthrough).then_some(&*folder);
+        let tools = ToolList::open(folder, credential.fingerprint().unwrap_or_else(|| "run".to_owned()));
+        let credential = Credential::new(credential, &agent, folder, clock.clone());
         let shared = Arc::new(Shared {
             hub: Hub::new(line, credential),
-            lists,
+            tools,
             outbox,
-            letters: AtomicBool::new(false),
+            has_unreported_dead_letters: AtomicBool::new(false),
             supervisor: supervisor.clone(),
-            options: Options { session, workspace, plain, clock, timing },
+            options: Options { session, workspace, passthrough, clock, timing },
         });
-        shared.look_for_letters().await;
+        shared.check_dead_letters().await;
         let stop = supervisor.stopping(Stage::Intake);
         let watched = watch::run(shared.clone());
-        supervisor.spawn(Stage::Intake, "watch on the hub", until(stop.clone(), watched));
+        supervisor.spawn(Stage::Intake, "hub watch", until(stop.clone(), watched));
         if shared.outbox.is_some() {
-            supervisor.spawn(Stage::Intake, "replay of writes", until(stop, replay::run(shared.clone())));
+            supervisor.spawn(Stage::Intake, "outbox replay", until(stop, replay::run(shared.clone())));
         }
         Ok(Self(shared))
     }
 }
 
 impl Proxy {
-    /// Writes that wait for the hub; none where that cannot be told.
-    pub async fn waiting(&self) -> Option<u64> {
+    /// Number of queued writes, if it can be determined.
+    pub async fn pending_writes(&self) -> Option<u64> {
         let counts = self.0.outbox.as_ref()?.counts().await.ok()?;
         Some(counts.pending)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Secret, Supervisor};
-use plexus_proxy::{Endpoint, First, Proxy, ProxyOptions, Timing};
+use plexus_proxy::{CredentialSource, Endpoint, Proxy, ProxyOptions, Timing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
@@ -24,12 +24,12 @@ const PIPE: usize = 1 << 20;
 pub fn proxy_timing() -> Timing {
     Timing {
         connect: Duration::from_secs(2),
-        greet: Duration::from_secs(2),
+        handshake: Duration::from_secs(2),
         write: Duration::from_secs(2),
         list: Duration::from_secs(2),
         silence: Duration::from_secs(5),
         keep_alive: Duration::from_millis(100),
-        pauses: [Duration::from_millis(20), Duration::from_millis(200)],
+        retry_delays: [Duration::from_millis(20), Duration::from_millis(200)],
         ..Timing::default()
     }
 }
@@ -64,9 +64,9 @@ impl TestProxy {
         change: impl FnOnce(&mut ProxyOptions),
     ) -> Self {
         let http = http_client();
-        let first = First::Token(Secret::from(token));
+        let credential = CredentialSource::Token(Secret::from(token));
         let url = url.parse().expect("the URL of a hub");
-        let mut options = ProxyOptions::new(url, first, "agent", folder.path().join("agent"));
+        let mut options = ProxyOptions::new(url, credential, "agent", folder.path().join("agent"));
         options.timing = proxy_timing();
         change(&mut options);
         let supervisor = Supervisor::new();

@@ -14,16 +14,20 @@ use crate::{CallError, TOKENIZER, TokenCounter, Tool, Visible};
 
 /// A part of the instructions that a model gets when its client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct InstructionPart {
     /// The slug of the described server; none for the hub itself.
     pub server: Option<String>,
     pub text: String,
 }
 
 /// The cost of the listed tools and of the instructions.
-pub async fn cost(counter: &TokenCounter, visible: &Visible, said: &[Said]) -> Result<ToolsCost, CallError> {
+pub async fn cost(
+    counter: &TokenCounter,
+    visible: &Visible,
+    instructions: &[InstructionPart],
+) -> Result<ToolsCost, CallError> {
     let listed = visible.listed_tools().chain(visible.unlisted_tools()).map(|tool| as_sent(tool));
-    let texts = listed.chain(said.iter().map(|said| said.text.clone())).collect();
+    let texts = listed.chain(instructions.iter().map(|part| part.text.clone())).collect();
     let counts = counter.count(texts).await?;
     let mut counts = counts.into_iter();
     let mut servers: BTreeMap<Option<String>, ServerCost> = BTreeMap::new();
@@ -36,9 +40,9 @@ pub async fn cost(counter: &TokenCounter, visible: &Visible, said: &[Said]) -> R
         tools.push(ToolCost { name: tool.name().to_owned(), server, tokens, share: 0.0 });
     }
     let unlisted: Vec<u64> = counts.by_ref().take(visible.unlisted_tools().count()).collect();
-    for (said, tokens) in said.iter().zip(counts) {
-        let server = || nothing(said.server.clone());
-        servers.entry(said.server.clone()).or_insert_with(server).instruction_tokens += tokens;
+    for (part, tokens) in instructions.iter().zip(counts) {
+        let server = || nothing(part.server.clone());
+        servers.entry(part.server.clone()).or_insert_with(server).instruction_tokens += tokens;
     }
     let mut servers: Vec<ServerCost> = servers.into_values().collect();
     for server in &mut servers {

@@ -37,7 +37,7 @@ pub use ask::{
     SharedAsk, Unasked,
 };
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
-pub use cost::{Said, cost};
+pub use cost::{InstructionPart, cost};
 pub use dispatcher::{Begun, Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
 pub use emit::EventSink;
 pub use error::{CallError, RpcCause};

@@ -10,7 +10,7 @@ use crate::listing::listed;
 use crate::registry::Catalog;
 
 /// The number of profiles whose logged warnings are remembered; further profiles log nothing.
-const TOLD: usize = 1_000;
+const MAX_PROFILES: usize = 1_000;
 
 /// The tools that a profile shows, by canonical names.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(crate) struct Shown {
 }
 
 /// Applies a profile to all tools.
-pub(crate) fn shown(catalog: &Catalog, profile: &str, told: &Told) -> Shown {
+pub(crate) fn shown(catalog: &Catalog, profile: &str, logged: &LoggedWarnings) -> Shown {
     // By the names in the view of all tools, so a profile means the same to every principal.
     let all = listed(catalog.tools.values().cloned().collect());
     let candidates: Vec<_> =
         all.values().chain(catalog.facilities.values()).map(|tool| candidate(tool)).collect();
     let Choice { tools, listed, warnings, .. } = catalog.profiles.shown(profile, &candidates);
-    if !warnings.is_empty() && told.first(profile) {
+    if !warnings.is_empty() && logged.is_first(profile) {
         for warning in warnings {
             tracing::warn!(profile, "{warning}");
         }
@@ -50,15 +50,15 @@ pub(crate) fn candidate(tool: &Tool) -> Candidate<'_> {
 
 /// The profiles whose warnings were logged, so each is logged once and not with every view.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<HashSet<String>>);
+pub(crate) struct LoggedWarnings(Mutex<HashSet<String>>);
 
-impl Told {
-    fn first(&self, profile: &str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.len() < TOLD && told.insert(profile.to_owned())
+impl LoggedWarnings {
+    fn is_first(&self, profile: &str) -> bool {
+        let mut profiles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        profiles.len() < MAX_PROFILES && profiles.insert(profile.to_owned())
     }
 
-    /// The profiles have changed.
+    /// Called when the profiles have changed.
     pub(crate) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -13,7 +13,7 @@ use plexus_proto::TokenId;
 use tokio::sync::watch;
 
 use crate::listing::listed;
-use crate::profile_view::Told;
+use crate::profile_view::LoggedWarnings;
 use crate::{Placement, Tool, Visible};
 
 /// The number of cached views, one per token.
@@ -38,7 +38,7 @@ pub struct Registry {
     versions: watch::Sender<u64>,
     views: Cache<TokenId, Arc<Visible>>,
     profiles: ArcSwapOption<LiveProfiles>,
-    told: Told,
+    logged_warnings: LoggedWarnings,
     /// Canonical names of quarantined tools, and their servers. Not used by lists or search.
     held: ArcSwap<BTreeMap<String, String>>,
     /// User-defined tools that cannot be called, and why. Not used by lists or search.
@@ -54,7 +54,7 @@ impl Registry {
             versions: watch::Sender::new(0),
             views: Cache::new(VIEWS),
             profiles: ArcSwapOption::empty(),
-            told: Told::default(),
+            logged_warnings: LoggedWarnings::default(),
             held: ArcSwap::default(),
             absent: ArcSwap::default(),
         };
@@ -216,7 +216,7 @@ impl Registry {
     /// Calls of `profiles` are serialized, so the newest result wins.
     fn change_profiles(&self, profiles: impl FnOnce() -> Arc<Profiles>) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.told.forget();
+        self.logged_warnings.forget();
         self.put(Catalog { profiles: profiles(), ..Catalog::clone(&self.catalog.load()) });
     }
 
@@ -235,7 +235,7 @@ impl Registry {
         {
             return view;
         }
-        let view = Arc::new(Visible::new(&catalog, principal, &self.told));
+        let view = Arc::new(Visible::new(&catalog, principal, &self.logged_warnings));
         self.views.insert(principal.token_id(), view.clone());
         view
     }
@@ -249,7 +249,7 @@ impl Registry {
     /// The view that a token of this profile would have within the principal's view; not cached.
     #[must_use]
     pub fn visible_through(&self, principal: &Principal, profile: &str) -> Visible {
-        Visible::of_profile(&self.catalog.load(), principal, profile, &self.told)
+        Visible::of_profile(&self.catalog.load(), principal, profile, &self.logged_warnings)
     }
 
     /// The number of listed tools for a principal that may use all of them.

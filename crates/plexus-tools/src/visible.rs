@@ -8,7 +8,7 @@ use plexus_auth::profiles::{Candidate, Profiles};
 use plexus_proto::{ErrorCode, tool_name};
 
 use crate::listing::listed;
-use crate::profile_view::{self, Told};
+use crate::profile_view::{self, LoggedWarnings};
 use crate::registry::Catalog;
 use crate::resolve::{Index, resolve};
 use crate::{CallError, Facility, Tool};
@@ -29,15 +29,20 @@ pub struct Visible {
 
 impl Visible {
     /// The view of a principal: its scopes, restricted by its profile.
-    pub(crate) fn new(catalog: &Catalog, principal: &Principal, told: &Told) -> Self {
-        Self::through(catalog, principal, principal.profile(), |_| true, told)
+    pub(crate) fn new(catalog: &Catalog, principal: &Principal, logged: &LoggedWarnings) -> Self {
+        Self::through(catalog, principal, principal.profile(), |_| true, logged)
     }
 
     /// The view of a token with this profile within a principal's view. Admin tools are not visible to tokens with a profile.
-    pub(crate) fn of_profile(catalog: &Catalog, principal: &Principal, profile: &str, told: &Told) -> Self {
-        let own = principal.profile().map(|own| profile_view::shown(catalog, own, told).tools);
+    pub(crate) fn of_profile(
+        catalog: &Catalog,
+        principal: &Principal,
+        profile: &str,
+        logged: &LoggedWarnings,
+    ) -> Self {
+        let own = principal.profile().map(|own| profile_view::shown(catalog, own, logged).tools);
         let seen = |tool: &Tool| own.as_ref().is_none_or(|own| own.contains(&*tool.spec().name));
-        Self::through(catalog, principal, Some(profile), |tool| !tool.spec().admin && seen(tool), told)
+        Self::through(catalog, principal, Some(profile), |tool| !tool.spec().admin && seen(tool), logged)
     }
 
     fn through(
@@ -45,9 +50,9 @@ impl Visible {
         principal: &Principal,
         profile: Option<&str>,
         also: impl Fn(&Tool) -> bool,
-        told: &Told,
+        logged: &LoggedWarnings,
     ) -> Self {
-        let shown = profile.map(|profile| profile_view::shown(catalog, profile, told));
+        let shown = profile.map(|profile| profile_view::shown(catalog, profile, logged));
         let is_shown = |tool: &&Arc<Tool>| {
             shown.as_ref().is_none_or(|shown| shown.tools.contains(&*tool.spec().name)) && also(tool)
         };

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use plexus_kit::{Environment, env};
 use serde_json::Value;
 
+use crate::confined_path::ConfinedPath;
 use crate::document::Syntax;
 use crate::error::BridgeError;
-use crate::place::Place;
 
 #[derive(Debug)]
 pub struct Agent {
@@ -152,7 +152,7 @@ impl Agent {
     }
 
     /// All its files that may be written.
-    pub(crate) fn places(&self, environment: &Environment, scope: &Scope) -> Vec<Place> {
+    pub(crate) fn places(&self, environment: &Environment, scope: &Scope) -> Vec<ConfinedPath> {
         let servers = self.servers(scope).map_or(&[][..], |servers| servers.files);
         let texts = self.instructions(scope).map_or(&[][..], |texts| texts.files);
         let files = servers.iter().chain(texts);
@@ -203,9 +203,9 @@ impl Location {
         self.split(environment, scope).map(|(root, below)| root.join(below))
     }
 
-    fn place(&self, environment: &Environment, scope: &Scope) -> Option<Result<Place, BridgeError>> {
+    fn place(&self, environment: &Environment, scope: &Scope) -> Option<Result<ConfinedPath, BridgeError>> {
         let (root, below) = self.split(environment, scope)?;
-        Some(Place::new(&root, &below, *scope != Scope::User))
+        Some(ConfinedPath::new(&root, &below, *scope != Scope::User))
     }
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn choose(
     files: &[Location],
     environment: &Environment,
     scope: &Scope,
-) -> Result<Option<Place>, BridgeError> {
+) -> Result<Option<ConfinedPath>, BridgeError> {
     let is_there =
         |file: &&Location| file.path(environment, scope).is_some_and(|path| path.symlink_metadata().is_ok());
     let file = files.iter().find(is_there).or_else(|| files.iter().find(|file| !file.only_there));

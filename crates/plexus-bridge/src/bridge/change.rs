@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use plexus_kit::private_file;
 
 use super::{Bridge, LOOK};
+use crate::confined_path::{ConfinedPath, FileContent, hash};
 use crate::entry::{Policy, Wanted};
 use crate::error::BridgeError;
 use crate::ledger::{Connection, Ledger, Part, Pending, Record, remove_backups};
-use crate::place::{Found, Place, hash};
 use crate::replace::{Replaced, replace, take_away};
 use crate::{block, entry, recovery};
 
@@ -29,7 +29,7 @@ pub struct Change {
     /// Servers of the agent that are moved behind the hub, or restored.
     pub servers: Vec<String>,
     pub(super) key: String,
-    pub(super) place: Place,
+    pub(super) place: ConfinedPath,
     pub(super) edit: Edit,
     pub(super) policy: Policy,
 }
@@ -75,7 +75,7 @@ impl Bridge {
         ledger: &Ledger,
         key: &str,
         path: &Path,
-        found: Option<&Found>,
+        found: Option<&FileContent>,
         (edit, policy): (&Edit, Policy),
     ) -> Result<(Option<String>, Option<Part>), BridgeError> {
         let record = ledger.record(path);
@@ -125,7 +125,7 @@ impl Bridge {
         &self,
         ledger: &Ledger,
         path: &Path,
-        found: Option<&Found>,
+        found: Option<&FileContent>,
         insist: bool,
     ) -> Result<Option<String>, BridgeError> {
         let (Some(found), Some(record)) = (found, ledger.record(path)) else {
@@ -275,8 +275,8 @@ impl Bridge {
 
     fn made(
         &self,
-        place: &Place,
-        found: Option<&Found>,
+        place: &ConfinedPath,
+        found: Option<&FileContent>,
         after: Option<&str>,
         beside: &str,
     ) -> Result<Replaced, BridgeError> {

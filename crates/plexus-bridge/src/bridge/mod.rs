@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use plexus_kit::{Clock, Environment, private_file};
 
 use crate::agents::{self, Agent, Scope};
+use crate::confined_path::ConfinedPath;
 use crate::error::BridgeError;
 use crate::ledger::{Connection, Ledger};
-use crate::place::Place;
 use crate::recovery;
 use crate::replace::{Steps, Unwatched};
 
@@ -146,7 +146,7 @@ impl Bridge {
     }
 
     /// A file of a connection, checked to be a known file of its agent.
-    pub(crate) fn place_of(&self, connection: &Connection, path: &Path) -> Result<Place, BridgeError> {
+    pub(crate) fn place_of(&self, connection: &Connection, path: &Path) -> Result<ConfinedPath, BridgeError> {
         let scope = scope_of(connection);
         let agent = Agent::named(&connection.agent);
         let environment = self.environment_of(Some(connection));

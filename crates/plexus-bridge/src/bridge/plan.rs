@@ -9,10 +9,10 @@ use super::{Bridge, Change, SERVER, not_allowed, scope_of};
 use crate::agents::{AGENTS, Agent, Manner, Scope, choose};
 use crate::block;
 use crate::bundle::Bundle;
+use crate::confined_path::ConfinedPath;
 use crate::entry::{Policy, Wanted};
 use crate::error::BridgeError;
 use crate::ledger::{Ledger, Part};
-use crate::place::Place;
 
 /// How an agent starts the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Bridge {
         let place =
             known.unwrap_or_else(|| choose(instructions.files, &self.environment_of(connection), scope));
         // The limit is the smallest one among the agents that read this file.
-        let path = place.as_ref().ok().and_then(|place| place.as_ref()).map(Place::path);
+        let path = place.as_ref().ok().and_then(|place| place.as_ref()).map(ConfinedPath::path);
         let readers = ledger.connections.values().filter(|connection| {
             path.as_ref().is_some_and(|path| connection.files.iter().any(|file| file.path == *path))
         });
@@ -214,7 +214,7 @@ impl Bridge {
         plan: &mut Plan,
         ledger: &Ledger,
         key: &str,
-        place: Result<Option<Place>, BridgeError>,
+        place: Result<Option<ConfinedPath>, BridgeError>,
         edit: Edit,
         policy: Policy,
     ) {
@@ -233,7 +233,7 @@ impl Bridge {
         &self,
         ledger: &Ledger,
         key: &str,
-        place: Place,
+        place: ConfinedPath,
         edit: Edit,
         policy: Policy,
     ) -> Result<Change, BridgeError> {
@@ -262,7 +262,7 @@ impl Bridge {
     }
 
     /// The same for a file that no connection uses any more, which may belong to a project.
-    fn place_of_known(&self, path: &Path) -> Result<Place, BridgeError> {
+    fn place_of_known(&self, path: &Path) -> Result<ConfinedPath, BridgeError> {
         let projects = path.ancestors().skip(1).map(|folder| Scope::Project(folder.to_owned()));
         let mut scopes = std::iter::once(Scope::User).chain(projects);
         let of_agents = |scope: &Scope| {

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::{
     DEEPEST, EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline,
 };
-use crate::place::hash;
+use crate::confined_path::hash;
 
 /// A node and its byte range.
 struct Node {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, pending};
 use plexus_kit::{Clock, Environment, Stage, Supervisor};
 use plexus_node::link::memory;
-use plexus_node::{Node, NodeError, NodeOptions, Served};
+use plexus_node::{LinkSummary, Node, NodeError, NodeOptions};
 use plexus_proto::{NodeId, Timestamp};
 use plexus_store::{Enrolment, NodeRecord, Store, StoreError};
 use plexus_tools::nodes::LOCAL;
@@ -83,7 +83,7 @@ impl LocalNode {
                     let gateway = gateway.clone();
                     Box::pin(async move { gateway.serve(id, ours, Ending::new(), Box::pin(pending())).await })
                 };
-                let served: BoxFuture<'static, Served> = {
+                let served: BoxFuture<'static, LinkSummary> = {
                     let node = node.clone();
                     Box::pin(async move { node.serve(theirs).await })
                 };

@@ -66,7 +66,7 @@ pub(super) async fn show(
         return Err(ApiError::bad_request(format!("wait must be 0 to {MAX_WAIT} seconds, not {wait}")));
     }
     let services = &caller.services;
-    let _place = (wait > 0).then(|| place(&caller)).transpose()?;
+    let _slot = (wait > 0).then(|| slot(&caller)).transpose()?;
     let until = Instant::now() + Duration::from_secs(wait);
     // Subscribe before the first look, so that no change is missed in between.
     let mut registry = services.dispatcher.registry().versions();
@@ -92,7 +92,7 @@ pub(super) async fn show(
     }
 }
 
-fn place(caller: &Caller) -> Result<plexus_kit::Place, ApiError> {
+fn slot(caller: &Caller) -> Result<plexus_kit::QuotaSlot, ApiError> {
     let waits = &caller.services.context_waits;
     waits.enter(caller.principal.subject()).ok_or_else(|| {
         let message = format!(

@@ -13,7 +13,7 @@ use axum::routing::get;
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 use plexus_auth::Welcome;
-use plexus_kit::{Place, Stage};
+use plexus_kit::{QuotaSlot, Stage};
 use plexus_proto::ErrorCode;
 use plexus_proto::node::MAX_FRAME;
 use plexus_proto::node::poll::{
@@ -56,7 +56,7 @@ async fn websocket(
         )
         .hint("If WebSockets are blocked, use /api/v1/nodes/{id}/frames.")
     })?;
-    let held = caller.link_place()?;
+    let held = caller.link_slot()?;
     Ok(upgrade
         .protocols([PROTOCOL])
         .read_buffer_size(READ_BUFFER)
@@ -102,7 +102,7 @@ async fn begin(
     caller: NodeCaller,
     hello: Vec<plexus_proto::node::poll::Numbered>,
 ) -> Result<PollTaken, ApiError> {
-    let held = caller.link_place()?;
+    let held = caller.link_slot()?;
     let (poll, link) = Poll::open();
     let services = caller.services.clone();
     let (node, gateway, served) = (caller.node, services.nodes.clone(), poll.clone());
@@ -150,7 +150,7 @@ fn find(caller: &NodeCaller, epoch: u64) -> Result<std::sync::Arc<Poll>, ApiErro
 
 impl NodeCaller {
     /// Reserves one of the node's link slots; links that have not sent hello count too.
-    fn link_place(&self) -> Result<Place, ApiError> {
+    fn link_slot(&self) -> Result<QuotaSlot, ApiError> {
         self.services.nodes.places().enter(&self.node.to_string()).ok_or_else(|| {
             let message = "too many links of this node are open at once";
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
@@ -161,15 +161,15 @@ impl NodeCaller {
 
 /// Completes when the credential or certificate that opened the link is no longer valid. Holds the link's slot
 /// until then.
-async fn until_expired(caller: NodeCaller, place: Place) {
+async fn until_expired(caller: NodeCaller, slot: QuotaSlot) {
     let NodeCaller { services, credential, certified_until, .. } = caller;
     let credential = async {
         match credential {
             Some(principal) => {
-                Welcome::new(services.authenticator.clone(), principal, place).ended().await;
+                Welcome::new(services.authenticator.clone(), principal, slot).ended().await;
             }
             None => {
-                let _place = place;
+                let _slot = slot;
                 pending().await
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use plexus_tools::{Said, Visible};
+use plexus_tools::{InstructionPart, Visible};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -17,7 +17,7 @@ use super::{Mailbox, VisibleOffers};
 /// Resources, prompts, completions and instructions of the servers behind the hub. Servers are named by their slugs.
 pub trait OfferProvider: fmt::Debug + Send + Sync + 'static {
     /// Instructions for a model that sees these tools. The whole text is the parts one after the other.
-    fn instructions(&self, visible: &Visible) -> Vec<Said>;
+    fn instructions(&self, visible: &Visible) -> Vec<InstructionPart>;
 
     /// What the servers offer beside their tools, as far as this view shows it.
     fn visible_offers(&self, visible: &Visible) -> VisibleOffers;

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use plexus_auth::Principal;
 pub(super) use plexus_auth::Welcome;
-use plexus_kit::{Place, Quota};
+use plexus_kit::{Quota, QuotaSlot};
 
 use super::rpc::RpcError;
 
@@ -25,7 +25,7 @@ impl Streams {
         self.0.total()
     }
 
-    pub(super) fn enter(&self, principal: &Principal) -> Result<Place, RpcError> {
+    pub(super) fn enter(&self, principal: &Principal) -> Result<QuotaSlot, RpcError> {
         self.0.enter(principal.subject()).ok_or_else(|| {
             let message = format!("{} has {PER_SUBJECT} streams open, the most allowed", principal.subject());
             RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32603, message)

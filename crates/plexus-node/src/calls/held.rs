@@ -18,7 +18,7 @@ impl HeldCalls {
         Self { store, clock }
     }
 
-    /// Calls that an earlier process has left, and whether each was interrupted. Those that ran are from now on.
+    /// Calls left by an earlier process, and whether each was interrupted. Marks those that were running as interrupted.
     pub(super) async fn recover(&self) -> Result<Vec<(CallId, bool)>, StoreError> {
         let end = text(&CallOutcome::Failed(interrupted()));
         let left = self
@@ -36,7 +36,7 @@ impl HeldCalls {
         Ok(left.into_iter().map(|(id, state)| (id, state == HeldState::Interrupted)).collect())
     }
 
-    /// Before its tool is started. False: it was accepted before, and must not begin again.
+    /// Stores a call before its tool starts. Returns false if the call was accepted before and must not start again.
     pub(super) async fn hold(&self, call: &Call) -> Result<bool, StoreError> {
         let (call_id, now) = (call.call_id, self.clock.now());
         let (tool, subject) = (call.tool.clone(), call.caller.subject.clone());
@@ -47,7 +47,7 @@ impl HeldCalls {
             .await
     }
 
-    /// Before anybody is told.
+    /// Stores the outcome of a call, before it is sent.
     pub(super) async fn finish(&self, call_id: CallId, outcome: &CallOutcome) -> Result<(), StoreError> {
         let result = text(outcome);
         self.store
@@ -77,8 +77,8 @@ impl HeldCalls {
     }
 }
 
-/// As it is stored.
+/// The stored form.
 fn text(outcome: &CallOutcome) -> String {
-    // Only a map with keys that are no strings fails, and an outcome has none.
+    // Fails only for a map whose keys are not strings; an outcome has none.
     serde_json::to_string(outcome).unwrap_or_default()
 }

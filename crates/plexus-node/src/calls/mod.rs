@@ -1,16 +1,15 @@
-//! The calls that the hub has sent: each is run once, and its result is sent until the hub has it.
+//! The calls that the hub has sent: each runs once, and its result is sent until the hub confirms it.
 //!
-//! A call that is to be kept is on disk before its tool is started, and so is its result before it is sent; both go with
-//! the hub's confirmation. Others are in memory alone, and gone with the link that would carry their results. What runs
-//! goes on without a link: the next one finds it here.
+//! A call marked `keep` is on disk before its tool starts, and its result is on disk before it is sent; both are deleted
+//! when the hub confirms the result. Other calls are in memory only, and are lost with the link that would carry their
+//! results. A running call continues without a link and is reported on the next one.
 
 mod held;
-mod orders;
+mod reconcile;
 mod run;
 pub(crate) mod stop;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plexus_kit::{Clock, Stage, Supervisor};
@@ -22,34 +21,32 @@ use plexus_tools::Dispatcher;
 use tokio::sync::watch;
 
 use crate::NodeLimits;
-use crate::outbox::Outbox;
+use crate::outbox::LinkOutbox;
 use held::HeldCalls;
-use run::Runner;
-use stop::{Stop, Why, interrupted, refused};
+use run::CallRunner;
+use stop::{StopReason, StopSignal, interrupted, refused};
 
-/// Bytes of results that wait in memory to be sent; what is on disk too is read from there instead.
+/// Limit in bytes of unsent results in memory. Results that are also on disk are read from there instead.
 const UNSENT_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Calls {
     table: Mutex<Table>,
     held: HeldCalls,
-    runner: Runner,
+    runner: CallRunner,
     supervisor: Supervisor,
     limits: NodeLimits,
-    /// Calls that run now.
+    /// The number of running calls.
     running: watch::Sender<usize>,
-    /// Events that no link was there for.
-    unheard: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     calls: HashMap<CallId, Entry>,
-    /// Of the link that is up.
-    outbox: Option<Arc<Outbox>>,
-    /// A hub was told which calls there are, and has not said yet what is to become of them.
-    greeting: bool,
+    /// The outbox of the current link.
+    outbox: Option<Arc<LinkOutbox>>,
+    /// `hello` has listed the calls, and the hub has not answered yet what to do with each.
+    reconciling: bool,
     /// Bytes of the outcomes in `calls`.
     unsent: usize,
     stopping: bool,
@@ -57,42 +54,42 @@ struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    /// Its row is on disk, or about to be.
+    /// The call is stored on disk, or about to be.
     keep: bool,
     state: State,
-    /// Nobody wants its result.
-    unwanted: bool,
+    /// The hub does not want the result.
+    discard_result: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    Running(Stop),
+    Running(StopSignal),
     Finished {
         interrupted: bool,
-        /// None: on disk only.
-        outcome: Option<Unsent>,
+        /// None if it is on disk only.
+        outcome: Option<UnsentResult>,
     },
 }
 
 #[derive(Debug)]
-struct Unsent {
+struct UnsentResult {
     outcome: CallOutcome,
     bytes: usize,
-    /// It is not on disk.
-    only: bool,
+    /// The result is not on disk.
+    memory_only: bool,
 }
 
-/// What became of a call that the hub has sent.
+/// Whether a call sent by the hub was accepted.
 #[derive(Debug)]
-pub(crate) enum Taken {
-    /// It is run, or was.
-    Yes,
-    /// Nothing was run: the hub is to be told this.
+pub(crate) enum Acceptance {
+    /// It runs or has run.
+    Accepted,
+    /// Nothing was run; the result is for the hub.
     Refused(CallResult),
 }
 
 impl Calls {
-    /// Reads what an earlier process has left: what it was running is interrupted.
+    /// Reads the calls left by an earlier process; those that were running become interrupted.
     pub(crate) async fn open(
         store: &Store,
         dispatcher: Dispatcher,
@@ -106,31 +103,30 @@ impl Calls {
         let left = held.recover().await?.into_iter();
         let calls = left
             .map(|(id, interrupted)| {
-                (id, Entry { keep: true, state: finished(interrupted), unwanted: false })
+                (id, Entry { keep: true, state: finished(interrupted), discard_result: false })
             })
             .collect();
         Ok(Self {
             table: Mutex::new(Table { calls, ..Table::default() }),
             held,
-            runner: Runner::new(dispatcher, store.clone(), policy),
+            runner: CallRunner::new(dispatcher, store.clone(), policy),
             supervisor,
             limits,
             running: watch::Sender::new(0),
-            unheard: AtomicU64::new(0),
         })
     }
 
-    /// Begins a call, unless it was begun before.
-    pub(crate) fn take(self: &Arc<Self>, call: Call) -> Taken {
-        let refusal = |outcome| Taken::Refused(CallResult { call_id: call.call_id, outcome });
-        let stop = Stop::default();
+    /// Starts a call, unless it was started before.
+    pub(crate) fn accept(self: &Arc<Self>, call: Call) -> Acceptance {
+        let refusal = |outcome| Acceptance::Refused(CallResult { call_id: call.call_id, outcome });
+        let stop = StopSignal::default();
         {
             let mut table = self.table();
             if let Some(entry) = table.calls.get(&call.call_id) {
                 if let (State::Finished { .. }, Some(outbox)) = (&entry.state, &table.outbox) {
                     outbox.result(call.call_id);
                 }
-                return Taken::Yes;
+                return Acceptance::Accepted;
             }
             if table.stopping {
                 return refusal(refused(
@@ -139,38 +135,37 @@ impl Calls {
                     "Call again when it is back.",
                 ));
             }
-            if let Some(full) = self.full(&table) {
+            if let Some(limit) = self.limit_reached(&table) {
                 return refusal(refused(
                     ErrorCode::Overloaded,
-                    full,
+                    limit,
                     "Wait for a call to end and call again.",
                 ));
             }
             let state = State::Running(stop.clone());
-            table.calls.insert(call.call_id, Entry { keep: call.keep, state, unwanted: false });
+            table.calls.insert(call.call_id, Entry { keep: call.keep, state, discard_result: false });
             self.running.send_modify(|running| *running += 1);
         }
         let calls = self.clone();
-        self.supervisor.spawn(Stage::Work, "node call", async move { calls.see_through(call, stop).await });
-        Taken::Yes
+        self.supervisor.spawn(Stage::Work, "node call", async move { calls.run_to_end(call, stop).await });
+        Acceptance::Accepted
     }
 
-    fn full(&self, table: &Table) -> Option<String> {
+    fn limit_reached(&self, table: &Table) -> Option<String> {
         let NodeLimits { running, held, .. } = self.limits;
         if *self.running.borrow() >= running {
-            return Some(format!("the node already runs {running} calls, the most that it runs at once"));
+            return Some(format!("the node already runs {running} calls, which is the limit"));
         }
         if table.calls.len() >= held {
             return Some(format!(
-                "the node holds {held} calls whose results were not taken, the most that it holds"
+                "the node holds {held} calls whose results the hub has not confirmed, which is the limit"
             ));
         }
-        (table.unsent >= UNSENT_BYTES)
-            .then(|| "the node has too many results that the hub does not take".to_owned())
+        (table.unsent >= UNSENT_BYTES).then(|| "the node has too many unsent results in memory".to_owned())
     }
 
-    /// Holds, runs, and says how it ended.
-    async fn see_through(self: Arc<Self>, call: Call, stop: Stop) {
+    /// Stores the call, runs it and reports its end.
+    async fn run_to_end(self: Arc<Self>, call: Call, stop: StopSignal) {
         let (call_id, keep) = (call.call_id, call.keep);
         if keep && let Err((outcome, on_disk)) = self.hold(&call).await {
             return self.ended(call_id, outcome, on_disk);
@@ -179,53 +174,53 @@ impl Calls {
             outbox.ack(call_id);
         }
         let calls = self.clone();
-        let tell = move |event: CallEvent| calls.event(event);
-        let outcome = match stop.before_it_began() {
+        let report = move |event: CallEvent| calls.event(event);
+        let outcome = match stop.outcome_if_not_started() {
             Some(outcome) => outcome,
-            None => stop.explain(self.runner.run(call, &stop, Arc::new(tell)).await),
+            None => stop.explain(self.runner.run(call, &stop, Arc::new(report)).await),
         };
-        let outcome = run::within_a_frame(outcome);
+        let outcome = run::limit_to_frame(outcome);
         let mut kept = keep;
         if keep && let Err(error) = self.held.finish(call_id, &outcome).await {
-            // Sent all the same: should the node end before it is confirmed, the call was interrupted.
-            tracing::error!(%call_id, %error, "a result cannot be written down; it is sent from memory");
+            // Send it anyway. If the node ends before it is confirmed, the call becomes interrupted.
+            tracing::error!(%call_id, %error, "cannot store the result of a call; it is sent from memory");
             kept = false;
         }
         self.ended(call_id, outcome, kept);
     }
 
-    /// Err: it is not to be run, and this is its end; whether that is on disk.
+    /// Stores the call. An error is the outcome of a call that must not run, and whether that outcome is on disk.
     async fn hold(&self, call: &Call) -> Result<(), (CallOutcome, bool)> {
         let call_id = call.call_id;
         match self.held.hold(call).await {
             Ok(true) => Ok(()),
-            // Confirmed just before, and sent again all the same.
+            // It was confirmed just before, and the hub has sent it again anyway.
             Ok(false) => {
-                tracing::warn!(%call_id, "a call came again that was run before; it is not run");
+                tracing::warn!(%call_id, "the hub sent a call again that has already run; it is not run again");
                 let end = self.held.result(call_id).await.ok().flatten();
                 Err((end.unwrap_or_else(|| CallOutcome::Failed(interrupted())), true))
             }
             Err(error) => {
-                tracing::error!(%call_id, %error, "a call cannot be written down, so it is not run");
-                let message = "the node could not write the call down, and so did not begin it";
-                let hint = "Look whether the disk of the node is full.";
+                tracing::error!(%call_id, %error, "cannot store a call, so it is not run");
+                let message = "the node could not store the call on its disk, and did not start it";
+                let hint = "Check whether the disk of the node is full.";
                 Err((refused(ErrorCode::Unavailable, message, hint), false))
             }
         }
     }
 
     fn ended(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
-        self.put_down(call_id, outcome, on_disk);
-        // Not before: who waits for the last call to end says goodbye then, and its result has to be on its way.
+        self.store_outcome(call_id, outcome, on_disk);
+        // Only now: a stopping node sends `bye` when the last call has ended, and the result must be queued before it.
         self.running.send_modify(|running| *running = running.saturating_sub(1));
     }
 
-    /// `on_disk`: its result is.
-    fn put_down(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
+    /// Marks the call as finished and queues its result. `on_disk`: the result is stored.
+    fn store_outcome(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
         let mut table = self.table();
-        let Table { calls, outbox, greeting, unsent, .. } = &mut *table;
+        let Table { calls, outbox, reconciling, unsent, .. } = &mut *table;
         let Some(entry) = calls.get_mut(&call_id) else { return };
-        if entry.unwanted || (outbox.is_none() && !*greeting && !on_disk && !entry.keep) {
+        if entry.discard_result || (outbox.is_none() && !*reconciling && !on_disk && !entry.keep) {
             let keep = entry.keep;
             calls.remove(&call_id);
             drop(table);
@@ -236,9 +231,9 @@ impl Calls {
         }
         let interrupted = is_interrupted(&outcome);
         let bytes = run::weight(&outcome);
-        // What is on disk need not be in memory too, but is sent sooner from there.
+        // A stored result is also kept in memory if there is room, because it is sent sooner from there.
         let in_memory = !on_disk || (outbox.is_some() && *unsent + bytes <= UNSENT_BYTES);
-        let outcome = in_memory.then_some(Unsent { outcome, bytes, only: !on_disk });
+        let outcome = in_memory.then_some(UnsentResult { outcome, bytes, memory_only: !on_disk });
         if in_memory {
             *unsent += bytes;
         }
@@ -248,30 +243,27 @@ impl Calls {
         }
     }
 
-    /// False: it was left out.
+    /// Queues an event; returns false if it was dropped.
     fn event(&self, event: CallEvent) -> bool {
         match self.outbox() {
             Some(outbox) => outbox.event(event),
-            None => {
-                self.unheard.fetch_add(1, Ordering::Relaxed);
-                false
-            }
+            None => false,
         }
     }
 
-    /// The hub wants a call to be stopped.
+    /// Stops a call on request of the hub.
     pub(crate) fn cancel(&self, call_id: CallId, reason: CancelReason) {
         if let Some(Entry { state: State::Running(stop), .. }) = self.table().calls.get(&call_id) {
-            stop.stop(Why::Hub(reason));
+            stop.stop(StopReason::Hub(reason));
         }
     }
 
-    /// The hub has stored the result.
+    /// Deletes a call whose result the hub has stored.
     pub(crate) fn confirmed(self: &Arc<Self>, call_id: CallId) {
         let mut table = self.table();
         let Table { calls, unsent, .. } = &mut *table;
         let Some(Entry { state: State::Finished { outcome, .. }, .. }) = calls.get_mut(&call_id) else {
-            // One that runs is not finished, whatever the hub says.
+            // A running call has no result that the hub could have stored.
             return;
         };
         *unsent -= outcome.take().map_or(0, |unsent| unsent.bytes);
@@ -282,43 +274,45 @@ impl Calls {
         }
     }
 
-    /// Should this be lost, the next hub is told of the call and says that it can go.
+    /// If this fails, the next `hello` lists the call, and the hub answers that it can be deleted.
     fn forget(self: &Arc<Self>, call_id: CallId) {
         let calls = self.clone();
         self.supervisor.spawn(Stage::Work, "forget call", async move {
             if let Err(error) = calls.held.forget(call_id).await {
-                tracing::warn!(%call_id, %error, "a call that has ended cannot be forgotten yet");
+                tracing::warn!(%call_id, %error, "cannot delete an ended call yet");
             }
         });
     }
 
-    /// The result of a call, for the link that is up. None: there is none any more.
+    /// The result of a call, to be sent; none if the call is no longer held.
     pub(crate) async fn result(&self, call_id: CallId) -> Option<CallOutcome> {
-        let waiting = {
+        let in_memory = {
             let mut table = self.table();
             let Table { calls, unsent, .. } = &mut *table;
             let Entry { state: State::Finished { outcome, .. }, keep, .. } = calls.get_mut(&call_id)? else {
                 return None;
             };
-            // What is not on disk stays in memory until the hub has it.
+            // A result that is not on disk stays in memory until the hub confirms it.
             match outcome {
-                Some(waiting) if waiting.only && *keep => Some(waiting.outcome.clone()),
-                outcome => outcome.take().map(|waiting| {
-                    *unsent -= waiting.bytes;
-                    waiting.outcome
+                Some(unsent_result) if unsent_result.memory_only && *keep => {
+                    Some(unsent_result.outcome.clone())
+                }
+                outcome => outcome.take().map(|unsent_result| {
+                    *unsent -= unsent_result.bytes;
+                    unsent_result.outcome
                 }),
             }
         };
-        if waiting.is_some() {
-            return waiting;
+        if in_memory.is_some() {
+            return in_memory;
         }
         self.held.result(call_id).await.unwrap_or_else(|error| {
-            tracing::error!(%call_id, %error, "a result cannot be read; the next link tries again");
+            tracing::error!(%call_id, %error, "cannot read the stored result of a call; it is read again on the next link");
             None
         })
     }
 
-    /// A result was handed to the link: one that is not kept is nobody's any more.
+    /// Called when a result was sent: a call that is not kept is then deleted.
     pub(crate) fn sent(&self, call_id: CallId) {
         let mut table = self.table();
         if table.calls.get(&call_id).is_some_and(|entry| !entry.keep) {
@@ -326,10 +320,10 @@ impl Calls {
         }
     }
 
-    /// Calls that are held now, for the hub to say what is to become of each. What ends before it has is kept.
+    /// The calls that the node holds, for `hello`. Those that end before the hub answers are kept.
     pub(crate) fn in_flight(&self) -> Vec<InFlight> {
         let mut table = self.table();
-        table.greeting = true;
+        table.reconciling = true;
         let listed = table.calls.iter().map(|(call_id, entry)| InFlight {
             call_id: *call_id,
             state: match entry.state {
@@ -345,30 +339,30 @@ impl Calls {
         self.table().stopping
     }
 
-    /// No call is begun from now on.
-    pub(crate) fn stop_taking(&self) {
+    /// From now on, no call is started.
+    pub(crate) fn stop_accepting(&self) {
         self.table().stopping = true;
         if let Some(outbox) = self.outbox() {
             outbox.changed();
         }
     }
 
-    /// Returns when no call runs.
+    /// Returns when no call is running.
     pub(crate) async fn idle(&self) {
-        // The sender is here: it does not go away.
+        // Cannot fail: `self` holds the sender.
         let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
     }
 
-    /// Stops all that runs; each ends as interrupted.
-    pub(crate) fn hand_back(&self) {
+    /// Stops all running calls; each ends as interrupted.
+    pub(crate) fn interrupt_all(&self) {
         for entry in self.table().calls.values() {
             if let State::Running(stop) = &entry.state {
-                stop.stop(Why::Node);
+                stop.stop(StopReason::NodeStops);
             }
         }
     }
 
-    pub(crate) fn outbox(&self) -> Option<Arc<Outbox>> {
+    pub(crate) fn outbox(&self) -> Option<Arc<LinkOutbox>> {
         self.table().outbox.clone()
     }
 

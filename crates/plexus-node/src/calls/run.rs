@@ -17,32 +17,32 @@ use plexus_tools::{Call, Dispatcher, EventSink, Progress, ProgressSink, SessionK
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
-use super::stop::{Stop, refused};
+use super::stop::{StopSignal, refused};
 
-/// What a frame has around a result.
-const FRAME: usize = 1024;
-/// Longest payload of an event; a longer one is left out.
-const EVENT: usize = 256 << 10;
+/// Bytes of a frame around its result.
+const FRAME_OVERHEAD: usize = 1024;
+/// Maximum payload of an event; events with a longer one are dropped.
+const MAX_EVENT: usize = 256 << 10;
 
-/// Takes what a call tells; false: it was left out.
-pub(super) type Tell = Arc<dyn Fn(CallEvent) -> bool + Send + Sync>;
+/// Receives the events of a call; returns false if the event was dropped.
+pub(super) type ReportEvent = Arc<dyn Fn(CallEvent) -> bool + Send + Sync>;
 
-pub(super) struct Runner {
+pub(super) struct CallRunner {
     dispatcher: Dispatcher,
     store: Store,
     policy: Policies,
 }
 
-impl Runner {
+impl CallRunner {
     pub(super) fn new(dispatcher: Dispatcher, store: Store, policy: Policies) -> Self {
         Self { dispatcher, store, policy }
     }
 
-    pub(super) async fn run(&self, call: node::Call, stop: &Stop, tell: Tell) -> CallOutcome {
+    pub(super) async fn run(&self, call: node::Call, stop: &StopSignal, report: ReportEvent) -> CallOutcome {
         if call.tool == probe::NAME && !call.keep {
             return self.probe().await;
         }
-        // Whoever calls, and whatever the hub says of them: what is off here is off.
+        // The machine's own policy applies to every caller, whatever the hub has authorized.
         if let Err(why) = self.policy.now().check_tool(&call.tool) {
             let message = format!("{} cannot be called on this machine: {why}", call.tool);
             let hint =
@@ -50,19 +50,23 @@ impl Runner {
             return refused(ErrorCode::Forbidden, message, hint);
         }
         let Some(principal) = Principal::relayed(&call.caller.subject) else {
-            let message = format!("{:?} is the name of no caller", call.caller.subject);
-            return refused(ErrorCode::InvalidRequest, message, "Hub and node may be of different versions.");
+            let message = format!("{:?} is not the name of a caller", call.caller.subject);
+            return refused(
+                ErrorCode::InvalidRequest,
+                message,
+                "The hub and the node may have different versions.",
+            );
         };
         let arguments: Value = match serde_json::from_str(call.arguments.get()) {
             Ok(arguments) => arguments,
             Err(error) => {
                 let message = format!("the arguments cannot be read: {error}");
-                return refused(ErrorCode::InvalidArguments, message, "They have to be an object.");
+                return refused(ErrorCode::InvalidArguments, message, "They must be a JSON object.");
             }
         };
-        let events = events(&call, tell);
+        let events = events(&call, report);
         let session = SessionKey::new("hub", &[&call.session_id.to_string()], None);
-        // Without an idempotency key: the hub has claimed it, and the call id keeps the call from running twice here.
+        // Without an idempotency key: the hub has claimed it, and here the call id keeps the call from running twice.
         let call = Call::new(call.tool, arguments, session, Via::Link)
             .with_call_id(call.call_id)
             .with_cancel(stop.token())
@@ -74,23 +78,23 @@ impl Runner {
     }
 }
 
-impl Runner {
-    /// The hub asks whether calls work here, once a minute for as long as there is a link. Nobody has called anything, so
-    /// nothing is recorded: a machine that rests would fill its disk with this.
+impl CallRunner {
+    /// Answers the hub's probe, which comes once a minute per link. It is not recorded, because it would fill the disk of an idle
+    /// machine.
     async fn probe(&self) -> CallOutcome {
         match self.store.check_writable().await {
             Ok(()) => CallOutcome::Output(node::Output { text: String::new(), structured: None }),
             Err(error) => {
                 let message = format!("the node cannot write to its disk: {error}");
-                refused(ErrorCode::Unavailable, message, "Look whether the disk of the node is full.")
+                refused(ErrorCode::Unavailable, message, "Check whether the disk of the node is full.")
             }
         }
     }
 }
 
-impl fmt::Debug for Runner {
+impl fmt::Debug for CallRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").finish_non_exhaustive()
+        f.debug_struct("CallRunner").finish_non_exhaustive()
     }
 }
 
@@ -99,14 +103,14 @@ fn trace(traceparent: Option<&str>) -> Incoming {
     Incoming { call, request: None }
 }
 
-/// Numbers what a call tells, also what is left out.
-fn events(call: &node::Call, tell: Tell) -> EventSink {
+/// Numbers the events of a call, including dropped ones.
+fn events(call: &node::Call, report: ReportEvent) -> EventSink {
     let (call_id, numbers) = (call.call_id, AtomicU64::new(0));
     Arc::new(move |kind: &str, payload: Map<String, Value>| {
         let seq = numbers.fetch_add(1, Ordering::Relaxed) + 1;
         match to_raw_value(&payload) {
-            Ok(payload) if payload.get().len() <= EVENT => {
-                tell(CallEvent { call_id, seq, kind: kind.to_owned(), payload })
+            Ok(payload) if payload.get().len() <= MAX_EVENT => {
+                report(CallEvent { call_id, seq, kind: kind.to_owned(), payload })
             }
             _ => false,
         }
@@ -115,35 +119,35 @@ fn events(call: &node::Call, tell: Tell) -> EventSink {
 
 fn progress(events: EventSink) -> ProgressSink {
     Arc::new(move |Progress { done, total, message }| {
-        let said = json!({ "done": done, "total": total, "message": message });
-        if let Value::Object(said) = said {
-            events("progress", said);
+        let payload = json!({ "done": done, "total": total, "message": message });
+        if let Value::Object(payload) = payload {
+            events("progress", payload);
         }
     })
 }
 
-/// The outcome, unless it is too long to be sent.
-pub(super) fn within_a_frame(outcome: CallOutcome) -> CallOutcome {
-    // In JSON a byte takes six at most.
-    if weight(&outcome) * 6 + FRAME <= MAX_FRAME {
+/// The outcome, or an error if it is too long for a frame.
+pub(super) fn limit_to_frame(outcome: CallOutcome) -> CallOutcome {
+    // A byte becomes at most six bytes of JSON.
+    if weight(&outcome) * 6 + FRAME_OVERHEAD <= MAX_FRAME {
         return outcome;
     }
     let length = serde_json::to_string(&outcome).map_or(usize::MAX, |text| text.len());
-    if length + FRAME <= MAX_FRAME {
+    if length + FRAME_OVERHEAD <= MAX_FRAME {
         return outcome;
     }
     CallOutcome::Failed(node::Failure {
         code: ErrorCode::TooLarge,
         message: format!(
-            "the tool has run, and its result has {length} bytes, which is more than a link carries"
+            "the tool has run, but its result of {length} bytes is too long to be sent to the hub"
         ),
-        hint: Some("Ask for less at a time.".to_owned()),
+        hint: Some("Request less at a time.".to_owned()),
         details: Value::Null,
         nothing_ran: false,
     })
 }
 
-/// About the bytes of it in memory.
+/// The approximate size of an outcome in memory, in bytes.
 pub(super) fn weight(outcome: &CallOutcome) -> usize {
     match outcome {
         CallOutcome::Output(output) => output.text.len() + output.structured.as_ref().map_or(0, json_weight),

@@ -1,4 +1,4 @@
-//! How a running call is told to stop, and by whom.
+//! Stopping a running call, with the reason.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,51 +9,52 @@ use tokio_util::sync::CancellationToken;
 
 /// Why a call is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopReason {
     Hub(CancelReason),
-    /// The node stops.
-    Node,
+    NodeStops,
 }
 
-/// The first reason stands.
+/// Stops one call. If it is stopped several times, the first reason counts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     token: CancellationToken,
-    why: Arc<OnceLock<Why>>,
+    reason: Arc<OnceLock<StopReason>>,
 }
 
-impl Stop {
-    pub(crate) fn stop(&self, why: Why) {
-        let _ = self.why.set(why);
+impl StopSignal {
+    pub(crate) fn stop(&self, reason: StopReason) {
+        let _ = self.reason.set(reason);
         self.token.cancel();
     }
 
-    /// Cancelled when the call is to stop, and with it all that it has started.
+    /// Cancelled when the call must stop, with everything that it has started.
     pub(crate) fn token(&self) -> CancellationToken {
         self.token.clone()
     }
 
-    /// The end of a call that was stopped before it was begun, if it was.
-    pub(crate) fn before_it_began(&self) -> Option<CallOutcome> {
-        let why = self.why.get().filter(|_| self.token.is_cancelled())?;
-        Some(match why {
-            Why::Hub(CancelReason::Caller) => refused(ErrorCode::Cancelled, "the call was cancelled", ""),
-            Why::Hub(CancelReason::Deadline) => {
-                refused(ErrorCode::DeadlineExceeded, "the time of the call was up before it began", "")
+    /// The outcome of a call that was stopped before it started; none if it was not stopped.
+    pub(crate) fn outcome_if_not_started(&self) -> Option<CallOutcome> {
+        let reason = self.reason.get().filter(|_| self.token.is_cancelled())?;
+        Some(match reason {
+            StopReason::Hub(CancelReason::Caller) => {
+                refused(ErrorCode::Cancelled, "the call was cancelled", "")
             }
-            Why::Node => {
+            StopReason::Hub(CancelReason::Deadline) => {
+                refused(ErrorCode::DeadlineExceeded, "the deadline of the call passed before it started", "")
+            }
+            StopReason::NodeStops => {
                 refused(ErrorCode::Unavailable, "the node is stopping", "Call again when it is back.")
             }
         })
     }
 
-    /// The end of a call, told by who has stopped it; one that ended by itself ended as it says.
+    /// Adapts the outcome of a call to the reason for which it was stopped, if it was.
     pub(crate) fn explain(&self, outcome: CallOutcome) -> CallOutcome {
         let CallOutcome::Failed(failure) = outcome else { return outcome };
         let stopped = matches!(failure.code, ErrorCode::Cancelled | ErrorCode::DeadlineExceeded);
-        CallOutcome::Failed(match self.why.get() {
-            Some(Why::Node) if stopped && !failure.nothing_ran => interrupted(),
-            Some(Why::Hub(CancelReason::Deadline)) if stopped => {
+        CallOutcome::Failed(match self.reason.get() {
+            Some(StopReason::NodeStops) if stopped && !failure.nothing_ran => interrupted(),
+            Some(StopReason::Hub(CancelReason::Deadline)) if stopped => {
                 Failure { code: ErrorCode::DeadlineExceeded, ..failure }
             }
             _ => failure,
@@ -61,18 +62,18 @@ impl Stop {
     }
 }
 
-/// The end of a call that the node did not see through.
+/// The failure of a call that was running when the node stopped.
 pub(crate) fn interrupted() -> Failure {
     Failure {
         code: ErrorCode::Interrupted,
         message: "it was running when the node stopped; it may have done part of its work".to_owned(),
-        hint: Some("Look first, and call again only if it has not done its work.".to_owned()),
+        hint: Some("Check first, and call again only if it has not done its work.".to_owned()),
         details: Value::Null,
         nothing_ran: false,
     }
 }
 
-/// A call that was not begun.
+/// The failure of a call that was not started.
 pub(crate) fn refused(code: ErrorCode, message: impl Into<String>, hint: &str) -> CallOutcome {
     CallOutcome::Failed(Failure {
         code,

@@ -1,4 +1,4 @@
-//! When a credential is renewed, whatever the clock says.
+//! The time of renewal under any clock, and the stored file.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use plexus_proto::api::NodeCredential;
 use plexus_proto::{NodeId, Timestamp};
 
 use super::Credential;
-use crate::hub::Hub;
+use crate::hub_client::HubClient;
 use crate::link::tls::TlsOptions;
 
 fn at(seconds: i64) -> Timestamp {
@@ -15,7 +15,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn credential(issued: i64, expires: i64) -> Credential {
-    let hub = Hub::new("http://127.0.0.1:7420/", &TlsOptions::default()).unwrap();
+    let hub = HubClient::new("http://127.0.0.1:7420/", &TlsOptions::default()).unwrap();
     let given = NodeCredential {
         node_id: NodeId::new(),
         name: "nas".to_owned(),
@@ -26,7 +26,7 @@ fn credential(issued: i64, expires: i64) -> Credential {
 }
 
 #[test]
-fn it_is_renewed_when_half_of_its_time_has_passed() {
+fn renewal_is_due_at_half_of_the_lifetime() {
     let credential = credential(0, 1_000);
     assert_eq!(credential.renew_in(at(0)), Duration::from_secs(500));
     assert_eq!(credential.renew_in(at(400)), Duration::from_secs(100));
@@ -34,19 +34,19 @@ fn it_is_renewed_when_half_of_its_time_has_passed() {
 }
 
 #[test]
-fn a_clock_that_jumps_renews_it_early_or_in_half_of_its_time() {
+fn clock_jump_renews_early_or_after_half_of_the_lifetime() {
     let credential = credential(0, 1_000);
-    assert_eq!(credential.renew_in(at(-50_000)), Duration::from_secs(500), "the clock was put back");
-    assert_eq!(credential.renew_in(at(9_000_000)), Duration::ZERO, "the clock was put forward");
+    assert_eq!(credential.renew_in(at(-50_000)), Duration::from_secs(500), "the clock was set back");
+    assert_eq!(credential.renew_in(at(9_000_000)), Duration::ZERO, "the clock was set forward");
 }
 
 #[test]
-fn a_hub_whose_clock_is_behind_is_not_asked_all_the_time() {
+fn renewal_interval_has_a_minimum_if_the_hub_clock_is_behind() {
     assert_eq!(credential(5_000, 1_000).renew_in(at(5_000)), Duration::from_secs(30));
 }
 
 #[test]
-fn what_is_stored_is_read_again_and_not_by_others() {
+fn stored_credential_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(Credential::read(folder.path()).unwrap(), None);

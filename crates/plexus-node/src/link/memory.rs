@@ -1,4 +1,4 @@
-//! A link within one process: the hub and the node of its own machine.
+//! A link within one process, between a hub and the node of its own machine.
 
 use futures_util::future::BoxFuture;
 use plexus_proto::node::{Frame, Received};
@@ -6,28 +6,28 @@ use tokio::sync::mpsc;
 
 use super::{Link, LinkError, LinkRx, LinkTx};
 
-/// What this transport is called.
+/// Name of this transport.
 pub(crate) const TRANSPORT: &str = "memory";
 
-/// Frames that are under way in one direction. Who sends more waits until the other side has taken one.
-const UNDER_WAY: usize = 64;
+/// Frames in flight per direction; a sender of more waits.
+const IN_FLIGHT: usize = 64;
 
 /// Both ends of one link.
 #[must_use]
 pub fn pair() -> (Link, Link) {
-    let (to_second, from_first) = mpsc::channel(UNDER_WAY);
-    let (to_first, from_second) = mpsc::channel(UNDER_WAY);
+    let (to_second, from_first) = mpsc::channel(IN_FLIGHT);
+    let (to_first, from_second) = mpsc::channel(IN_FLIGHT);
     (end(to_second, from_second), end(to_first, from_first))
 }
 
 fn end(tx: mpsc::Sender<Frame>, rx: mpsc::Receiver<Frame>) -> Link {
-    Link { tx: Box::new(Sending(Some(tx))), rx: Box::new(Receiving(rx)), transport: TRANSPORT }
+    Link { tx: Box::new(MemorySender(Some(tx))), rx: Box::new(MemoryReceiver(rx)), transport: TRANSPORT }
 }
 
-/// None once it was closed.
-struct Sending(Option<mpsc::Sender<Frame>>);
+/// None after it was closed.
+struct MemorySender(Option<mpsc::Sender<Frame>>);
 
-impl LinkTx for Sending {
+impl LinkTx for MemorySender {
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
         Box::pin(async move {
             let Some(tx) = &self.0 else { return Err(LinkError::Closed(None)) };
@@ -41,9 +41,9 @@ impl LinkTx for Sending {
     }
 }
 
-struct Receiving(mpsc::Receiver<Frame>);
+struct MemoryReceiver(mpsc::Receiver<Frame>);
 
-impl LinkRx for Receiving {
+impl LinkRx for MemoryReceiver {
     fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>> {
         Box::pin(async { self.0.recv().await.map(Received::Frame).ok_or(LinkError::Closed(None)) })
     }
@@ -54,7 +54,7 @@ mod tests {
     use futures_util::FutureExt;
     use plexus_proto::node::{Bye, Frame, Heartbeat, Received};
 
-    use super::{UNDER_WAY, pair};
+    use super::{IN_FLIGHT, pair};
     use crate::link::LinkError;
 
     fn ping(n: u64) -> Frame {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_come_in_order_and_what_was_sent_is_delivered_before_the_end() {
+    async fn frames_are_delivered_in_order_before_the_link_ends() {
         let (mut hub, mut node) = pair();
         for n in 0..3 {
             hub.tx.send(&ping(n)).await.unwrap();
@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sends_waits_for_who_does_not_receive() {
+    async fn sender_waits_for_a_slow_receiver() {
         let (mut hub, mut node) = pair();
-        for n in 0..UNDER_WAY as u64 {
+        for n in 0..IN_FLIGHT as u64 {
             hub.tx.send(&ping(n)).now_or_never().expect("there is room").unwrap();
         }
         assert!(hub.tx.send(&ping(99)).now_or_never().is_none(), "there is no room");

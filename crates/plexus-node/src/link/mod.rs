@@ -1,30 +1,30 @@
-//! One connection between a hub and a node, as either end sees it.
+//! One link between a hub and a node, seen from either end.
 //!
-//! What carries it, a WebSocket, requests over HTTP or memory, is known to who makes it and to nobody else. Frames come
-//! in order, each once, until the link ends; what was sent just before that may be lost.
+//! Only the code that opens a link knows its transport: a WebSocket, HTTP requests or memory. Frames arrive in order, each
+//! once, until the link ends; those sent just before the end may be lost.
 
-mod answer;
 pub mod memory;
 pub mod poll;
+mod refusal;
 pub mod tls;
 pub mod ws;
 
 use futures_util::future::BoxFuture;
 use plexus_proto::node::{Frame, Received};
 
-/// Why a link is no more.
+/// Why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The other side ended it, in its own words if it gave any.
-    #[error("the other side closed the link{}", said(.0))]
+    /// The other side closed it, with a reason if it gave one.
+    #[error("the other side closed the link{}", suffix(.0))]
     Closed(Option<String>),
-    /// A newer link of the same node has taken its place.
-    #[error("another link of this node has taken its place")]
+    /// A newer link of the same node has replaced it.
+    #[error("another link of this node has replaced it")]
     Fenced,
-    /// The credential is not accepted: it expired, was revoked, or is another's.
+    /// The hub refused the credential: it has expired, was revoked, or belongs to another node.
     #[error("the hub does not accept the credential: {0}")]
     Refused(String),
-    /// The other side says what is no frame.
+    /// The other side violated the protocol.
     #[error("{0}")]
     Invalid(String),
     /// The network failed.
@@ -32,30 +32,30 @@ pub enum LinkError {
     Broken(String),
 }
 
-fn said(reason: &Option<String>) -> String {
+fn suffix(reason: &Option<String>) -> String {
     reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-/// The half that sends.
+/// The sending half.
 pub trait LinkTx: Send {
-    /// Hands a frame over. Waits while the other side takes none: whoever must not wait has to bound the time.
+    /// Sends a frame. Waits while the other side accepts none; use a timeout where that matters.
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>>;
 
-    /// Ends the link; what was sent is delivered before.
+    /// Closes the link after the sent frames were delivered.
     fn close(&mut self) -> BoxFuture<'_, ()>;
 }
 
-/// The half that receives.
+/// The receiving half.
 pub trait LinkRx: Send {
-    /// The next frame. Nothing is lost when it is dropped before it ends.
+    /// The next frame. Cancel-safe: dropping the future loses no frame.
     fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>>;
 }
 
-/// Both halves.
+/// Both halves of a link.
 pub struct Link {
     pub tx: Box<dyn LinkTx>,
     pub rx: Box<dyn LinkRx>,
-    /// In one word, for people: `ws`, `poll`, `memory`.
+    /// Name of the transport, for users: `ws`, `poll` or `memory`.
     pub transport: &'static str,
 }
 

@@ -1,7 +1,7 @@
-//! A link over requests, where a WebSocket does not get through.
+//! A link over HTTP requests, for networks that block WebSockets.
 //!
-//! Two tasks carry it: one posts what is to be sent, as many frames at a time as there are, and one asks for what the hub
-//! has. A request that fails is made again for a while: frames are numbered, so nothing comes twice.
+//! One task posts outgoing frames in batches, another long-polls for the hub's frames. Failed requests are retried a few times;
+//! frames are numbered, so none arrives twice.
 
 use std::time::Duration;
 
@@ -19,56 +19,56 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
-use super::{Link, LinkError, LinkRx, LinkTx, answer};
+use super::{Link, LinkError, LinkRx, LinkTx, refusal};
 
-/// Frames that wait on either side of the requests.
-const WAITING: usize = 64;
-/// For one request that the hub answers at once.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// A request is made so often before the link is given up.
+/// Frames queued per direction.
+const QUEUED: usize = 64;
+/// Timeout of a request that the hub answers at once.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Attempts of a request before the link ends.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Where the frames of a node are exchanged, and as whom.
+/// The hub's endpoint for the frames of a node, with the credential.
 #[derive(Debug, Clone)]
-pub struct Exchange {
+pub struct PollEndpoint {
     pub http: reqwest::Client,
     /// `…/api/v1/nodes/{id}/frames`.
     pub url: Url,
     pub authorization: Option<HeaderValue>,
 }
 
-/// A link that begins with the first frame that is sent over it, which has to be `hello`.
+/// A link that starts when its first frame is sent, which must be `hello`.
 #[must_use]
-pub fn open(exchange: Exchange, supervisor: &Supervisor) -> Link {
-    let (outgoing, to_send) = mpsc::channel(WAITING);
-    let (received, incoming) = mpsc::channel(WAITING);
-    let over = CancellationToken::new();
+pub fn open(endpoint: PollEndpoint, supervisor: &Supervisor) -> Link {
+    let (outgoing, to_send) = mpsc::channel(QUEUED);
+    let (received, incoming) = mpsc::channel(QUEUED);
+    let closed = CancellationToken::new();
     let (posted, all_sent) = oneshot::channel();
-    let carried = Carried { exchange, received, over: over.clone(), supervisor: supervisor.clone() };
-    supervisor.spawn(Stage::Work, "link by requests", async move {
-        carried.post(to_send).await;
+    let sender = PollSender { endpoint, received, closed: closed.clone(), supervisor: supervisor.clone() };
+    supervisor.spawn(Stage::Work, "polling link", async move {
+        sender.post(to_send).await;
         let _ = posted.send(());
     });
     Link {
-        tx: Box::new(Sending { outgoing: Some(outgoing), all_sent: Some(all_sent) }),
-        rx: Box::new(Receiving { incoming, _over: over.drop_guard() }),
+        tx: Box::new(PollTx { outgoing: Some(outgoing), all_sent: Some(all_sent) }),
+        rx: Box::new(PollRx { incoming, _closed: closed.drop_guard() }),
         transport: "poll",
     }
 }
 
-/// What is to be sent, or why nothing is any more.
-type Arrival = Result<Received, LinkError>;
+/// A received frame, or why there are no more.
+type ReceivedFrame = Result<Received, LinkError>;
 
-struct Carried {
-    exchange: Exchange,
-    received: mpsc::Sender<Arrival>,
-    over: CancellationToken,
+struct PollSender {
+    endpoint: PollEndpoint,
+    received: mpsc::Sender<ReceivedFrame>,
+    closed: CancellationToken,
     supervisor: Supervisor,
 }
 
-impl Carried {
-    /// Posts frames until there are no more, or the link is over.
+impl PollSender {
+    /// Posts frames until there are no more, or the link is closed.
     async fn post(self, mut frames: mpsc::Receiver<String>) {
         let (mut epoch, mut number) = (None, 0);
         let mut next: Option<String> = None;
@@ -76,7 +76,7 @@ impl Carried {
             let first = match next.take() {
                 Some(first) => first,
                 None => tokio::select! {
-                    () = self.over.cancelled() => return,
+                    () = self.closed.cancelled() => return,
                     first = frames.recv() => match first {
                         Some(first) => first,
                         None => return,
@@ -84,7 +84,7 @@ impl Carried {
                 },
             };
             let mut batch = vec![first];
-            // `hello` goes alone: what comes after it needs to know the link.
+            // `hello` is sent alone: later frames need the epoch from its answer.
             while epoch.is_some() && batch.len() < MAX_FRAMES {
                 let Ok(frame) = frames.try_recv() else { break };
                 if batch.iter().map(String::len).sum::<usize>() + frame.len() > MAX_POLL_BYTES / 2 {
@@ -95,22 +95,22 @@ impl Carried {
             }
             let numbered = batch.into_iter().filter_map(|frame| {
                 number += 1;
-                // It was made by us from a frame, and is JSON.
+                // Serialized by us, so it is JSON.
                 RawValue::from_string(frame).ok().map(|frame| Numbered { n: number, frame })
             });
             let body = PollSend { epoch, frames: numbered.collect() };
-            match self.exchange.post(&body).await {
-                Ok(taken) if epoch.is_none() => {
-                    epoch = Some(taken.epoch);
-                    let (exchange, received, over) =
-                        (self.exchange.clone(), self.received.clone(), self.over.clone());
-                    self.supervisor.spawn(Stage::Work, "link by requests, receiving", async move {
-                        get(exchange, taken.epoch, received, over).await;
+            match self.endpoint.post(&body).await {
+                Ok(accepted) if epoch.is_none() => {
+                    epoch = Some(accepted.epoch);
+                    let (endpoint, received, closed) =
+                        (self.endpoint.clone(), self.received.clone(), self.closed.clone());
+                    self.supervisor.spawn(Stage::Work, "polling link, receiving", async move {
+                        get(endpoint, accepted.epoch, received, closed).await;
                     });
                 }
                 Ok(_) => {}
                 Err(end) => {
-                    // Nobody is left to be told where this is refused.
+                    // Fails only if the link was dropped.
                     let _ = self.received.send(Err(end)).await;
                     return;
                 }
@@ -119,13 +119,18 @@ impl Carried {
     }
 }
 
-/// Asks for frames until the link is over.
-async fn get(exchange: Exchange, epoch: u64, received: mpsc::Sender<Arrival>, over: CancellationToken) {
+/// Polls for frames until the link is closed.
+async fn get(
+    endpoint: PollEndpoint,
+    epoch: u64,
+    received: mpsc::Sender<ReceivedFrame>,
+    closed: CancellationToken,
+) {
     let mut after = 0;
     loop {
         let batch = tokio::select! {
-            () = over.cancelled() => return,
-            batch = exchange.get(PollQuery { epoch, after, wait_ms: Some(MAX_WAIT_MS) }) => batch,
+            () = closed.cancelled() => return,
+            batch = endpoint.get(PollQuery { epoch, after, wait_ms: Some(MAX_WAIT_MS) }) => batch,
         };
         let frames = match batch {
             Ok(batch) => batch.frames,
@@ -138,29 +143,29 @@ async fn get(exchange: Exchange, epoch: u64, received: mpsc::Sender<Arrival>, ov
             if n <= after {
                 continue;
             }
-            let arrival = match n == after + 1 {
+            let frame = match n == after + 1 {
                 true => Frame::parse(frame.get()).map_err(|error| LinkError::Invalid(error.to_string())),
                 false => Err(LinkError::Broken(format!("frame {} is missing", after + 1))),
             };
-            let failed = arrival.is_err();
+            let failed = frame.is_err();
             after = n;
-            if received.send(arrival).await.is_err() || failed {
+            if received.send(frame).await.is_err() || failed {
                 return;
             }
         }
     }
 }
 
-impl Exchange {
+impl PollEndpoint {
     async fn post(&self, body: &PollSend) -> Result<PollTaken, LinkError> {
-        // The first one makes a link: one that is made twice is one too many, and the dialler tries again by itself.
+        // The first request opens a link and must not open two; the dialler retries anyway.
         let attempts = if body.epoch.is_none() { 1 } else { ATTEMPTS };
-        self.ask(attempts, || self.http.post(self.url.clone()).json(body).timeout(PATIENCE)).await
+        self.ask(attempts, || self.http.post(self.url.clone()).json(body).timeout(REQUEST_TIMEOUT)).await
     }
 
     async fn get(&self, query: PollQuery) -> Result<PollBatch, LinkError> {
-        let patience = PATIENCE + Duration::from_millis(MAX_WAIT_MS);
-        self.ask(ATTEMPTS, || self.http.get(self.url.clone()).query(&query).timeout(patience)).await
+        let timeout = REQUEST_TIMEOUT + Duration::from_millis(MAX_WAIT_MS);
+        self.ask(ATTEMPTS, || self.http.get(self.url.clone()).query(&query).timeout(timeout)).await
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -191,36 +196,36 @@ impl Exchange {
         let broken = |error: reqwest::Error| LinkError::Broken(error.without_url().to_string());
         let answer = request.send().await.map_err(broken)?;
         let status = answer.status();
-        let body = bounded(answer).await?;
+        let body = read_limited(answer).await?;
         match status {
             StatusCode::OK => serde_json::from_slice(&body)
                 .map_err(|error| LinkError::Invalid(format!("the hub's answer cannot be read: {error}"))),
-            _ => Err(answer::ended(status, &body)),
+            _ => Err(refusal::from_status(status, &body)),
         }
     }
 }
 
-/// The body of an answer, which may be anybody's.
-async fn bounded(mut answer: reqwest::Response) -> Result<Vec<u8>, LinkError> {
+/// Reads the body of an answer, with a limit, since it may come from any server.
+async fn read_limited(mut answer: reqwest::Response) -> Result<Vec<u8>, LinkError> {
     let mut body = Vec::new();
     loop {
         let chunk = answer.chunk().await;
         let chunk = chunk.map_err(|error| LinkError::Broken(error.without_url().to_string()))?;
         let Some(chunk) = chunk else { return Ok(body) };
         if body.len() + chunk.len() > MAX_POLL_BYTES {
-            return Err(LinkError::Invalid(format!("an answer of more than {MAX_POLL_BYTES} bytes")));
+            return Err(LinkError::Invalid(format!("an answer is longer than {MAX_POLL_BYTES} bytes")));
         }
         body.extend_from_slice(&chunk);
     }
 }
 
-struct Sending {
-    /// None once it was closed.
+struct PollTx {
+    /// None after it was closed.
     outgoing: Option<mpsc::Sender<String>>,
     all_sent: Option<oneshot::Receiver<()>>,
 }
 
-impl LinkTx for Sending {
+impl LinkTx for PollTx {
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
         Box::pin(async move {
             let Some(outgoing) = &self.outgoing else { return Err(LinkError::Closed(None)) };
@@ -238,14 +243,14 @@ impl LinkTx for Sending {
     }
 }
 
-struct Receiving {
-    incoming: mpsc::Receiver<Arrival>,
-    /// The requests end with this.
-    _over: DropGuard,
+struct PollRx {
+    incoming: mpsc::Receiver<ReceivedFrame>,
+    /// Ends the requests on drop.
+    _closed: DropGuard,
 }
 
-impl LinkRx for Receiving {
-    fn recv(&mut self) -> BoxFuture<'_, Arrival> {
+impl LinkRx for PollRx {
+    fn recv(&mut self) -> BoxFuture<'_, ReceivedFrame> {
         Box::pin(async { self.incoming.recv().await.unwrap_or(Err(LinkError::Closed(None))) })
     }
 }

@@ -1,4 +1,4 @@
-//! Encryption of the way to the hub: whom the node believes, and what it shows of itself.
+//! TLS settings for the link: trusted authorities and the client certificate.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use plexus_mcp::tls::{TlsConfig, client_config};
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 
-/// Files of a person, named on the command line or in the environment.
+/// Files of the user, named on the command line or in the environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsOptions {
-    /// Authorities that are believed beside those of the machine.
+    /// Authorities that are trusted in addition to those of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// Certificate and key that are shown to a hub that asks for them.
+    /// Client certificate and key, for a hub that requests them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<(PathBuf, PathBuf)>,
 }
@@ -22,7 +22,7 @@ impl TlsOptions {
     /// Reads the files.
     ///
     /// # Errors
-    /// In words: which file it is and what is wrong with it.
+    /// Describes the file and its problem.
     pub fn client(&self) -> Result<Arc<ClientConfig>, String> {
         let Self { ca, identity } = self.clone();
         client_config(TlsConfig { identity, ca }).map(Arc::new)

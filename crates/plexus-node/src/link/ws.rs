@@ -22,73 +22,73 @@ use url::Url;
 
 use super::{Link, LinkError, LinkRx, LinkTx};
 
-/// Frames are short, and there may be many links.
+/// Small, because frames are short and a hub may have many links.
 const BUFFER: usize = 16 << 10;
 
-/// Why there is no WebSocket.
+/// Why a WebSocket could not be opened.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unopened {
-    /// The hub is not reached at all.
+pub enum WsOpenError {
+    /// The hub was not reached.
     #[error("{0}")]
     Unreachable(String),
-    /// It is reached, and does not take the credential.
+    /// The hub refused the credential.
     #[error("{0}")]
     Refused(String),
-    /// It is reached, and something on the way does not let WebSockets through.
+    /// An intermediary blocks WebSockets.
     #[error("{0}")]
     NoUpgrade(String),
 }
 
-/// Carries bytes, in the open or encrypted.
-trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+/// A plain or encrypted connection.
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-type Socket = WebSocketStream<Box<dyn Wire>>;
+type Socket = WebSocketStream<Box<dyn ByteStream>>;
 
-/// Dials `url`, of scheme `ws` or `wss`.
+/// Opens a WebSocket to `url`, with scheme `ws` or `wss`.
 ///
 /// # Errors
-/// When there is no WebSocket to be had within `patience`.
+/// If it cannot be opened within the time limit.
 pub async fn open(
     url: &Url,
     authorization: Option<&HeaderValue>,
     tls: &Arc<ClientConfig>,
-    patience: Duration,
-) -> Result<Link, Unopened> {
-    let wire = timeout(patience, connect(url, tls))
+    time_limit: Duration,
+) -> Result<Link, WsOpenError> {
+    let stream = timeout(time_limit, connect(url, tls))
         .await
-        .unwrap_or_else(|_| Err("it took too long to connect".to_owned()))
-        .map_err(Unopened::Unreachable)?;
-    let socket = timeout(patience, upgrade(url, authorization, wire))
+        .unwrap_or_else(|_| Err("connecting took too long".to_owned()))
+        .map_err(WsOpenError::Unreachable)?;
+    let socket = timeout(time_limit, upgrade(url, authorization, stream))
         .await
-        .unwrap_or_else(|_| Err(Unopened::NoUpgrade("the hub did not answer the upgrade".to_owned())))?;
+        .unwrap_or_else(|_| Err(WsOpenError::NoUpgrade("the upgrade request was not answered".to_owned())))?;
     let (tx, rx) = socket.split();
-    Ok(Link { tx: Box::new(Sending(tx)), rx: Box::new(Receiving(rx)), transport: "ws" })
+    Ok(Link { tx: Box::new(WsTx(tx)), rx: Box::new(WsRx(rx)), transport: "ws" })
 }
 
-async fn connect(url: &Url, tls: &Arc<ClientConfig>) -> Result<Box<dyn Wire>, String> {
+async fn connect(url: &Url, tls: &Arc<ClientConfig>) -> Result<Box<dyn ByteStream>, String> {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-        return Err(format!("{url} names no host"));
+        return Err(format!("{url} has no host"));
     };
-    // An IPv6 address stands in brackets in a URL and nowhere else.
+    // The brackets around an IPv6 address belong to URL syntax only.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
-    // Frames are short and somebody waits for each.
+    // Frames are short and latency matters.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     if url.scheme() != "wss" {
         return Ok(Box::new(stream));
     }
     let name = ServerName::try_from(host.to_owned()).map_err(|error| format!("{host}: {error}"))?;
     let stream = TlsConnector::from(tls.clone()).connect(name, stream).await;
-    Ok(Box::new(stream.map_err(|error| format!("no secure connection: {error}"))?))
+    Ok(Box::new(stream.map_err(|error| format!("the TLS handshake failed: {error}"))?))
 }
 
 async fn upgrade(
     url: &Url,
     authorization: Option<&HeaderValue>,
-    wire: Box<dyn Wire>,
-) -> Result<Socket, Unopened> {
-    let invalid = |error: Error| Unopened::Unreachable(error.to_string());
+    stream: Box<dyn ByteStream>,
+) -> Result<Socket, WsOpenError> {
+    let invalid = |error: Error| WsOpenError::Unreachable(error.to_string());
     let mut request = url.as_str().into_client_request().map_err(invalid)?;
     if let Some(authorization) = authorization {
         request.headers_mut().insert(AUTHORIZATION, authorization.clone());
@@ -100,41 +100,41 @@ async fn upgrade(
         .max_write_buffer_size(2 * MAX_FRAME)
         .max_message_size(Some(MAX_FRAME))
         .max_frame_size(Some(MAX_FRAME));
-    match client_async_with_config(request, wire, Some(config)).await {
+    match client_async_with_config(request, stream, Some(config)).await {
         Ok((socket, _)) => Ok(socket),
         Err(Error::Http(answer)) => Err(refusal(&answer)),
-        Err(error) => Err(Unopened::NoUpgrade(error.to_string())),
+        Err(error) => Err(WsOpenError::NoUpgrade(error.to_string())),
     }
 }
 
-/// What an answer means that is no upgrade.
-fn refusal(answer: &http::Response<Option<Vec<u8>>>) -> Unopened {
-    let said = answer.body().as_deref().unwrap_or_default();
-    let message = super::answer::message(answer.status(), said);
-    match super::answer::is_refusal(answer.status(), said) {
-        true => Unopened::Refused(message),
-        false => Unopened::NoUpgrade(message),
+/// Interprets an answer that is not an upgrade.
+fn refusal(answer: &http::Response<Option<Vec<u8>>>) -> WsOpenError {
+    let body = answer.body().as_deref().unwrap_or_default();
+    let message = super::refusal::message(answer.status(), body);
+    match super::refusal::is_refusal(answer.status(), body) {
+        true => WsOpenError::Refused(message),
+        false => WsOpenError::NoUpgrade(message),
     }
 }
 
-struct Sending(SplitSink<Socket, Message>);
+struct WsTx(SplitSink<Socket, Message>);
 
-impl LinkTx for Sending {
+impl LinkTx for WsTx {
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
         Box::pin(async move { self.0.send(Message::text(frame.text())).await.map_err(broken) })
     }
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // It is gone, which is all that was wanted.
+            // An error means that it is closed already.
             let _ = self.0.close().await;
         })
     }
 }
 
-struct Receiving(SplitStream<Socket>);
+struct WsRx(SplitStream<Socket>);
 
-impl LinkRx for Receiving {
+impl LinkRx for WsRx {
     fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>> {
         Box::pin(async move {
             loop {
@@ -149,7 +149,7 @@ impl LinkRx for Receiving {
                     Message::Close(frame) => return Err(closed(frame)),
                     Message::Binary(_) => {
                         return Err(LinkError::Invalid(
-                            "the hub sent bytes where frames are text".to_owned(),
+                            "the hub sent a binary message; frames are text".to_owned(),
                         ));
                     }
                     Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
@@ -161,7 +161,7 @@ impl LinkRx for Receiving {
 
 fn closed(frame: Option<CloseFrame>) -> LinkError {
     let Some(CloseFrame { code, reason }) = frame else { return LinkError::Closed(None) };
-    super::answer::closed(code.into(), reason.as_str())
+    super::refusal::from_close_code(code.into(), reason.as_str())
 }
 
 fn broken(error: Error) -> LinkError {

@@ -1,65 +1,65 @@
-//! What is left out, what never is, and in which order the rest comes.
+//! What is dropped, what is never dropped, and the order of the rest.
 
 use futures_util::FutureExt;
 use plexus_proto::CallId;
 use plexus_proto::node::{CallEvent, CallOutcome, CallResult, Output};
 use serde_json::value::RawValue;
 
-use super::{EVENT_BYTES, EVENTS, Item, Outbox, REFUSALS};
+use super::{LinkOutbox, MAX_EVENT_BYTES, MAX_EVENTS, MAX_REFUSALS, OutboxItem};
 
 fn event(call_id: CallId, seq: u64, payload: &str) -> CallEvent {
     let payload = RawValue::from_string(payload.to_owned()).unwrap();
     CallEvent { call_id, seq, kind: "progress".to_owned(), payload }
 }
 
-fn next(outbox: &Outbox) -> Option<Item> {
+fn next(outbox: &LinkOutbox) -> Option<OutboxItem> {
     outbox.next().now_or_never()
 }
 
 #[test]
-fn a_flood_of_events_is_cut_and_counted_and_the_result_comes_after_them() {
-    let (outbox, call) = (Outbox::default(), CallId::new());
+fn excess_events_are_dropped_and_counted_and_the_result_follows() {
+    let (outbox, call) = (LinkOutbox::default(), CallId::new());
     let kept = (0..1_000).filter(|seq| outbox.event(event(call, *seq, "{}"))).count();
-    assert_eq!(kept, EVENTS);
-    assert_eq!(outbox.left_out(), 1_000 - EVENTS as u64);
+    assert_eq!(kept, MAX_EVENTS);
+    assert_eq!(outbox.dropped_events(), 1_000 - MAX_EVENTS as u64);
     outbox.result(call);
-    for _ in 0..EVENTS {
-        assert!(matches!(next(&outbox), Some(Item::Event(_))));
+    for _ in 0..MAX_EVENTS {
+        assert!(matches!(next(&outbox), Some(OutboxItem::Event(_))));
     }
-    assert!(matches!(next(&outbox), Some(Item::Result(id)) if id == call));
+    assert!(matches!(next(&outbox), Some(OutboxItem::Result(id)) if id == call));
     assert!(next(&outbox).is_none());
     assert!(outbox.event(event(call, 1_001, "{}")), "there is room again");
 }
 
 #[test]
-fn long_events_are_bounded_by_their_bytes() {
-    let (outbox, call) = (Outbox::default(), CallId::new());
-    let long = format!("{:?}", "x".repeat(EVENT_BYTES / 4));
+fn queued_event_bytes_are_limited() {
+    let (outbox, call) = (LinkOutbox::default(), CallId::new());
+    let long = format!("{:?}", "x".repeat(MAX_EVENT_BYTES / 4));
     let kept = (0..10).filter(|seq| outbox.event(event(call, *seq, &long))).count();
     assert_eq!(kept, 3);
 }
 
 #[test]
-fn a_sign_of_life_goes_before_all_that_waits_and_bye_after_it() {
-    let (outbox, call) = (Outbox::default(), CallId::new());
+fn heartbeats_are_sent_first_and_bye_last() {
+    let (outbox, call) = (LinkOutbox::default(), CallId::new());
     outbox.bye("done");
     outbox.ack(call);
     outbox.pong(6);
     outbox.pong(7);
-    assert!(matches!(next(&outbox), Some(Item::Pong(7))), "only the newest is worth sending");
-    assert!(matches!(next(&outbox), Some(Item::Ack(_))));
-    assert!(matches!(next(&outbox), Some(Item::Bye(_))));
+    assert!(matches!(next(&outbox), Some(OutboxItem::Pong(7))), "only the newest is sent");
+    assert!(matches!(next(&outbox), Some(OutboxItem::Ack(_))));
+    assert!(matches!(next(&outbox), Some(OutboxItem::Bye(_))));
     assert!(next(&outbox).is_none());
 }
 
 #[test]
-fn who_refuses_waits_for_who_does_not_listen() {
-    let outbox = Outbox::default();
+fn refusals_wait_for_a_hub_that_does_not_read() {
+    let outbox = LinkOutbox::default();
     let refused = || CallResult {
         call_id: CallId::new(),
         outcome: CallOutcome::Output(Output { text: String::new(), structured: None }),
     };
-    for _ in 0..REFUSALS {
+    for _ in 0..MAX_REFUSALS {
         outbox.refuse(refused()).now_or_never().expect("there is room");
     }
     let mut waiting = Box::pin(outbox.refuse(refused()));
@@ -69,13 +69,16 @@ fn who_refuses_waits_for_who_does_not_listen() {
 }
 
 #[test]
-fn a_result_that_is_asked_for_twice_waits_once() {
-    let (outbox, call) = (Outbox::default(), CallId::new());
+fn repeatedly_requested_result_is_queued_once() {
+    let (outbox, call) = (LinkOutbox::default(), CallId::new());
     for _ in 0..1_000 {
         outbox.result(call);
     }
-    assert!(matches!(next(&outbox), Some(Item::Result(_))));
+    assert!(matches!(next(&outbox), Some(OutboxItem::Result(_))));
     assert!(next(&outbox).is_none());
     outbox.result(call);
-    assert!(matches!(next(&outbox), Some(Item::Result(_))), "it was taken, so it may be asked for again");
+    assert!(
+        matches!(next(&outbox), Some(OutboxItem::Result(_))),
+        "it was sent, so it can be requested again"
+    );
 }

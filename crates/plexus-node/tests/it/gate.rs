@@ -1,4 +1,4 @@
-//! A tool that a test holds in its hand: it runs until it is let go.
+//! A tool whose calls wait until the test releases them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, watch};
 
-/// Cheap to clone; all clones are one gate.
+/// Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<Inner>);
 
 struct Inner {
     open: Semaphore,
-    begun: watch::Sender<usize>,
+    started: watch::Sender<usize>,
     cancelled: watch::Sender<usize>,
     ended: AtomicUsize,
 }
@@ -24,16 +24,16 @@ struct Inner {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
-    /// Goes back as the text of the result.
+    /// Text of the result.
     #[serde(default)]
     say: String,
-    /// Events to be told before the gate is waited at.
+    /// Number of events emitted before waiting.
     #[serde(default)]
     events: u32,
-    /// Bytes of each.
+    /// Size of each event.
     #[serde(default)]
     bytes: usize,
-    /// Fails instead of ending well.
+    /// Whether the call fails.
     #[serde(default)]
     fail: bool,
 }
@@ -48,50 +48,50 @@ impl Gate {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Inner {
             open: Semaphore::new(0),
-            begun: watch::Sender::new(0),
+            started: watch::Sender::new(0),
             cancelled: watch::Sender::new(0),
             ended: AtomicUsize::new(0),
         }))
     }
 
-    /// `write`, which is to be kept, and `look`, which is not.
+    /// `write`, which is kept on disk, and `look`, which is not.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         vec![Tool::typed(Writes(self.clone())), Tool::typed(Reads(self.clone()))]
     }
 
-    /// Lets so many calls through.
+    /// Releases this many calls.
     pub(crate) fn open(&self, calls: usize) {
         self.0.open.add_permits(calls);
     }
 
-    /// Waits until so many calls have begun in all.
-    pub(crate) async fn begun(&self, calls: usize) {
-        let mut begun = self.0.begun.subscribe();
-        let begun = begun.wait_for(|begun| *begun >= calls);
-        super::scripted::within("a call to begin", begun).await.unwrap();
+    /// Waits until this many calls have started in total.
+    pub(crate) async fn started(&self, calls: usize) {
+        let mut started = self.0.started.subscribe();
+        let started = started.wait_for(|started| *started >= calls);
+        super::scripted_hub::within("a call to start", started).await.unwrap();
     }
 
-    /// Waits until so many calls were told to stop.
+    /// Waits until this many calls were cancelled.
     pub(crate) async fn cancelled(&self, calls: usize) {
         let mut cancelled = self.0.cancelled.subscribe();
         let cancelled = cancelled.wait_for(|cancelled| *cancelled >= calls);
-        super::scripted::within("a call to be told to stop", cancelled).await.unwrap();
+        super::scripted_hub::within("a call to be cancelled", cancelled).await.unwrap();
     }
 
     pub(crate) fn runs(&self) -> usize {
-        *self.0.begun.borrow()
+        *self.0.started.borrow()
     }
 
     async fn pass(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let told = Told(self.clone(), context.cancel.clone());
+        let counter = CancelledCall(self.clone(), context.cancel.clone());
         for n in 0..args.events {
-            let said = Map::from_iter([
+            let event = Map::from_iter([
                 ("text".to_owned(), Value::from("x".repeat(args.bytes))),
                 ("n".to_owned(), n.into()),
             ]);
-            context.emit("terminal_output", said);
+            context.emit("terminal_output", event);
         }
-        self.0.begun.send_modify(|begun| *begun += 1);
+        self.0.started.send_modify(|started| *started += 1);
         let permit = self
             .0
             .open
@@ -99,7 +99,7 @@ impl Gate {
             .await
             .map_err(|error| CallError::new(ErrorCode::Internal, error.to_string()))?;
         permit.forget();
-        drop(told);
+        drop(counter);
         self.0.ended.fetch_add(1, Ordering::SeqCst);
         match args.fail {
             true => Err(CallError::new(ErrorCode::ToolFailed, args.say)),
@@ -108,10 +108,10 @@ impl Gate {
     }
 }
 
-/// Counts a call that is dropped because it was told to stop.
-struct Told(Gate, tokio_util::sync::CancellationToken);
+/// Counts a call that is dropped because it was cancelled.
+struct CancelledCall(Gate, tokio_util::sync::CancellationToken);
 
-impl Drop for Told {
+impl Drop for CancelledCall {
     fn drop(&mut self) {
         if self.1.is_cancelled() {
             self.0.0.cancelled.send_modify(|cancelled| *cancelled += 1);

@@ -1,4 +1,4 @@
-//! An MCP server on the node's machine: the hub is told when it comes, calls it, and is told when it goes.
+//! An MCP server on the node's machine: the hub sees it appear, calls it, and sees it disappear.
 
 use plexus_kit::Environment;
 use plexus_node::NodeOptions;
@@ -6,9 +6,9 @@ use plexus_proto::NodeId;
 use plexus_proto::node::{CallOutcome, Frame, Hello};
 use serde_json::{Value, json};
 
-use super::scripted::{Hub, Site};
+use super::scripted_hub::{ScriptedHub, TestNode};
 
-/// A server in a few lines of shell: it has one tool, which greets.
+/// An MCP server in shell, with one tool.
 const SERVER: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
@@ -24,11 +24,11 @@ while read -r line; do
 done
 "#;
 
-/// The next thing that the node says of itself and that is as it should be.
-async fn said(hub: &mut Hub, is_so: impl Fn(&Hello) -> bool) -> Hello {
+/// The next `hello` that matches.
+async fn hello_with(hub: &mut ScriptedHub, matches: impl Fn(&Hello) -> bool) -> Hello {
     loop {
-        if let Frame::Hello(hello) = hub.word().await
-            && is_so(&hello)
+        if let Frame::Hello(hello) = hub.next_frame().await
+            && matches(&hello)
         {
             return hello;
         }
@@ -36,7 +36,7 @@ async fn said(hub: &mut Hub, is_so: impl Fn(&Hello) -> bool) -> Hello {
 }
 
 #[tokio::test]
-async fn a_server_of_the_machine_is_told_called_and_told_to_be_gone() {
+async fn hosted_server_is_announced_called_and_withdrawn() {
     let folder = tempfile::tempdir().unwrap();
     let servers = folder.path().join("mcp_servers.d");
     std::fs::create_dir(&servers).unwrap();
@@ -44,14 +44,14 @@ async fn a_server_of_the_machine_is_told_called_and_told_to_be_gone() {
         servers: Some(servers.clone()),
         ..NodeOptions::new(NodeId::new(), folder.path().join("node"), Environment::default())
     };
-    let site = Site::start(options).await;
-    let (mut hub, hello) = site.link(&[]).await;
+    let test_node = TestNode::start(options).await;
+    let (mut hub, hello) = test_node.link(&[]).await;
     assert!(hello.mcp_servers.is_empty());
     let file = servers.join("greeter.json");
     let server = json!({ "command": "/bin/sh", "args": ["-c", SERVER] });
     std::fs::write(&file, server.to_string()).unwrap();
     let has_tool = |hello: &Hello| hello.mcp_servers.iter().any(|server| !server.tools.is_empty());
-    let hello = said(&mut hub, has_tool).await;
+    let hello = hello_with(&mut hub, has_tool).await;
     let greeter = &hello.mcp_servers[0];
     assert_eq!((greeter.name.as_str(), greeter.state.as_str()), ("greeter", "ready"));
     assert_eq!(greeter.tools[0]["name"], "mcp__greeter__greet");
@@ -63,6 +63,6 @@ async fn a_server_of_the_machine_is_told_called_and_told_to_be_gone() {
     let content: Value = serde_json::from_str(result.content.get()).unwrap();
     assert_eq!(content[0]["text"], "good day");
     std::fs::remove_file(&file).unwrap();
-    said(&mut hub, |hello| hello.mcp_servers.is_empty()).await;
-    site.supervisor.shutdown(std::time::Duration::from_secs(10)).await;
+    hello_with(&mut hub, |hello| hello.mcp_servers.is_empty()).await;
+    test_node.supervisor.shutdown(std::time::Duration::from_secs(10)).await;
 }

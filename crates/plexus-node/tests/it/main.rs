@@ -1,17 +1,17 @@
-//! Tests of a node with everything real: processes, files, links. At the other end of a link is a scripted hub: what is on
-//! disk when, what is sent again, and what a broken, slow or wrong hub does to a node.
+//! Tests of a node with real processes, files and links, against a scripted hub: what is on disk at which moment, what is sent
+//! again, and the effect of a broken, slow or faulty hub.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod calls;
 mod gate;
 mod hosted;
-mod links;
-mod pace;
+mod invalid_frames;
 #[cfg(target_os = "linux")]
 mod policy;
+mod polling;
 mod reconcile;
-mod requests;
-mod scripted;
-mod sockets;
+mod scripted_hub;
+mod slow_hub;
 mod stopping;
+mod websocket;

@@ -1,4 +1,4 @@
-//! The policy of a machine, as the hub sees it: what is off is neither offered nor run, and the sandbox is reported.
+//! The machine's policy as seen by the hub: disabled tools are neither offered nor run, and the sandbox is reported.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use plexus_proto::node::Frame;
 use plexus_proto::{ErrorCode, NodeId};
 use serde_json::json;
 
-use super::scripted::{Site, failure, within};
+use super::scripted_hub::{TestNode, failure, within};
 
 /// A program that succeeds whatever it is asked for, so every sandbox seems to work. Real ones are tested in `plexus-machine`.
 const LAUNCHER: &str = "/bin/true";
 
-async fn site(folder: &Path, policy: &str) -> Site {
+async fn start(folder: &Path, policy: &str) -> TestNode {
     std::fs::write(folder.join("node.toml"), policy).unwrap();
     let variables = [("PATH", "/usr/bin:/bin"), ("HOME", "/var/tmp")];
     let environment: Environment =
@@ -22,16 +22,16 @@ async fn site(folder: &Path, policy: &str) -> Site {
         launcher: Some(PathBuf::from(LAUNCHER)),
         ..NodeOptions::new(NodeId::new(), folder.to_owned(), environment)
     };
-    Site::start(options).await
+    TestNode::start(options).await
 }
 
 #[tokio::test]
-async fn a_tool_that_is_off_is_not_offered_and_not_run_for_any_hub() {
+async fn disabled_tool_is_neither_offered_nor_run() {
     for is_off in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let tools = if is_off { "[tools]\noff = ['terminal']\n" } else { "" };
-        let site = site(folder.path(), &format!("[sandbox]\nlevel = 'none'\n{tools}")).await;
-        let (mut hub, hello) = site.link(&[]).await;
+        let test_node = start(folder.path(), &format!("[sandbox]\nlevel = 'none'\n{tools}")).await;
+        let (mut hub, hello) = test_node.link(&[]).await;
         assert_eq!(hello.tools.iter().any(|tool| tool.name == "terminal"), !is_off, "{:?}", hello.tools);
         // The control: the same command runs while the tool is on.
         let marker = std::env::temp_dir().join(format!("plexus-policy-{}", NodeId::new()));
@@ -49,15 +49,15 @@ async fn a_tool_that_is_off_is_not_offered_and_not_run_for_any_hub() {
 }
 
 #[tokio::test]
-async fn hub_is_told_which_sandbox_holds_commands_and_told_again_when_it_changes() {
+async fn hub_is_informed_of_the_sandbox_and_its_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let site = site(folder.path(), "[sandbox]\nlevel = 'landlock'\n").await;
-    let (mut hub, hello) = site.link(&[]).await;
+    let test_node = start(folder.path(), "[sandbox]\nlevel = 'landlock'\n").await;
+    let (mut hub, hello) = test_node.link(&[]).await;
     assert_eq!(hello.sandbox.as_deref(), Some("landlock"));
     std::fs::write(folder.path().join("node.toml"), "[sandbox]\nlevel = 'none'\n").unwrap();
-    let hello = within("the node to say what it can do now", async {
+    let hello = within("an updated hello", async {
         loop {
-            if let Frame::Hello(hello) = hub.word().await {
+            if let Frame::Hello(hello) = hub.next_frame().await {
                 return hello;
             }
         }

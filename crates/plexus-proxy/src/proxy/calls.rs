@@ -1,7 +1,7 @@
-//! `tools/call`: writes that may be kept are known by a key before they are sent, and are kept where the hub does not answer.
+//! `tools/call`: bufferable writes get an idempotency key before they are sent, and are queued if the hub does not answer.
 //!
-//! What the agent is told is what holds: an answer of the hub as it is, or that the write is on this machine's disk and will be
-//! done once, or that it is neither. What may not be kept is never sent twice.
+//! The agent always learns the truth: the hub's answer unchanged, or that the write is on this machine's disk and will be
+//! executed once, or that neither holds. Calls that are not bufferable are never sent twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::agent::{Agent, Given, Running, failed};
-use super::answer::Answer;
-use super::hub::Failure;
+use super::client::{MessageMeta, ProxyClient, RunningRequest, failed};
+use super::hub::HubFailure;
+use super::messages::Answer;
 
-const KEPT: &str = "The hub is away. This write is stored on this machine and will be sent when the hub is back; it is then \
-                    done once, after the writes before it. Do not send it again.";
-const BEHIND: &str = "Earlier writes of this session still wait for the hub. This one is stored on this machine behind them and \
-                      will be done once, in order. Do not send it again.";
+const QUEUED: &str = "The hub is away. This write is stored on this machine and will be executed once when the hub is back, \
+                      after the writes before it. Do not send it again.";
+const QUEUED_BEHIND: &str = "Earlier writes of this session are still waiting for the hub. This one is stored on this machine \
+                             behind them and will be executed once, in order. Do not send it again.";
 
-/// A write that may be kept.
+/// A write that may be queued.
 #[derive(Debug)]
-pub(super) struct Write {
+pub(super) struct BufferableWrite {
     key: String,
     tool: String,
     conversation: String,
@@ -35,16 +35,21 @@ pub(super) struct Write {
     params: String,
 }
 
-impl Write {
-    /// From a request, if what it calls may be kept, with the request that carries its key.
-    fn of(agent: &Agent, request: &Request<'_>, body: &[u8], given: &Given) -> Option<(Self, Bytes)> {
-        let lists = &agent.proxy.lists;
-        let tool = text(request.params.name).filter(|tool| lists.may_buffer(tool))?;
+impl BufferableWrite {
+    /// The write of a request, and the request with its key. None if the call is not bufferable.
+    fn of(
+        client: &ProxyClient,
+        request: &Request<'_>,
+        body: &[u8],
+        message_meta: &MessageMeta,
+    ) -> Option<(Self, Bytes)> {
+        let tools = &client.proxy.tools;
+        let tool = text(request.params.name).filter(|tool| tools.may_buffer(tool))?;
         let arguments: Value = match request.params.arguments {
             Some(raw) => serde_json::from_str(raw.get()).ok()?,
             None => Value::Null,
         };
-        if !lists.is_bufferable(&tool, &arguments) {
+        if !tools.is_bufferable(&tool, &arguments) {
             return None;
         }
         let meta: Option<Map<String, Value>> = match request.params.meta {
@@ -54,24 +59,30 @@ impl Write {
         let mut meta = meta.unwrap_or_default();
         let key = match meta.get(IDEMPOTENCY_KEY) {
             Some(Value::String(key)) => key.clone(),
-            // The hub says what is wrong with it.
+            // Invalid: let the hub report it.
             Some(_) => return None,
             None => uuid::Uuid::now_v7().to_string(),
         };
-        let conversation = agent.conversation(&meta, given);
+        let conversation = client.conversation(&meta, message_meta);
         let client =
-            agent.client(request.params.meta).unwrap_or_else(|| json!({ "name": "unknown", "version": "" }));
+            client.client(request.params.meta).unwrap_or_else(|| json!({ "name": "unknown", "version": "" }));
         meta.insert(IDEMPOTENCY_KEY.to_owned(), key.as_str().into());
         let arguments = request.params.arguments.map_or("{}", RawValue::get);
         let params = format!("{{\"name\":{},\"arguments\":{arguments}}}", Value::from(tool.as_str()));
-        let body = stamped(request, body, Value::Object(meta))?;
+        let body = with_key(request, body, Value::Object(meta))?;
         Some((Self { key, tool, conversation, client, params }, body))
     }
 
-    /// Stores it, and says so.
-    async fn keep(self, agent: &Agent, id: &RawValue, dialect: Dialect, note: &str) -> Result<Bytes, String> {
-        let Some(outbox) = &agent.proxy.outbox else {
-            return Err("nothing is kept while the proxy is off".to_owned());
+    /// Stores the write; returns the answer for the client.
+    async fn enqueue(
+        self,
+        client: &ProxyClient,
+        id: &RawValue,
+        dialect: Dialect,
+        note: &str,
+    ) -> Result<Bytes, String> {
+        let Some(outbox) = &client.proxy.outbox else {
+            return Err("the outbox is disabled".to_owned());
         };
         let Self { key, tool, conversation, client, params } = self;
         let write = NewWrite {
@@ -89,8 +100,8 @@ impl Write {
     }
 }
 
-/// The request with its key. Every other parameter is left as it is.
-fn stamped(request: &Request<'_>, body: &[u8], meta: Value) -> Option<Bytes> {
+/// The request with its key; all other parameters are unchanged.
+fn with_key(request: &Request<'_>, body: &[u8], meta: Value) -> Option<Bytes> {
     #[derive(Deserialize)]
     struct With<'a> {
         #[serde(borrow)]
@@ -105,81 +116,81 @@ fn stamped(request: &Request<'_>, body: &[u8], meta: Value) -> Option<Bytes> {
 }
 
 pub(super) async fn call(
-    agent: &Arc<Agent>,
+    client: &Arc<ProxyClient>,
     message: &Message<'_>,
     request: &Request<'_>,
     body: &Bytes,
-    given: &Given,
-    running: Running,
+    meta: &MessageMeta,
+    running: RunningRequest,
 ) -> Answer {
-    let dialect = agent.dialect(message, given);
-    let timing = &agent.proxy.options.timing;
-    // Which calls may be kept is said with the list, which an agent that knows its tools need not ask for.
-    if agent.proxy.outbox.is_some() && agent.proxy.lists.is_empty() {
-        let _ = agent.proxy.lists.refresh(&agent.proxy.hub, timing.greet, None).await;
+    let dialect = client.dialect(message, meta);
+    let timing = &client.proxy.options.timing;
+    // The list says which calls are bufferable, and the client may not have requested it.
+    if client.proxy.outbox.is_some() && client.proxy.tools.is_empty() {
+        let _ = client.proxy.tools.refresh(&client.proxy.hub, timing.handshake, None).await;
     }
-    let write = Write::of(agent, request, body, given).filter(|_| agent.proxy.outbox.is_some());
+    let write = BufferableWrite::of(client, request, body, meta).filter(|_| client.proxy.outbox.is_some());
     let Some((write, body)) = write else {
-        return match agent.forward(message, body, given, timing.call).await {
-            Ok(reply) => agent.received(reply, request.id, dialect, None, running).await,
+        return match client.forward(message, body, meta, timing.call).await {
+            Ok(reply) => client.received(reply, request.id, dialect, None, running).await,
             Err(failure) => Answer::One(http::StatusCode::OK, failed(request.id, &failure, dialect)),
         };
     };
-    let turn = agent.turn().await;
-    if let Some(outbox) = &agent.proxy.outbox {
+    let turn = client.write_turn().await;
+    if let Some(outbox) = &client.proxy.outbox {
         match outbox.has_pending(&write.conversation).await {
             Ok(false) => {}
-            // Order is kept: nothing overtakes what waits.
-            Ok(true) => return kept(agent, request.id, dialect, write, BEHIND, None).await,
+            // Keep the order: do not overtake queued writes.
+            Ok(true) => return enqueued(client, request.id, dialect, write, QUEUED_BEHIND, None).await,
             Err(error) => {
-                tracing::error!(%error, "the outbox cannot be read");
-                let failure = Failure::Away { why: error.to_string(), sent: false };
+                tracing::error!(%error, "cannot read the outbox");
+                let failure = HubFailure::Away { why: error.to_string(), sent: false };
                 return Answer::One(http::StatusCode::OK, failed(request.id, &failure, dialect));
             }
         }
     }
-    match agent.forward(message, &body, given, timing.write).await {
-        Ok(reply) => match agent.received(reply, request.id, dialect, Some(write), running).await {
-            Answer::Stream(stream) => Answer::Stream(stream.in_turn(turn)),
+    match client.forward(message, &body, meta, timing.write).await {
+        Ok(reply) => match client.received(reply, request.id, dialect, Some(write), running).await {
+            Answer::Stream(stream) => Answer::Stream(stream.holding_turn(turn)),
             answer => answer,
         },
-        Err(failure) => unanswered(agent, request.id, failure, dialect, Some(write)).await,
+        Err(failure) => unanswered(client, request.id, failure, dialect, Some(write)).await,
     }
 }
 
-/// What the client of a request is told that the hub did not answer.
+/// The answer to a request that the hub did not answer: the write is queued, or the request failed.
 pub(super) async fn unanswered(
-    agent: &Arc<Agent>,
+    client: &Arc<ProxyClient>,
     id: &RawValue,
-    failure: Failure,
+    failure: HubFailure,
     dialect: Dialect,
-    write: Option<Write>,
+    write: Option<BufferableWrite>,
 ) -> Answer {
     match (write, &failure) {
-        (Some(write), Failure::Away { .. } | Failure::Late(_)) => {
-            kept(agent, id, dialect, write, KEPT, Some(&failure)).await
+        (Some(write), HubFailure::Away { .. } | HubFailure::TimedOut(_)) => {
+            enqueued(client, id, dialect, write, QUEUED, Some(&failure)).await
         }
         _ => Answer::One(http::StatusCode::OK, failed(id, &failure, dialect)),
     }
 }
 
-async fn kept(
-    agent: &Arc<Agent>,
+async fn enqueued(
+    client: &Arc<ProxyClient>,
     id: &RawValue,
     dialect: Dialect,
-    write: Write,
+    write: BufferableWrite,
     note: &str,
-    failure: Option<&Failure>,
+    failure: Option<&HubFailure>,
 ) -> Answer {
-    let json = match write.keep(agent, id, dialect, note).await {
+    let json = match write.enqueue(client, id, dialect, note).await {
         Ok(json) => json,
         Err(why) => {
-            tracing::error!(%why, "a write could not be kept");
+            tracing::error!(%why, "cannot queue a write");
             let sent = failure.is_some_and(|failure| !failure.nothing_ran());
             let hub = failure.map_or_else(String::new, |failure| format!("{failure}; "));
-            let why = format!("{hub}and the write could not be stored here: {why}");
-            failed(id, &Failure::Away { why, sent }, dialect)
+            let why = format!("{hub}the write could not be stored on this machine: {why}");
+            failed(id, &HubFailure::Away { why, sent }, dialect)
         }
     };
-    Answer::One(http::StatusCode::OK, agent.proxy.with_letters(json).await)
+    Answer::One(http::StatusCode::OK, client.proxy.with_dead_letters(json).await)
 }

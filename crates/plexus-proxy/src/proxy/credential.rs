@@ -1,7 +1,8 @@
-//! What a proxy shows to the hub: read with every request, renewed before it expires, and never seen by the agent.
+//! The token that a proxy presents to the hub. It is read for every request, renewed before it expires, and never given to the
+//! agent.
 //!
-//! It begins with what the user gave, and goes on with what the hub gave for it; that is in a file which all proxies of one
-//! agent share. The admin token of this machine's hub is not shown for an agent: a token of the agent's own is made with it.
+//! The first token comes from a [`CredentialSource`]; renewed tokens are stored in a file that all proxies of one agent share.
+//! The admin token of this machine's hub is never used for an agent's requests, only to create a token for the agent.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,91 +24,91 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, Notify, watch};
 
 const FILE: &str = "credential.json";
-/// What an agent's token lives for, where the proxy makes it: it is renewed all the time.
-const LIFE: Duration = Duration::from_secs(24 * 3600);
-/// Before a renewal that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
-/// For the hub to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Lifetime of a token created by the proxy, which keeps renewing it.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// Delay before a failed renewal is tried again.
+const RENEWAL_RETRY: Duration = Duration::from_secs(5);
+/// Timeout of a request to the hub.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Finds the admin token of this machine's hub, or says why there is none.
-pub type FindAdmin = Box<dyn Fn() -> Result<Secret, String> + Send + Sync>;
+/// Finds the admin token of this machine's hub; an error says why there is none.
+pub type FindAdminToken = Box<dyn Fn() -> Result<Secret, String> + Send + Sync>;
 
-/// Puts a newer token, and when to renew it, into the grant of this id; false where that is not the one any more.
-pub type Keep = Box<dyn Fn(&str, &CreatedToken, Option<Timestamp>) -> bool + Send + Sync>;
+/// Stores a newer token, and when to renew it, in the grant with this id. Returns false if the grant was replaced or removed.
+pub type SaveToken = Box<dyn Fn(&str, &CreatedToken, Option<Timestamp>) -> bool + Send + Sync>;
 
-/// A token that a person had made for the agent, and what is to be done when its time is over.
-pub struct Granted {
-    /// Looked at when it is needed: the person may have given another one. None: the agent was disconnected.
+/// The token of an agent connected with `plexus connect`, and how to replace it when it has expired.
+pub struct GrantedCredential {
+    /// Reads the current grant, which the user may have replaced; none if the agent was disconnected.
     pub read: Box<dyn Fn() -> Option<Grant> + Send + Sync>,
-    /// Where the hub is on this machine and its admin made the first one: it makes another like it. A token that was revoked
-    /// stays so.
-    pub admin: Option<FindAdmin>,
-    pub keep: Keep,
+    /// Set if the hub is on this machine and its admin created the grant: then an expired token is replaced by a new one. A revoked
+    /// token is not.
+    pub admin: Option<FindAdminToken>,
+    pub save: SaveToken,
 }
 
-impl fmt::Debug for Granted {
+impl fmt::Debug for GrantedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Granted").field("is_here", &self.admin.is_some()).finish_non_exhaustive()
+        f.debug_struct("GrantedCredential").field("is_here", &self.admin.is_some()).finish_non_exhaustive()
     }
 }
 
-/// What the user gave the proxy to begin with.
-pub enum First {
+/// Where a proxy gets its first token from.
+pub enum CredentialSource {
     /// A token of the agent.
     Token(Secret),
-    /// Finds the admin token of this machine's hub, to make one with, or says why there is none. It is looked for when it is
-    /// needed: it may come with the hub.
-    Admin(FindAdmin),
-    /// What `plexus connect` has given to the agent.
-    Granted(Granted),
-    /// A token that whoever started the proxy makes for it, and may have to make later.
-    Later(watch::Receiver<Option<Secret>>),
+    /// The admin token of this machine's hub, with which a token for the agent is created. It is looked up when needed, since it
+    /// may not exist before the hub has started.
+    Admin(FindAdminToken),
+    /// The grant that `plexus connect` has stored for the agent.
+    Granted(GrantedCredential),
+    /// A token that the process that runs the proxy supplies, possibly later.
+    Supplied(watch::Receiver<Option<Secret>>),
 }
 
-impl fmt::Debug for First {
+impl fmt::Debug for CredentialSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Token(_) => "Token",
             Self::Admin(_) => "Admin",
             Self::Granted(_) => "Granted",
-            Self::Later(_) => "Later",
+            Self::Supplied(_) => "Supplied",
         })
     }
 }
 
-impl First {
-    /// Tells what was given apart from what was given before. None: it is of this process, and is kept nowhere.
-    pub(super) fn mark(&self) -> Option<String> {
+impl CredentialSource {
+    /// Identifies the source, to ignore files stored for another one. None for a token of this process only, which is not stored.
+    pub(super) fn fingerprint(&self) -> Option<String> {
         match self {
             Self::Token(token) => {
                 Some(hex::encode(&digest(&SHA256, token.expose_secret().as_bytes()).as_ref()[..16]))
             }
             Self::Admin(_) => Some("admin".to_owned()),
             Self::Granted(granted) => (granted.read)().map(|grant| format!("grant:{}", grant.id)),
-            Self::Later(_) => None,
+            Self::Supplied(_) => None,
         }
     }
 }
 
-/// Why there is nothing to show.
+/// Why there is no token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum NoCredential {
-    /// Nothing can be done without the user.
+    /// The user has to act.
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
     Away(#[from] Unanswered),
 }
 
-/// A token that is shown.
-pub(super) struct Live {
+/// A token in use.
+pub(super) struct LiveToken {
     header: HeaderValue,
-    /// When to ask for another, by the clock of this machine; none: not at all, or not known yet.
+    /// When to renew it, by the clock of this machine; none if never or not known yet.
     renew_at: Option<Timestamp>,
 }
 
-impl Live {
+impl LiveToken {
     fn new(token: &str, renew_at: Option<Timestamp>) -> Option<Self> {
         let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
         header.set_sensitive(true);
@@ -121,23 +122,24 @@ impl Live {
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    /// What it was given for.
-    first: String,
+    /// Fingerprint of the credential source.
+    #[serde(rename = "first")]
+    source: String,
     token: String,
     renew_at: Option<Timestamp>,
 }
 
 pub(super) struct Credential {
-    first: First,
+    source: CredentialSource,
     agent: String,
-    /// None: nothing is kept on disk.
+    /// None if nothing is stored on disk.
     file: Option<PathBuf>,
     clock: Clock,
-    current: ArcSwapOption<Live>,
-    /// One at a time asks the hub for a token.
-    asking: Mutex<()>,
-    /// Another time for the next renewal is known.
-    timed: Notify,
+    current: ArcSwapOption<LiveToken>,
+    /// Held while a token is requested, so that there is one request at a time.
+    requesting: Mutex<()>,
+    /// Notified when the time of the next renewal changes.
+    renewal_changed: Notify,
 }
 
 impl fmt::Debug for Credential {
@@ -147,107 +149,118 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    pub(super) fn new(first: First, agent: &str, folder: Option<&std::path::Path>, clock: Clock) -> Self {
+    pub(super) fn new(
+        source: CredentialSource,
+        agent: &str,
+        folder: Option<&std::path::Path>,
+        clock: Clock,
+    ) -> Self {
         let credential = Self {
             agent: agent.to_owned(),
             file: folder.map(|folder| folder.join(FILE)),
             clock,
             current: ArcSwapOption::empty(),
-            asking: Mutex::default(),
-            timed: Notify::new(),
-            first,
+            requesting: Mutex::default(),
+            renewal_changed: Notify::new(),
+            source,
         };
-        let known = credential.stored().or_else(|| credential.given());
+        let known = credential.stored().or_else(|| credential.initial());
         credential.current.store(known.map(Arc::new));
         credential
     }
 
-    /// What the hub gave for the same first credential, in this run or another.
-    fn stored(&self) -> Option<Live> {
-        if let First::Granted(granted) = &self.first {
+    /// The token stored for the same source, in this run or an earlier one.
+    fn stored(&self) -> Option<LiveToken> {
+        if let CredentialSource::Granted(granted) = &self.source {
             let grant = (granted.read)()?;
-            return Live::new(grant.token().expose_secret(), grant.renew_at);
+            return LiveToken::new(grant.token().expose_secret(), grant.renew_at);
         }
-        let first = self.first.mark()?;
+        let source = self.source.fingerprint()?;
         let content = match private_file::read(self.file.as_deref()?) {
             Ok(content) => content?,
             Err(error) => {
-                tracing::warn!(%error, "the stored credential cannot be used");
+                tracing::warn!(%error, "cannot use the stored credential");
                 return None;
             }
         };
         let stored: Stored = serde_json::from_slice(&content).ok()?;
-        if stored.first != first {
+        if stored.source != source {
             return None;
         }
-        Live::new(&stored.token, stored.renew_at)
+        LiveToken::new(&stored.token, stored.renew_at)
     }
 
-    fn given(&self) -> Option<Live> {
-        match &self.first {
-            First::Token(token) => Live::new(token.expose_secret(), None),
-            First::Later(token) => Live::new(token.borrow().as_ref()?.expose_secret(), None),
-            First::Admin(_) | First::Granted(_) => None,
+    fn initial(&self) -> Option<LiveToken> {
+        match &self.source {
+            CredentialSource::Token(token) => LiveToken::new(token.expose_secret(), None),
+            CredentialSource::Supplied(token) => {
+                LiveToken::new(token.borrow().as_ref()?.expose_secret(), None)
+            }
+            CredentialSource::Admin(_) | CredentialSource::Granted(_) => None,
         }
     }
 
-    /// Whether it says itself why there is nothing to show, and what a person can do.
+    /// Whether its errors tell the user what to do, so that the hub's message is not needed.
     pub(super) fn explains(&self) -> bool {
-        matches!(self.first, First::Granted(_))
+        matches!(self.source, CredentialSource::Granted(_))
     }
 
-    /// What to show now; made first where there is none.
-    pub(super) async fn get(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+    /// The current token, created if there is none.
+    pub(super) async fn get(&self, line: &HubLine) -> Result<Arc<LiveToken>, NoCredential> {
         match self.current.load_full() {
             Some(live) => Ok(live),
-            None => Box::pin(self.make(line)).await,
+            None => Box::pin(self.obtain(line)).await,
         }
     }
 
-    async fn make(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
-        let _asking = self.asking.lock().await;
+    async fn obtain(&self, line: &HubLine) -> Result<Arc<LiveToken>, NoCredential> {
+        let _requesting = self.requesting.lock().await;
         if let Some(live) = self.current.load_full() {
             return Ok(live);
         }
-        match self.given() {
+        match self.initial() {
             Some(live) => Ok(self.put(live)),
-            None => self.mint(line).await,
+            None => self.create(line).await,
         }
     }
 
-    /// What to show after the hub has refused `refused`.
-    pub(super) async fn after(&self, refused: &Arc<Live>, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
-        let _asking = self.asking.lock().await;
-        let other = |live: &Live| live.header != refused.header;
+    /// The token to use after the hub has refused `refused`.
+    pub(super) async fn after(
+        &self,
+        refused: &Arc<LiveToken>,
+        line: &HubLine,
+    ) -> Result<Arc<LiveToken>, NoCredential> {
+        let _requesting = self.requesting.lock().await;
+        let other = |live: &LiveToken| live.header != refused.header;
         if let Some(live) = self.current.load_full().filter(|live| other(live)) {
             return Ok(live);
         }
-        if let Some(live) = self.stored().or_else(|| self.given()).filter(other) {
+        if let Some(live) = self.stored().or_else(|| self.initial()).filter(other) {
             return Ok(self.put(live));
         }
-        // What is in the file is good for nothing; what was given may be.
-        if let Some(live) = self.given().filter(other) {
+        // The stored token is refused; the initial one may still be valid.
+        if let Some(live) = self.initial().filter(other) {
             return Ok(self.put(live));
         }
-        self.mint(line).await
+        self.create(line).await
     }
 
-    fn put(&self, live: Live) -> Arc<Live> {
+    fn put(&self, live: LiveToken) -> Arc<LiveToken> {
         let live = Arc::new(live);
         self.current.store(Some(live.clone()));
-        self.timed.notify_one();
+        self.renewal_changed.notify_one();
         live
     }
 
-    async fn mint(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
-        let admin = match &self.first {
-            First::Admin(find) => find().map_err(Unanswered::Unreached)?,
-            First::Granted(granted) => return self.mint_again(granted, line).await,
-            First::Later(token) if token.borrow().is_none() => {
-                return Err(Unanswered::Unreached("the hub has given no token yet".to_owned()).into());
+    async fn create(&self, line: &HubLine) -> Result<Arc<LiveToken>, NoCredential> {
+        let admin = match &self.source {
+            CredentialSource::Admin(find) => find().map_err(Unanswered::Unreached)?,
+            CredentialSource::Granted(granted) => return self.replace_expired(granted, line).await,
+            CredentialSource::Supplied(token) if token.borrow().is_none() => {
+                return Err(Unanswered::Unreached("the agent's token does not exist yet".to_owned()).into());
             }
-            First::Token(_) | First::Later(_) => {
-                let why = "the hub does not take the token of this agent";
+            CredentialSource::Token(_) | CredentialSource::Supplied(_) => {
+                let why = "the hub refused the token of this agent";
                 return Err(NoCredential::Refused(why.to_owned()));
             }
         };
@@ -257,35 +270,37 @@ impl Credential {
             profile: None,
             node: None,
             scopes: Vec::new(),
-            ttl_seconds: Some(LIFE.as_secs()),
+            ttl_seconds: Some(TOKEN_LIFETIME.as_secs()),
             renew_seconds: None,
         };
         let body = serde_json::to_vec(&params).unwrap_or_default();
-        let Some(admin) = Live::new(admin.expose_secret(), None) else {
-            return Err(NoCredential::Refused(
-                "the admin token holds characters that no token has".to_owned(),
-            ));
+        let Some(admin) = LiveToken::new(admin.expose_secret(), None) else {
+            return Err(NoCredential::Refused("the admin token contains invalid characters".to_owned()));
         };
-        self.ask(line, "api/v1/tokens", &admin, body.into()).await
+        self.request(line, "api/v1/tokens", &admin, body.into()).await
     }
 
-    /// Another token in the place of one whose time is over: where the hub is here, and nobody has revoked it.
-    async fn mint_again(&self, granted: &Granted, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
-        let again = format!("`plexus connect {}` gives it another", self.agent);
+    /// Replaces an expired token, if the hub is on this machine and the token was not revoked.
+    async fn replace_expired(
+        &self,
+        granted: &GrantedCredential,
+        line: &HubLine,
+    ) -> Result<Arc<LiveToken>, NoCredential> {
+        let again = format!("run `plexus connect {}` to create a new one", self.agent);
         let Some(grant) = (granted.read)() else {
-            let why =
-                format!("this agent was disconnected: `plexus connect {}` connects it again", self.agent);
+            let why = format!(
+                "this agent was disconnected: run `plexus connect {}` to connect it again",
+                self.agent
+            );
             return Err(NoCredential::Refused(why));
         };
         let Some(find) = &granted.admin else {
-            let why = format!("the hub does not take the token of this agent any more: {again}");
+            let why = format!("the hub refused the token of this agent: {again}");
             return Err(NoCredential::Refused(why));
         };
         let admin = find().map_err(Unanswered::Unreached)?;
-        let Some(admin) = Live::new(admin.expose_secret(), None) else {
-            return Err(NoCredential::Refused(
-                "the admin token holds characters that no token has".to_owned(),
-            ));
+        let Some(admin) = LiveToken::new(admin.expose_secret(), None) else {
+            return Err(NoCredential::Refused("the admin token contains invalid characters".to_owned()));
         };
         for token in &grant.tokens {
             let is_newest = grant.tokens.last() == Some(token);
@@ -294,103 +309,103 @@ impl Credential {
                     let why = format!("the token of this agent was revoked: {again}");
                     return Err(NoCredential::Refused(why));
                 }
-                // It may have been revoked before it was forgotten.
+                // It may have been revoked before the hub deleted it.
                 None if is_newest => {
-                    let why = format!("the hub does not know the token of this agent any more: {again}");
+                    let why = format!("the hub no longer knows the token of this agent: {again}");
                     return Err(NoCredential::Refused(why));
                 }
                 Some(false) | None => {}
             }
         }
         let body = serde_json::to_vec(&grant.asked).unwrap_or_default();
-        self.ask(line, "api/v1/tokens", &admin, body.into()).await
+        self.request(line, "api/v1/tokens", &admin, body.into()).await
     }
 
-    /// Whether somebody has ended a token; none where the hub knows nothing of it any more.
+    /// Whether a token was revoked; none if the hub no longer knows it.
     async fn is_revoked(
         &self,
         line: &HubLine,
-        shown: &Live,
+        presented: &LiveToken,
         token: TokenId,
     ) -> Result<Option<bool>, NoCredential> {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, presented.header())]);
         let asked = async {
             let reply =
                 line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
             Ok::<_, Unanswered>((reply.status(), reply.whole().await?))
         };
-        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        let answered = tokio::time::timeout(TIMEOUT, asked).await;
         let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
         let (status, body) = answered.map_err(|_| late())??;
         match status {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::OK => {
                 let known: TokenDetail = serde_json::from_slice(&body)
-                    .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
+                    .map_err(|error| Unanswered::Lost(format!("cannot read the hub's answer: {error}")))?;
                 Ok(Some(known.token.revoked_at.is_some()))
             }
             _ => Err(refusal(status, &body)),
         }
     }
 
-    /// How long until it is time to ask for another, if it ever is.
+    /// Time until the next renewal, if one is known.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let renew_at = self.current.load().as_ref().and_then(|live| live.renew_at)?;
         let left = renew_at.duration_since(self.clock.now()).as_millis().max(0);
         Some(Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX)))
     }
 
-    /// When that may have changed.
-    pub(super) async fn timed(&self) {
-        self.timed.notified().await;
+    /// Returns when the time of the next renewal has changed.
+    pub(super) async fn renewal_changed(&self) {
+        self.renewal_changed.notified().await;
     }
 
-    /// Takes another token in the place of the current one.
+    /// Renews the current token.
     pub(super) async fn renew(&self, line: &HubLine) {
-        let _asking = self.asking.lock().await;
+        let _requesting = self.requesting.lock().await;
         let Some(current) = self.current.load_full() else { return };
-        if let First::Granted(granted) = &self.first
+        if let CredentialSource::Granted(granted) = &self.source
             && (granted.read)().is_none()
         {
-            // What a disconnected agent still shows ends by itself.
-            self.put(Live { header: current.header(), renew_at: None });
+            // The agent was disconnected: let the token expire.
+            self.put(LiveToken { header: current.header(), renew_at: None });
             return;
         }
-        // Another proxy of this agent may have done it.
+        // Another proxy of this agent may have renewed it.
         if let Some(stored) = self.stored()
             && stored.header != current.header
-            && (matches!(self.first, First::Granted(_))
+            && (matches!(self.source, CredentialSource::Granted(_))
                 || stored.renew_at.is_some_and(|renew_at| renew_at > self.clock.now()))
         {
             self.put(stored);
             return;
         }
-        if let Err(error) = self.ask(line, "api/v1/tokens/renew", &current, Bytes::new()).await {
+        if let Err(error) = self.request(line, "api/v1/tokens/renew", &current, Bytes::new()).await {
             match &error {
                 NoCredential::Refused(_) => {
-                    tracing::warn!(%error, "the token of the agent could not be renewed");
+                    tracing::warn!(%error, "cannot renew the token of the agent");
                 }
                 NoCredential::Away(_) => tracing::debug!(%error, "the token of the agent is not renewed yet"),
             }
-            let renew_at = self.clock.now().checked_add(AGAIN).ok();
-            self.put(Live { header: current.header(), renew_at });
+            let renew_at = self.clock.now().checked_add(RENEWAL_RETRY).ok();
+            self.put(LiveToken { header: current.header(), renew_at });
         }
     }
 
-    /// Asks for a token and stores it.
-    async fn ask(
+    /// Requests a token from the hub and stores it.
+    async fn request(
         &self,
         line: &HubLine,
         path: &str,
-        shown: &Live,
+        presented: &LiveToken,
         body: Bytes,
-    ) -> Result<Arc<Live>, NoCredential> {
-        let grant = match &self.first {
-            First::Granted(granted) => (granted.read)().map(|grant| (granted, grant.id)),
+    ) -> Result<Arc<LiveToken>, NoCredential> {
+        let grant = match &self.source {
+            CredentialSource::Granted(granted) => (granted.read)().map(|grant| (granted, grant.id)),
             _ => None,
         };
         let headers = HeaderMap::from_iter([
-            (AUTHORIZATION, shown.header()),
+            (AUTHORIZATION, presented.header()),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         ]);
         let asked = async {
@@ -398,26 +413,26 @@ impl Credential {
             let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
             Ok::<_, Unanswered>((status, now, reply.whole().await?))
         };
-        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        let answered = tokio::time::timeout(TIMEOUT, asked).await;
         let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
         let (status, hub_now, body) = answered.map_err(|_| late())??;
         if status != StatusCode::CREATED {
             return Err(refusal(status, &body));
         }
         let created: CreatedToken = serde_json::from_slice(&body)
-            .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
+            .map_err(|error| Unanswered::Lost(format!("cannot read the hub's answer: {error}")))?;
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
-        let live = Live::new(&created.token, renew_at)
-            .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
-        match (grant, &self.first) {
+        let live = LiveToken::new(&created.token, renew_at)
+            .ok_or_else(|| Unanswered::Lost("the hub's answer contains an invalid token".to_owned()))?;
+        match (grant, &self.source) {
             (Some((granted, id)), _) => {
-                if !(granted.keep)(&id, &created, renew_at) {
+                if !(granted.save)(&id, &created, renew_at) {
                     self.discard(line, &live, created.jti).await;
-                    let why = "this agent was disconnected, or given another token, at this moment";
+                    let why = "this agent was just disconnected or given another token";
                     return Err(NoCredential::Refused(why.to_owned()));
                 }
             }
-            (None, First::Granted(_)) => {
+            (None, CredentialSource::Granted(_)) => {
                 self.discard(line, &live, created.jti).await;
                 return Err(NoCredential::Refused("this agent was disconnected".to_owned()));
             }
@@ -426,45 +441,45 @@ impl Credential {
         Ok(self.put(live))
     }
 
-    /// Keeps a token for other proxies of this agent, and for later.
+    /// Stores a token for other proxies of this agent and for later runs.
     fn store(&self, created: &CreatedToken, renew_at: Option<Timestamp>) {
-        let (Some(first), Some(file)) = (self.first.mark(), &self.file) else { return };
-        let stored = Stored { first, token: created.token.clone(), renew_at };
+        let (Some(source), Some(file)) = (self.source.fingerprint(), &self.file) else { return };
+        let stored = Stored { source, token: created.token.clone(), renew_at };
         let text = serde_json::to_vec(&stored).unwrap_or_default();
         if let Err(error) = private_file::write(file, &text) {
-            // It is used all the same: the next start begins with what was given.
-            tracing::warn!(%error, "the token of the agent cannot be stored");
+            // Use it anyway: the next start begins with the initial token.
+            tracing::warn!(%error, "cannot store the token of the agent");
         }
     }
 
-    /// Ends a token that nobody is to have.
-    async fn discard(&self, line: &HubLine, shown: &Live, token: TokenId) {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
+    /// Revokes a token that will not be used.
+    async fn discard(&self, line: &HubLine, presented: &LiveToken, token: TokenId) {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, presented.header())]);
         let (path, nothing) = (format!("api/v1/tokens/{token}"), Bytes::new());
         let asked = line.api(&path, &Method::DELETE, &headers, &nothing);
-        if !matches!(tokio::time::timeout(PATIENCE, asked).await, Ok(Ok(_))) {
-            tracing::warn!("a token that was made in vain could not be revoked; it ends by itself");
+        if !matches!(tokio::time::timeout(TIMEOUT, asked).await, Ok(Ok(_))) {
+            tracing::warn!("cannot revoke an unused token; it will expire");
         }
     }
 
-    /// What the hub says of the token that was shown, which tells when to renew one that the user gave.
-    pub(super) fn learn(
+    /// Takes the lifetime of a presented token from the hub, to know when to renew a token given by the user.
+    pub(super) fn learn_lifetime(
         &self,
-        shown: &Arc<Live>,
+        presented: &Arc<LiveToken>,
         expires_at: Timestamp,
         renew_until: Option<Timestamp>,
         hub_now: Timestamp,
     ) {
-        if shown.renew_at.is_some() {
+        if presented.renew_at.is_some() {
             return;
         }
         let Some(renew_at) = self.renew_at(expires_at, renew_until, hub_now) else { return };
-        let known = Arc::new(Live { header: shown.header(), renew_at: Some(renew_at) });
-        self.current.compare_and_swap(&Some(shown.clone()), Some(known));
-        self.timed.notify_one();
+        let known = Arc::new(LiveToken { header: presented.header(), renew_at: Some(renew_at) });
+        self.current.compare_and_swap(&Some(presented.clone()), Some(known));
+        self.renewal_changed.notify_one();
     }
 
-    /// At half of the time that is left, by the clock of this machine.
+    /// Half of the remaining lifetime from now, by the clock of this machine.
     fn renew_at(
         &self,
         expires_at: Timestamp,
@@ -477,20 +492,20 @@ impl Credential {
     }
 }
 
-/// The hub's clock as an answer says it: ours may be wrong.
+/// The hub's time from the `Date` of an answer, because the local clock may be wrong.
 pub(super) fn hub_time(date: Option<&HeaderValue>, clock: &Clock) -> Timestamp {
-    let said = date.and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
-    said.map_or_else(|| clock.now(), |date| date.timestamp())
+    let hub_date = date.and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
+    hub_date.map_or_else(|| clock.now(), |date| date.timestamp())
 }
 
-/// A token that was not given.
+/// The error for a refused token request.
 fn refusal(status: StatusCode, body: &[u8]) -> NoCredential {
     let message = match serde_json::from_slice::<ErrorEnvelope>(body) {
         Ok(envelope) => envelope.message,
         Err(_) => format!("the answer was {status}"),
     };
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        return NoCredential::Away(Unanswered::Lost(format!("the hub gives no token now: {message}")));
+        return NoCredential::Away(Unanswered::Lost(format!("the hub cannot issue a token now: {message}")));
     }
-    NoCredential::Refused(format!("the hub gives no token: {message}"))
+    NoCredential::Refused(format!("the hub refused to issue a token: {message}"))
 }

@@ -1,4 +1,4 @@
-//! The hub as the proxy reaches it: with the token of the moment, and with a word on whether it is there.
+//! Requests to the hub with the current token, and whether the hub is reachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,44 +10,44 @@ use plexus_mcp::relay::{HubLine, HubReply, Unanswered};
 use plexus_proto::ErrorEnvelope;
 use tokio::sync::watch;
 
-use super::credential::{Credential, Live, NoCredential};
+use super::credential::{Credential, LiveToken, NoCredential};
 
-/// Whether the hub can be asked.
+/// Whether the hub can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Nobody has tried yet.
+pub(super) enum Reachability {
+    /// Not tried yet.
     Unknown,
-    There,
+    Reachable,
     Away,
-    /// It is there, and does not take the credential: why.
+    /// The hub refused the credential, for this reason.
     Refused(String),
 }
 
-/// Why a request has no answer.
+/// Why the hub did not answer a request.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum Failure {
-    /// The hub does not take the credential: nothing ran.
+pub(super) enum HubFailure {
+    /// The hub refused the credential; nothing was executed.
     #[error("{0}")]
     Refused(String),
-    /// It is away; `sent`: the request may have got there all the same.
+    /// The hub is away. `sent`: the request may have reached it anyway.
     #[error("{why}")]
     Away { why: String, sent: bool },
-    /// It did not answer in time.
+    /// The hub did not answer in time.
     #[error("the hub did not answer within {} s", .0.as_secs())]
-    Late(Duration),
+    TimedOut(Duration),
 }
 
-impl Failure {
-    /// Whether it is certain that nothing was done.
+impl HubFailure {
+    /// Whether nothing was executed for certain.
     pub(super) fn nothing_ran(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Away { sent: false, .. } => true,
-            Self::Away { sent: true, .. } | Self::Late(_) => false,
+            Self::Away { sent: true, .. } | Self::TimedOut(_) => false,
         }
     }
 }
 
-impl From<Unanswered> for Failure {
+impl From<Unanswered> for HubFailure {
     fn from(why: Unanswered) -> Self {
         match why {
             Unanswered::Unreached(why) => Self::Away { why, sent: false },
@@ -56,11 +56,11 @@ impl From<Unanswered> for Failure {
     }
 }
 
-impl From<NoCredential> for Failure {
+impl From<NoCredential> for HubFailure {
     fn from(why: NoCredential) -> Self {
         match why {
             NoCredential::Refused(why) => Self::Refused(why),
-            // Only a token was asked for.
+            // Only a token was requested.
             NoCredential::Away(why) => Self::Away { why: why.to_string(), sent: false },
         }
     }
@@ -70,41 +70,40 @@ impl From<NoCredential> for Failure {
 pub(super) struct Hub {
     line: HubLine,
     credential: Credential,
-    reach: watch::Sender<Reach>,
+    reachability: watch::Sender<Reachability>,
 }
 
-/// Tokens that are shown for one request: that of the moment, one that another proxy of the agent has got meanwhile, and the one
-/// that is asked for then.
+/// Tokens tried per request: the current one, one renewed by another proxy of the agent, and a newly requested one.
 const MAX_TOKENS: u32 = 3;
 
-/// Where a request goes.
+/// The endpoint of a request.
 #[derive(Debug, Clone, Copy)]
-enum Door<'a> {
+enum HubEndpoint<'a> {
     Mcp,
     Api(&'a str),
 }
 
 impl Hub {
     pub(super) fn new(line: HubLine, credential: Credential) -> Self {
-        Self { line, credential, reach: watch::Sender::new(Reach::Unknown) }
+        Self { line, credential, reachability: watch::Sender::new(Reachability::Unknown) }
     }
 
-    /// Whether it is there, and when that changes.
-    pub(super) fn reach(&self) -> watch::Receiver<Reach> {
-        self.reach.subscribe()
+    /// Subscribes to the hub's reachability.
+    pub(super) fn reachability(&self) -> watch::Receiver<Reachability> {
+        self.reachability.subscribe()
     }
 
     pub(super) fn credential(&self) -> &Credential {
         &self.credential
     }
 
-    /// Takes another token, due or not.
+    /// Renews the token now.
     pub(super) async fn renew(&self) {
         self.credential.renew(&self.line).await;
     }
 
-    /// Renews the token where it is time, and closes connections that nobody uses.
-    pub(super) async fn tend(&self) {
+    /// Renews the token if it is due, and closes idle connections.
+    pub(super) async fn maintain(&self) {
         self.line.sweep();
         if self.credential.due_in() == Some(Duration::ZERO) {
             self.credential.renew(&self.line).await;
@@ -117,89 +116,93 @@ impl Hub {
         method: &Method,
         headers: HeaderMap,
         body: &Bytes,
-    ) -> Result<HubReply, Failure> {
-        self.ask(Door::Mcp, method, headers, body).await.map(|(reply, _)| reply)
+    ) -> Result<HubReply, HubFailure> {
+        self.request(HubEndpoint::Mcp, method, headers, body).await.map(|(reply, _)| reply)
     }
 
-    /// A change by the REST API.
-    pub(super) async fn post(&self, path: &str, body: &Bytes) -> Result<HubReply, Failure> {
+    /// A POST to the REST API.
+    pub(super) async fn post(&self, path: &str, body: &Bytes) -> Result<HubReply, HubFailure> {
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, json)]);
-        self.ask(Door::Api(path), &Method::POST, headers, body).await.map(|(reply, _)| reply)
+        self.request(HubEndpoint::Api(path), &Method::POST, headers, body).await.map(|(reply, _)| reply)
     }
 
-    /// A look at the REST API, for what is not `known` yet; with the token that was shown.
-    pub(super) async fn look(
+    /// A conditional GET to the REST API, with the known entity tag. Also returns the token that was presented.
+    pub(super) async fn get(
         &self,
         path: &str,
         known: Option<&HeaderValue>,
-    ) -> Result<(HubReply, Arc<Live>), Failure> {
+    ) -> Result<(HubReply, Arc<LiveToken>), HubFailure> {
         let headers = known.map(|tag| (IF_NONE_MATCH, tag.clone())).into_iter().collect();
-        self.ask(Door::Api(path), &Method::GET, headers, &Bytes::new()).await
+        self.request(HubEndpoint::Api(path), &Method::GET, headers, &Bytes::new()).await
     }
 
-    /// A 401 says that nothing was done: the request is sent once more as soon as there is another token.
-    async fn ask(
+    /// Sends a request. A 401 means that nothing was executed, so it is repeated with another token.
+    async fn request(
         &self,
-        door: Door<'_>,
+        endpoint: HubEndpoint<'_>,
         method: &Method,
         mut headers: HeaderMap,
         body: &Bytes,
-    ) -> Result<(HubReply, Arc<Live>), Failure> {
-        let mut live = self.heard(self.credential.get(&self.line).await.map_err(Failure::from))?;
+    ) -> Result<(HubReply, Arc<LiveToken>), HubFailure> {
+        let mut live =
+            self.record_if_failed(self.credential.get(&self.line).await.map_err(HubFailure::from))?;
         let mut tokens = MAX_TOKENS;
         loop {
             headers.insert(AUTHORIZATION, live.header());
-            let sent = match door {
-                Door::Mcp => self.line.mcp(method, &headers, body).await,
-                Door::Api(path) => self.line.api(path, method, &headers, body).await,
+            let sent = match endpoint {
+                HubEndpoint::Mcp => self.line.mcp(method, &headers, body).await,
+                HubEndpoint::Api(path) => self.line.api(path, method, &headers, body).await,
             };
-            let reply = self.heard(sent.map_err(Failure::from))?;
+            let reply = self.record_if_failed(sent.map_err(HubFailure::from))?;
             if reply.status() != StatusCode::UNAUTHORIZED {
                 let status = reply.status();
-                self.say(if is_away(status) { Reach::Away } else { Reach::There });
+                self.set_reachability(if is_away(status) {
+                    Reachability::Away
+                } else {
+                    Reachability::Reachable
+                });
                 return Ok((reply, live));
             }
             tokens -= 1;
             let newer = match tokens > 0 {
-                true => self.credential.after(&live, &self.line).await.map_err(Failure::from),
-                false => Err(Failure::Refused("the hub does not take the token of this agent".to_owned())),
+                true => self.credential.after(&live, &self.line).await.map_err(HubFailure::from),
+                false => Err(HubFailure::Refused("the hub refused the token of this agent".to_owned())),
             };
             live = match newer {
                 Ok(newer) => newer,
-                Err(Failure::Refused(why)) => {
-                    let why = if self.credential.explains() { why } else { told(reply).await };
-                    return Err(
-                        self.noted(Failure::Refused(format!("the hub does not let this agent in: {why}")))
-                    );
+                Err(HubFailure::Refused(why)) => {
+                    let why = if self.credential.explains() { why } else { error_message(reply).await };
+                    return Err(self
+                        .record_failure(HubFailure::Refused(format!("the hub refused this agent: {why}"))));
                 }
-                Err(away) => return Err(self.noted(away)),
+                Err(away) => return Err(self.record_failure(away)),
             };
         }
     }
 
-    fn heard<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        outcome.map_err(|failure| self.noted(failure))
+    fn record_if_failed<T>(&self, outcome: Result<T, HubFailure>) -> Result<T, HubFailure> {
+        outcome.map_err(|failure| self.record_failure(failure))
     }
 
-    /// Keeps in mind what a failure says of the hub.
-    pub(super) fn noted(&self, failure: Failure) -> Failure {
+    /// Updates the reachability from a failure, and returns the failure.
+    pub(super) fn record_failure(&self, failure: HubFailure) -> HubFailure {
         match &failure {
-            Failure::Refused(why) => self.say(Reach::Refused(why.clone())),
-            Failure::Away { .. } | Failure::Late(_) => self.say(Reach::Away),
+            HubFailure::Refused(why) => self.set_reachability(Reachability::Refused(why.clone())),
+            HubFailure::Away { .. } | HubFailure::TimedOut(_) => self.set_reachability(Reachability::Away),
         }
         failure
     }
 
-    fn say(&self, reach: Reach) {
-        self.reach.send_if_modified(|known| {
+    fn set_reachability(&self, reach: Reachability) {
+        self.reachability.send_if_modified(|known| {
             let changed = *known != reach;
             if changed {
                 match &reach {
-                    Reach::There => tracing::info!("the hub is there"),
-                    Reach::Away => tracing::warn!("the hub is away"),
-                    Reach::Refused(why) => tracing::error!(%why, "the hub refuses the credential"),
-                    Reach::Unknown => {}
+                    Reachability::Reachable => tracing::info!("the hub is reachable"),
+                    Reachability::Away => tracing::warn!("the hub is away"),
+                    Reachability::Refused(why) => tracing::error!(%why, "the hub refused the credential"),
+                    Reachability::Unknown => {}
                 }
                 *known = reach;
             }
@@ -208,13 +211,13 @@ impl Hub {
     }
 }
 
-/// What a gateway in front of the hub says when the hub is not there, and the hub while it starts or stops.
+/// Whether a gateway reports that the hub is away, or the hub that it is starting or stopping.
 pub(super) fn is_away(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-/// What an answer that is no message says.
-pub(super) async fn told(reply: HubReply) -> String {
+/// The error message of an answer that is not JSON-RPC.
+pub(super) async fn error_message(reply: HubReply) -> String {
     let status = reply.status();
     let body = reply.whole().await.unwrap_or_default();
     match serde_json::from_slice::<ErrorEnvelope>(&body) {

@@ -1,7 +1,7 @@
-//! Sends what was kept, as soon as the hub is there: each write as a call like any other, in the order of its session.
+//! Sends queued writes when the hub is reachable: each as an ordinary call, in the order of its session.
 //!
-//! A write that is sent twice is done once: the hub knows its key. So what matters here is that none is forgotten and none
-//! overtakes another, and that one which can never be delivered does not hold up those behind it.
+//! A write that is sent twice is executed once, because the hub knows its key. So this module ensures that no write is lost or
+//! overtakes another of its session, and that one which can never be delivered becomes a dead letter and blocks nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,65 +13,65 @@ use http::Method;
 use http::header::{HeaderValue, RETRY_AFTER};
 use plexus_kit::backoff::Jitter;
 use plexus_mcp::relay::{Stateless, headers};
-use plexus_store::outbox::{self, Answer, Claimed, Outbox, OutboxError, Verdict, judge};
+use plexus_store::outbox::{self, ClaimedWrite, Outbox, OutboxError, Verdict, WriteAnswer, judge};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::hub::{Failure, Reach, told};
+use super::hub::{HubFailure, Reachability, error_message};
 use super::{Shared, dead_letters};
 
-/// Sessions whose writes are sent at the same time.
+/// Sessions whose writes are sent concurrently.
 const LANES: usize = 4;
-/// For as long a claim is ours alone. It is held for as long as sending takes; what a proxy held that was killed waits this long.
+/// Duration of a claim, renewed while the write is sent. The writes of a killed proxy wait this long.
 const LEASE: Duration = Duration::from_secs(6);
-/// Another process that shares the outbox wakes nobody here.
-const LOOK: Duration = Duration::from_secs(5);
-/// Before an outbox that cannot be used is tried again.
-const TROUBLE: Duration = Duration::from_secs(5);
+/// Polling interval, since other processes that share the outbox do not wake this one.
+const POLL: Duration = Duration::from_secs(5);
+/// Delay after an error of the outbox.
+const ERROR_DELAY: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(proxy: Arc<Shared>) {
     let Some(outbox) = proxy.outbox.clone() else { return };
     let owner = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
-    let mut reach = proxy.hub.reach();
+    let mut reachability = proxy.hub.reachability();
     let mut was_away = true;
     loop {
-        if reach.wait_for(|reach| *reach == Reach::There).await.is_err() {
+        if reachability.wait_for(|reachability| *reachability == Reachability::Reachable).await.is_err() {
             return;
         }
         let sent = async {
             if std::mem::take(&mut was_away) {
-                outbox.hurry().await?;
+                outbox.make_all_due().await?;
             }
             drain(&proxy, &outbox, &owner).await?;
-            // Some died of their age, and of others another proxy of this agent knows.
-            proxy.look_for_letters().await;
-            dead_letters::tell_hub(&proxy, &outbox).await?;
+            // Writes may have expired, or another proxy of this agent may have found dead letters.
+            proxy.check_dead_letters().await;
+            dead_letters::report_to_hub(&proxy, &outbox).await?;
             outbox.next_due().await
         };
         let pause = match sent.await {
-            Ok(None) => LOOK,
+            Ok(None) => POLL,
             Ok(Some(due)) => {
                 let left = due.duration_since(proxy.options.clock.now()).as_millis().max(10);
-                Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX)).min(LOOK)
+                Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX)).min(POLL)
             }
             Err(error) => {
-                tracing::error!(%error, "the outbox cannot be used");
-                TROUBLE
+                tracing::error!(%error, "cannot use the outbox");
+                ERROR_DELAY
             }
         };
-        was_away = *reach.borrow() != Reach::There;
+        was_away = *reachability.borrow() != Reachability::Reachable;
         if was_away {
             continue;
         }
         tokio::select! {
-            () = outbox.woken() => {}
+            () = outbox.write_available() => {}
             () = tokio::time::sleep(pause) => {}
-            Ok(()) = reach.changed() => was_away = *reach.borrow() != Reach::There,
+            Ok(()) = reachability.changed() => was_away = *reachability.borrow() != Reachability::Reachable,
         }
     }
 }
 
-/// Sends all that can be sent now.
+/// Sends all writes that are due.
 async fn drain(proxy: &Shared, outbox: &Outbox, owner: &str) -> Result<(), OutboxError> {
     let away = AtomicBool::new(false);
     let lane = || async {
@@ -87,66 +87,66 @@ async fn drain(proxy: &Shared, outbox: &Outbox, owner: &str) -> Result<(), Outbo
     join_all((0..LANES).map(|_| lane())).await.into_iter().collect()
 }
 
-/// Sends one write. False: the hub is away, and nothing else is worth a try.
-async fn deliver(proxy: &Shared, outbox: &Outbox, claimed: &Claimed) -> Result<bool, OutboxError> {
+/// Sends one write. Returns false if the hub is away, so that further attempts are useless.
+async fn deliver(proxy: &Shared, outbox: &Outbox, claimed: &ClaimedWrite) -> Result<bool, OutboxError> {
     let mut renewed = false;
     let sent = async {
         loop {
-            let (verdict, there) = send(proxy, claimed, renewed).await;
+            let (verdict, reachable) = send(proxy, claimed, renewed).await;
             if verdict != Verdict::RenewThenRetry {
-                return (verdict, there);
+                return (verdict, reachable);
             }
             renewed = true;
             proxy.hub.renew().await;
         }
     };
-    let (verdict, there) = held(outbox, claimed, sent).await;
+    let (verdict, reachable) = with_lease(outbox, claimed, sent).await;
     let (key, tool) = (&claimed.key, &claimed.tool);
-    let kept = match verdict {
+    let still_claimed = match verdict {
         Verdict::Settled => {
-            tracing::info!(%key, %tool, "a write that was kept was delivered");
+            tracing::info!(%key, %tool, "delivered a queued write");
             outbox.settle(claimed).await?
         }
-        Verdict::Bury(reason) => {
-            tracing::error!(%key, %tool, %reason, "a write that was kept cannot be delivered");
-            let buried = outbox.bury(claimed, &reason).await?;
-            proxy.letters.store(true, Ordering::Release);
-            buried
+        Verdict::DeadLetter(reason) => {
+            tracing::error!(%key, %tool, %reason, "cannot deliver a queued write; it is now a dead letter");
+            let stored = outbox.dead_letter(claimed, &reason).await?;
+            proxy.has_unreported_dead_letters.store(true, Ordering::Release);
+            stored
         }
         Verdict::Retry(after) => {
             let pause = after.unwrap_or_else(|| outbox::pause(claimed.attempts, &Jitter::random()));
             let now = proxy.options.clock.now();
-            let why = if there { "the hub asks to try again" } else { "the hub is away" };
+            let why = if reachable { "the hub asked to retry" } else { "the hub is away" };
             outbox.postpone(claimed, now.checked_add(pause).unwrap_or(now), why).await?
         }
         Verdict::RenewThenRetry => true,
     };
-    if !kept {
-        tracing::warn!(%key, "a write was taken over by another proxy while it was sent");
+    if !still_claimed {
+        tracing::warn!(%key, "another proxy took over a write while it was being sent");
     }
-    Ok(there)
+    Ok(reachable)
 }
 
-/// Does something while nobody else may take the claim.
-async fn held<T>(outbox: &Outbox, claimed: &Claimed, work: impl Future<Output = T>) -> T {
+/// Renews the lease while `work` runs.
+async fn with_lease<T>(outbox: &Outbox, claimed: &ClaimedWrite, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {
             done = &mut work => return done,
             () = tokio::time::sleep(LEASE / 3) => {}
         }
-        // Whose it is shows when what became of it is written down.
+        // Losing the claim is noticed when the outcome is stored.
         if let Err(error) = outbox.renew_lease(claimed, LEASE).await {
-            tracing::warn!(%error, key = claimed.key, "a write that is sent may be taken over");
+            tracing::warn!(%error, key = claimed.key, "cannot renew the lease of a write; another proxy may take it over");
         }
     }
 }
 
-/// What became of one attempt, and whether the hub is there.
-async fn send(proxy: &Shared, claimed: &Claimed, renewed: bool) -> (Verdict, bool) {
+/// The verdict of one attempt, and whether the hub is reachable.
+async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict, bool) {
     let now = proxy.options.clock.now();
     let Ok(params) = serde_json::from_str::<Map<String, Value>>(&claimed.params) else {
-        return (Verdict::Bury("what was kept is no call".to_owned()), true);
+        return (Verdict::DeadLetter("the stored write is not a call".to_owned()), true);
     };
     let name = params.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let request = Stateless {
@@ -165,37 +165,39 @@ async fn send(proxy: &Shared, claimed: &Claimed, renewed: bool) -> (Verdict, boo
         let reply = proxy.hub.mcp(&Method::POST, headers, &body).await?;
         let (status, after) = (reply.status(), reply.header(RETRY_AFTER.as_str()).cloned());
         if reply.is_stream() {
-            // It takes its time, and its answer comes last.
+            // The answer is the last message of the stream.
             let mut reply = reply;
             let mut last = None;
-            while let Some(told) = reply
+            while let Some(message) = reply
                 .next(proxy.options.timing.silence)
                 .await
-                .map_err(|error| proxy.hub.noted(error.into()))?
+                .map_err(|error| proxy.hub.record_failure(error.into()))?
             {
-                last = Some(told.json);
+                last = Some(message.json);
             }
             return Ok((status, after, last.unwrap_or_default()));
         }
         if !reply.is_json() {
-            return Ok((status, after, told(reply).await.into()));
+            return Ok((status, after, error_message(reply).await.into()));
         }
-        let body = reply.whole().await.map_err(|error| proxy.hub.noted(error.into()))?;
+        let body = reply.whole().await.map_err(|error| proxy.hub.record_failure(error.into()))?;
         Ok((status, after, body))
     };
     let patience = proxy.options.timing.write;
     let answered = tokio::time::timeout(patience, asked).await;
-    match answered.unwrap_or_else(|_| Err(proxy.hub.noted(Failure::Late(patience)))) {
+    match answered.unwrap_or_else(|_| Err(proxy.hub.record_failure(HubFailure::TimedOut(patience)))) {
         Ok((status, after, body)) => {
-            let there = !super::hub::is_away(status);
+            let reachable = !super::hub::is_away(status);
             let after = after.as_ref().and_then(|after| after.to_str().ok());
-            (verdict(status.as_u16(), after, &body, renewed, now), there)
+            (verdict(status.as_u16(), after, &body, renewed, now), reachable)
         }
-        Err(Failure::Refused(why)) => {
-            let status = Answer::Status { status: 401, retry_after: None, message: &why };
+        Err(HubFailure::Refused(why)) => {
+            let status = WriteAnswer::Status { status: 401, retry_after: None, message: &why };
             (judge(status, true, now), false)
         }
-        Err(Failure::Away { .. } | Failure::Late(_)) => (judge(Answer::None, renewed, now), false),
+        Err(HubFailure::Away { .. } | HubFailure::TimedOut(_)) => {
+            (judge(WriteAnswer::None, renewed, now), false)
+        }
     }
 }
 
@@ -207,28 +209,32 @@ fn verdict(
     now: plexus_proto::Timestamp,
 ) -> Verdict {
     #[derive(Deserialize)]
-    struct Spoken {
+    struct RpcAnswer {
         result: Option<Value>,
-        error: Option<Refusal>,
+        error: Option<RpcFailure>,
     }
     #[derive(Deserialize)]
-    struct Refusal {
+    struct RpcFailure {
         code: i64,
         #[serde(default)]
         message: String,
         data: Option<Value>,
     }
-    let spoken = serde_json::from_slice::<Spoken>(body).ok();
-    let answer = match &spoken {
-        Some(Spoken { result: Some(result), .. }) if status == 200 => Answer::Result(result),
-        Some(Spoken { error: Some(error), .. }) if status == 200 => {
-            Answer::Error { code: error.code, message: &error.message, data: error.data.as_ref() }
+    let rpc = serde_json::from_slice::<RpcAnswer>(body).ok();
+    let answer = match &rpc {
+        Some(RpcAnswer { result: Some(result), .. }) if status == 200 => WriteAnswer::Result(result),
+        Some(RpcAnswer { error: Some(error), .. }) if status == 200 => {
+            WriteAnswer::Error { code: error.code, message: &error.message, data: error.data.as_ref() }
         }
-        _ if status == 200 => Answer::None,
-        Some(Spoken { error: Some(error), .. }) => {
-            Answer::Status { status, retry_after, message: &error.message }
+        _ if status == 200 => WriteAnswer::None,
+        Some(RpcAnswer { error: Some(error), .. }) => {
+            WriteAnswer::Status { status, retry_after, message: &error.message }
         }
-        _ => Answer::Status { status, retry_after, message: std::str::from_utf8(body).unwrap_or_default() },
+        _ => WriteAnswer::Status {
+            status,
+            retry_after,
+            message: std::str::from_utf8(body).unwrap_or_default(),
+        },
     };
     judge(answer, renewed, now)
 }

@@ -1,4 +1,4 @@
-//! The proxy on standard input and output: one message a line, for the agent that started it.
+//! The proxy on standard input and output, with one message per line, for the agent that started it.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use plexus_mcp::relay::rpc::{self, INVALID_REQUEST, Message, RpcError};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex, Semaphore};
 
-use super::agent::{Agent, Given};
-use super::answer::Answer;
-use super::http::MAX_BODY;
-use super::listen::Listener;
+use super::client::{MessageMeta, ProxyClient};
+use super::http_endpoint::MAX_BODY;
+use super::messages::Answer;
+use super::notifications::NotificationStream;
 use super::{Proxy, ProxyError};
 
-/// Requests that are answered at the same time; nothing more is read until one has ended.
-const AT_ONCE: usize = 256;
+/// Maximum number of concurrent requests; at the limit, nothing more is read.
+const MAX_REQUESTS: usize = 256;
 
-/// Where lines go, one at a time and whole.
-struct Out<W>(Mutex<W>);
+/// The output, written line by line.
+struct LineWriter<W>(Mutex<W>);
 
-impl<W: AsyncWrite + Unpin> Out<W> {
-    /// False: nobody reads any more.
+impl<W: AsyncWrite + Unpin> LineWriter<W> {
+    /// Returns false if the output is closed.
     async fn write(&self, json: &[u8]) -> bool {
         let mut line = BytesMut::with_capacity(json.len() + 1);
         line.extend_from_slice(json);
-        // A line break in JSON is white space.
+        // A line break in JSON is insignificant.
         for byte in line.iter_mut() {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -38,30 +38,30 @@ impl<W: AsyncWrite + Unpin> Out<W> {
 }
 
 impl Proxy {
-    /// Serves one agent until it closes `input`, or the proxy is told to stop. What was asked before that is still answered.
+    /// Serves one agent until `input` ends or the proxy stops. Earlier requests are still answered.
     ///
     /// # Errors
-    /// When `input` cannot be read.
+    /// If `input` cannot be read.
     pub async fn serve_stdio<R, W>(&self, mut input: R, output: W) -> Result<(), ProxyError>
     where
         R: AsyncBufRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let agent = Agent::new(self.0.clone());
-        let out = Arc::new(Out(Mutex::new(output)));
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let client = ProxyClient::new(self.0.clone());
+        let out = Arc::new(LineWriter(Mutex::new(output)));
+        let slots = Arc::new(Semaphore::new(MAX_REQUESTS));
         let stop = self.0.supervisor.stopping(Stage::Intake);
         let mut listening = false;
         loop {
             let line = tokio::select! {
-                line = read(&mut input) => line.map_err(ProxyError::Input)?,
+                line = read_line(&mut input) => line.map_err(ProxyError::Input)?,
                 () = stop.cancelled() => break,
             };
             let line = match line {
                 Line::End => break,
                 Line::TooLong => {
                     let mut error =
-                        RpcError::invalid_request(format!("a message has at most {MAX_BODY} bytes"));
+                        RpcError::invalid_request(format!("a message can have at most {MAX_BODY} bytes"));
                     error.id = Some("null".to_owned());
                     debug_assert_eq!(error.code, INVALID_REQUEST);
                     out.write(error.to_json().as_bytes()).await;
@@ -70,58 +70,58 @@ impl Proxy {
                 Line::Text(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
                 Line::Text(line) => line,
             };
-            let Ok(place) = places.clone().acquire_owned().await else { break };
-            let (agent_of, out_of) = (agent.clone(), out.clone());
-            let begins = begins_session(&line);
+            let Ok(slot) = slots.clone().acquire_owned().await else { break };
+            let (request_client, request_out) = (client.clone(), out.clone());
+            let opens_session = opens_session(&line);
             let answered = async move {
-                let _place = place;
-                deliver(agent_of.take(&line, &Given::default()).await, &out_of).await;
+                let _slot = slot;
+                deliver(request_client.handle(&line, &MessageMeta::default()).await, &request_out).await;
             };
-            // What begins a session comes before all that follows.
-            if begins {
+            // The session must be open before the following messages are handled.
+            if opens_session {
                 answered.await;
             } else {
                 self.0.supervisor.spawn(Stage::Work, "request of an agent", answered);
             }
-            if agent.has_begun() && !listening {
+            if client.has_initialized() && !listening {
                 listening = true;
-                let (listener, out) = (Listener::of_session(agent.clone(), None), out.clone());
+                let (listener, out) = (NotificationStream::of_session(client.clone(), None), out.clone());
                 let stop = stop.clone();
-                self.0.supervisor.spawn(Stage::Intake, "news for an agent", async move {
-                    let told = deliver(Answer::News(Box::new(listener)), &out);
+                self.0.supervisor.spawn(Stage::Intake, "notifications for an agent", async move {
+                    let delivery = deliver(Answer::Notifications(Box::new(listener)), &out);
                     tokio::select! {
-                        () = told => {}
+                        () = delivery => {}
                         () = stop.cancelled() => {}
                     }
                 });
             }
         }
-        // News end with the client; what it has asked for is still answered.
-        agent.gone().cancel();
-        let _ = places.acquire_many(u32::try_from(AT_ONCE).unwrap_or(u32::MAX)).await;
-        agent.end().await;
+        // Notifications end with the client; its requests are still answered.
+        client.disconnected().cancel();
+        let _ = slots.acquire_many(u32::try_from(MAX_REQUESTS).unwrap_or(u32::MAX)).await;
+        client.end().await;
         Ok(())
     }
 }
 
-fn begins_session(line: &[u8]) -> bool {
+fn opens_session(line: &[u8]) -> bool {
     matches!(rpc::parse(line), Ok(Message::Request(request)) if request.method == "initialize")
 }
 
-async fn deliver<W: AsyncWrite + Unpin>(answer: Answer, out: &Out<W>) {
+async fn deliver<W: AsyncWrite + Unpin>(answer: Answer, out: &LineWriter<W>) {
     match answer {
         Answer::Nothing => {}
         Answer::One(_, json) => {
             out.write(&json).await;
         }
         Answer::Stream(mut stream) => {
-            while let Some(told) = stream.next().await {
-                out.write(&told.json).await;
+            while let Some(message) = stream.next().await {
+                out.write(&message.json).await;
             }
         }
-        Answer::News(mut listener) => {
-            while let Some(told) = listener.next().await {
-                if !out.write(&told.json).await {
+        Answer::Notifications(mut listener) => {
+            while let Some(message) = listener.next().await {
+                if !out.write(&message.json).await {
                     return;
                 }
             }
@@ -135,8 +135,8 @@ enum Line {
     End,
 }
 
-/// The next line, up to the limit; what is longer is read to its end and dropped.
-async fn read(input: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Line> {
+/// The next line; one above the limit is read to its end and dropped.
+async fn read_line(input: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Line> {
     let mut line = BytesMut::new();
     let mut too_long = false;
     loop {

@@ -1,39 +1,41 @@
-//! Which of the tools that the hub lists an agent is shown, in the circumstances of the moment.
+//! Decides which tools of the hub's list an agent sees in its current context.
 //!
-//! This is convenience: a tool that is left out can still be called, and the hub decides. A list is only ever narrowed.
+//! This is a convenience: a hidden tool can still be called, and the hub authorizes the call. Tools are only hidden, never added.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of the circumstances of an agent.
+/// The known context of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Context {
-    /// Machines that it may use and that are there; none: not known.
+pub(super) struct VisibilityContext {
+    /// Online nodes that the agent may use; none if unknown.
     pub(super) online: Option<BTreeSet<String>>,
 }
 
-/// Which tools a rule is about.
+/// The tools to which a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum About {
-    /// Those that run on a machine of one's choice.
+enum PlacementKind {
+    /// Tools that can run on any node.
     AnyNode,
-    /// Those of a server that runs on one machine.
+    /// Tools of a server on one node.
     OneNode,
 }
 
-/// When they are shown.
+/// When the tools of a rule are visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShownIf {
     SomeNodeIsOnline,
     ThatNodeIsOnline,
 }
 
-const RULES: &[(About, ShownIf)] =
-    &[(About::AnyNode, ShownIf::SomeNodeIsOnline), (About::OneNode, ShownIf::ThatNodeIsOnline)];
+const RULES: &[(PlacementKind, ShownIf)] = &[
+    (PlacementKind::AnyNode, ShownIf::SomeNodeIsOnline),
+    (PlacementKind::OneNode, ShownIf::ThatNodeIsOnline),
+];
 
-impl About {
-    fn fits(self, placement: &str) -> bool {
+impl PlacementKind {
+    fn matches(self, placement: &str) -> bool {
         match self {
             Self::AnyNode => placement == "node",
             Self::OneNode => placement.starts_with("node:"),
@@ -42,8 +44,8 @@ impl About {
 }
 
 impl ShownIf {
-    fn holds(self, placement: &str, context: &Context) -> bool {
-        // What is not known hides nothing.
+    fn holds(self, placement: &str, context: &VisibilityContext) -> bool {
+        // An unknown context hides nothing.
         let Some(online) = &context.online else { return true };
         match self {
             Self::SomeNodeIsOnline => !online.is_empty(),
@@ -54,10 +56,10 @@ impl ShownIf {
     }
 }
 
-/// Whether a tool that runs there is shown.
-pub(super) fn is_shown(placement: Option<&str>, context: &Context) -> bool {
+/// Whether a tool with this placement is visible.
+pub(super) fn is_shown(placement: Option<&str>, context: &VisibilityContext) -> bool {
     let Some(placement) = placement else { return true };
-    RULES.iter().filter(|(about, _)| about.fits(placement)).all(|(_, shown)| shown.holds(placement, context))
+    RULES.iter().filter(|(kind, _)| kind.matches(placement)).all(|(_, shown)| shown.holds(placement, context))
 }
 
 #[cfg(test)]
@@ -65,17 +67,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_of_machines_are_shown_while_one_is_there() {
-        let with = |nodes: &[&str]| Context { online: Some(nodes.iter().map(|n| (*n).to_owned()).collect()) };
+    fn node_tools_are_visible_while_a_suitable_node_is_online() {
+        let with = |nodes: &[&str]| VisibilityContext {
+            online: Some(nodes.iter().map(|n| (*n).to_owned()).collect()),
+        };
         for (placement, context, shown) in [
             (None, with(&[]), true),
-            (Some("node"), Context::default(), true),
+            (Some("node"), VisibilityContext::default(), true),
             (Some("node"), with(&[]), false),
             (Some("node"), with(&["nas"]), true),
             (Some("node:nas"), with(&["laptop"]), false),
             (Some("node:nas"), with(&["laptop", "nas"]), true),
-            (Some("node:nas"), Context::default(), true),
-            (Some("elsewhere"), with(&[]), true),
+            (Some("node:nas"), VisibilityContext::default(), true),
+            (Some("other"), with(&[]), true),
         ] {
             assert_eq!(is_shown(placement, &context), shown, "{placement:?} {context:?}");
         }

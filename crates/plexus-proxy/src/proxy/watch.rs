@@ -1,7 +1,7 @@
-//! Follows the hub: whether it is there, what the circumstances of the agent are, and whether its tools are others now.
+//! Watches the hub: its reachability, the agent's context, and changes of the agent's tools.
 //!
-//! One request waits at the hub until something changes. Where that fails it is made again after a pause that grows and is
-//! never the same for two proxies, so that a hub which comes back is found soon and not by all at once.
+//! A long poll waits at the hub until something changes. If it fails, it is repeated with growing, random delays, so that proxies
+//! find a restarted hub soon but not all at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,86 +15,86 @@ use tokio::sync::watch;
 
 use super::Shared;
 use super::credential::hub_time;
-use super::hub::{Failure, Reach};
-use super::visibility::Context;
+use super::hub::{HubFailure, Reachability};
+use super::visibility::VisibilityContext;
 
-/// Between two looks at a hub that cannot say when something changes.
-const LOOK: Duration = Duration::from_secs(30);
-/// Between two looks at the credential and at connections that nobody uses.
-const TEND: Duration = Duration::from_secs(15);
+/// Polling interval for a hub without long polls.
+const POLL: Duration = Duration::from_secs(30);
+/// Interval of checks of the credential and of idle connections.
+const MAINTENANCE: Duration = Duration::from_secs(15);
 
-/// What the hub says of the agent; more may come.
+/// The hub's answer about the agent; unknown fields are ignored.
 #[derive(Debug, Deserialize)]
-struct Said {
-    token: SaidToken,
-    nodes: Vec<SaidNode>,
+struct AgentContext {
+    token: ContextToken,
+    nodes: Vec<ContextNode>,
     tools: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct SaidToken {
+struct ContextToken {
     expires_at: Timestamp,
     renew_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Deserialize)]
-struct SaidNode {
+struct ContextNode {
     name: String,
     online: bool,
 }
 
 pub(super) async fn run(proxy: Arc<Shared>) {
-    let mut watch = Watch { proxy: proxy.clone(), tag: None, failures: 0 };
-    let mut reach = proxy.hub.reach();
+    let mut watch = HubWatch { proxy: proxy.clone(), tag: None, failures: 0 };
+    let mut reachability = proxy.hub.reachability();
     let watching = async {
         loop {
-            reach.mark_unchanged();
-            // Who waits at the hub may be the last to hear that it is gone; whoever finds out has it looked for.
+            reachability.mark_unchanged();
+            // A long poll may be the last to notice that the hub is gone, so stop it when another request fails.
             let pause = tokio::select! {
                 biased;
-                pause = watch.look() => pause,
-                () = lost(&mut reach) => watch.pause(),
+                pause = watch.poll() => pause,
+                () = until_away(&mut reachability) => watch.pause(),
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = lost(&mut reach), if pause >= LOOK => tokio::time::sleep(watch.pause()).await,
+                () = until_away(&mut reachability), if pause >= POLL => tokio::time::sleep(watch.pause()).await,
             }
         }
     };
-    let tending = async {
+    let maintenance = async {
         loop {
-            proxy.hub.tend().await;
+            proxy.hub.maintain().await;
             let credential = proxy.hub.credential();
             tokio::select! {
-                () = tokio::time::sleep(credential.due_in().unwrap_or(TEND).min(TEND)) => {}
-                () = credential.timed() => {}
+                () = tokio::time::sleep(credential.due_in().unwrap_or(MAINTENANCE).min(MAINTENANCE)) => {}
+                () = credential.renewal_changed() => {}
             }
         }
     };
-    tokio::join!(watching, tending);
+    tokio::join!(watching, maintenance);
 }
 
-/// Waits until somebody finds the hub away.
-async fn lost(reach: &mut watch::Receiver<Reach>) {
-    while reach.changed().await.is_ok() {
-        if *reach.borrow_and_update() == Reach::Away {
+/// Returns when a request finds the hub away.
+async fn until_away(reachability: &mut watch::Receiver<Reachability>) {
+    while reachability.changed().await.is_ok() {
+        if *reachability.borrow_and_update() == Reachability::Away {
             return;
         }
     }
     std::future::pending().await
 }
 
-struct Watch {
+struct HubWatch {
     proxy: Arc<Shared>,
-    /// Of what was said last.
+    /// Entity tag of the last answer.
     tag: Option<HeaderValue>,
     failures: u32,
 }
 
-impl Watch {
-    /// One look, which ends when there is something to see. How long to wait before the next.
-    async fn look(&mut self) -> Duration {
-        match self.ask().await {
+impl HubWatch {
+    /// One poll. Returns the delay before the next one.
+    async fn poll(&mut self) -> Duration {
+        match self.request().await {
             Ok(pause) => {
                 self.failures = 0;
                 pause
@@ -102,76 +102,82 @@ impl Watch {
             Err(failure) => {
                 self.tag = None;
                 let pause = match failure {
-                    // Somebody has to do something first, and the hub counts those it turns away.
-                    Failure::Refused(_) => {
-                        self.proxy.lists.forget();
-                        LOOK
+                    // The user has to act first, and the hub counts refused requests.
+                    HubFailure::Refused(_) => {
+                        self.proxy.tools.forget();
+                        POLL
                     }
-                    Failure::Away { .. } | Failure::Late(_) => self.pause(),
+                    HubFailure::Away { .. } | HubFailure::TimedOut(_) => self.pause(),
                 };
-                tracing::debug!(%failure, ?pause, "the hub says nothing of the agent");
+                tracing::debug!(%failure, ?pause, "cannot get the agent's context from the hub");
                 pause
             }
         }
     }
 
-    /// How long to wait before a hub is asked that was away so often in a row.
+    /// The delay after another failure.
     fn pause(&mut self) -> Duration {
-        let [first, longest] = self.proxy.options.timing.pauses;
+        let [first, longest] = self.proxy.options.timing.retry_delays;
         let pause = Jitter::random().shorten(doubled(first, self.failures, longest));
         self.failures = self.failures.saturating_add(1);
         pause
     }
 
-    async fn ask(&mut self) -> Result<Duration, Failure> {
+    async fn request(&mut self) -> Result<Duration, HubFailure> {
         let (hub, timing) = (&self.proxy.hub, &self.proxy.options.timing);
-        // While nobody knows whether the hub is there, a look is answered at once.
-        let is_there = *hub.reach().borrow() == Reach::There;
-        let wait = if self.tag.is_some() && is_there { timing.wait } else { Duration::ZERO };
+        // Unless the hub is known to be reachable, ask for an immediate answer.
+        let is_reachable = *hub.reachability().borrow() == Reachability::Reachable;
+        let wait = if self.tag.is_some() && is_reachable { timing.long_poll } else { Duration::ZERO };
         let path = format!("api/v1/context?wait={}", wait.as_secs());
         let patience = wait + timing.answer;
-        let look = async {
-            let (reply, shown) = hub.look(&path, self.tag.as_ref()).await?;
+        let request = async {
+            let (reply, presented) = hub.get(&path, self.tag.as_ref()).await?;
             let (status, tag) = (reply.status(), reply.header(ETAG.as_str()).cloned());
             let now = hub_time(reply.header("date"), &self.proxy.options.clock);
-            let body = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
-            Ok((status, tag, now, body, shown))
+            let body = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
+            Ok((status, tag, now, body, presented))
         };
-        let looked = tokio::time::timeout(patience, look).await;
-        let (status, tag, now, body, shown) =
-            looked.unwrap_or_else(|_| Err(hub.noted(Failure::Late(patience))))?;
+        let answered = tokio::time::timeout(patience, request).await;
+        let (status, tag, now, body, presented) =
+            answered.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience))))?;
         match status {
-            StatusCode::NOT_MODIFIED => Ok(timing.pauses[0]),
+            StatusCode::NOT_MODIFIED => Ok(timing.retry_delays[0]),
             StatusCode::OK => {
-                let said: Said = serde_json::from_slice(&body).map_err(|error| Failure::Away {
-                    why: format!("what the hub says of the agent cannot be read: {error}"),
-                    sent: true,
-                })?;
-                hub.credential().learn(&shown, said.token.expires_at, said.token.renew_until, now);
-                self.heard(said).await?;
-                // Something on the way may take it out; then there is nothing to wait with.
-                let pause = if tag.is_some() { timing.pauses[0] } else { LOOK };
+                let context: AgentContext =
+                    serde_json::from_slice(&body).map_err(|error| HubFailure::Away {
+                        why: format!("cannot read the agent's context from the hub: {error}"),
+                        sent: true,
+                    })?;
+                hub.credential().learn_lifetime(
+                    &presented,
+                    context.token.expires_at,
+                    context.token.renew_until,
+                    now,
+                );
+                self.apply(context).await?;
+                // An intermediary may remove the tag; then long polls are not possible.
+                let pause = if tag.is_some() { timing.retry_delays[0] } else { POLL };
                 self.tag = tag;
                 Ok(pause)
             }
-            // A hub that is older than this.
+            // A hub without this endpoint.
             StatusCode::NOT_FOUND => {
-                self.proxy.lists.refresh(hub, timing.list, None).await?;
-                Ok(LOOK)
+                self.proxy.tools.refresh(hub, timing.list, None).await?;
+                Ok(POLL)
             }
-            status => Err(Failure::Away { why: format!("the answer was {status}"), sent: true }),
+            status => Err(HubFailure::Away { why: format!("the answer was {status}"), sent: true }),
         }
     }
 
-    async fn heard(&self, said: Said) -> Result<(), Failure> {
-        let online = said.nodes.into_iter().filter(|node| node.online).map(|node| node.name).collect();
-        let Shared { lists, hub, options, .. } = &*self.proxy;
-        // Off, the proxy leaves nothing out.
-        let context = Context { online: (!options.plain).then_some(online) };
-        if lists.fingerprint().as_ref() == Some(&said.tools) {
-            lists.note_context(&context);
+    async fn apply(&self, answer: AgentContext) -> Result<(), HubFailure> {
+        let online = answer.nodes.into_iter().filter(|node| node.online).map(|node| node.name).collect();
+        let Shared { tools, hub, options, .. } = &*self.proxy;
+        // In passthrough mode nothing is hidden.
+        let context = VisibilityContext { online: (!options.passthrough).then_some(online) };
+        if tools.fingerprint().as_ref() == Some(&answer.tools) {
+            tools.note_context(&context);
             return Ok(());
         }
-        lists.refresh(hub, options.timing.list, Some((context, said.tools))).await
+        tools.refresh(hub, options.timing.list, Some((context, answer.tools))).await
     }
 }

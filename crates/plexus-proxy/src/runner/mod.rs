@@ -1,39 +1,39 @@
-//! Runs an agent of someone else: wired to the hub, on the terminal it was started from, and with nothing left of it at
-//! the end.
+//! Runs a third-party agent on the current terminal, connected to the hub, and cleans up after it.
 //!
-//! - What an agent is given is added to what it has: arguments before those of the user, variables, and files in the
-//!   [`scratch`](Scratch) folder of the run. No file of the user's is written, and no argument or file holds a secret: they
-//!   name a variable, which has a name of its own in every run.
-//! - A run is a folder: who runs, as which process, with which token, and what of it the hub has not heard yet. As long as
-//!   its runner lives, it holds the lock in there; a folder without a holder is one of a runner that died.
-//! - A process is the one that is meant when its number, the moment it was born and the boot of the machine agree.
-//!   Nothing else is ever signalled.
+//! - The configuration is added to the agent's own: arguments before those of the user, environment variables, and files in the
+//!   [folder](RunFolder) of the run. No file of the user is written, and no argument or file contains a secret: they refer to an
+//!   environment variable, whose name is different in every run.
+//! - The folder of a run records the agent, its process and token, and the events that the hub does not have yet. Its runner
+//!   holds a lock in it; a folder whose lock is free belongs to a runner that died.
+//! - A process is identified by its id, its start time and the boot of the machine. No other process is ever signalled.
 
-mod agent;
-mod ending;
+mod agent_exit;
+mod agent_kind;
+mod codex_thread;
 mod inject;
-mod process;
-mod record;
-mod scratch;
-mod supervise;
+mod process_id;
+mod run_folder;
+mod run_record;
+mod running_agent;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(not(target_os = "linux"))]
 #[path = "no_terminal.rs"]
 mod terminal;
-mod thread;
 
-pub use agent::AgentKind;
-pub use ending::Ending;
-pub use inject::{Conversation, Injected, Wires, Wiring, choose, has_begun, inject};
-pub use process::ProcessId;
-pub use record::{Record, RunEvent, RunState, Via};
-pub use scratch::{Runs, Scratch};
-pub use supervise::{Agent, Launch, Signals};
-pub use thread::{codex_thread, ended_codex_thread};
+pub use agent_exit::AgentExit;
+pub use agent_kind::AgentKind;
+pub use codex_thread::{codex_thread, ended_codex_thread};
+pub use inject::{
+    AgentConversation, AgentSetup, HubAccess, InjectedConfig, can_resume, choose_conversation, inject,
+};
+pub use process_id::ProcessId;
+pub use run_folder::{RunFolder, RunFolders};
+pub use run_record::{HubRoute, RunEvent, RunRecord, RunState};
+pub use running_agent::{AgentCommand, RunningAgent, Signals};
 
-/// A number that nobody can guess, for names of runs and of their variables.
+/// An unpredictable id, for names of runs and of their variables.
 #[must_use]
-pub fn random() -> u32 {
+pub fn random_id() -> u32 {
     rand::random()
 }

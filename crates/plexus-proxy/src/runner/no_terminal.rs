@@ -1,4 +1,4 @@
-//! Where a terminal cannot be given away: the agent stays in the process group of the runner, and has the terminal with it.
+//! For platforms without terminal handover: the agent stays in the process group of the runner and shares the terminal.
 
 use rustix::process::Pid;
 
@@ -6,7 +6,7 @@ use rustix::process::Pid;
 pub(super) struct Terminal;
 
 impl Terminal {
-    pub(super) fn of_person() -> Option<Self> {
+    pub(super) fn of_user() -> Option<Self> {
         None
     }
 
@@ -18,7 +18,7 @@ impl Terminal {
         false
     }
 
-    pub(super) fn make_plain(&mut self) {}
+    pub(super) fn reset(&mut self) {}
 }
 
 pub(super) fn is_attached() -> bool {

@@ -2,7 +2,7 @@
 //! in use.
 //!
 //! Processes that use the file hold the lock shared, for one statement. A process that replaces the file
-//! holds it exclusively. Therefore no process writes to a file that was moved aside.
+//! holds it exclusively. Therefore no process writes to a file that was renamed.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -15,9 +15,8 @@ use tokio::time::Instant;
 use super::OutboxError;
 use super::files::Files;
 
-/// Timeout and polling interval for the lock.
-const LOCK: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_POLL: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(super) struct OutboxLocation {
@@ -48,20 +47,22 @@ impl OutboxLocation {
 
     /// Shared lock, to use the file.
     pub(super) async fn shared(&self) -> Result<LockGuard<'_>, OutboxError> {
-        self.held(File::try_lock_shared).await
+        self.lock(File::try_lock_shared).await
     }
 
     /// Exclusive lock, to replace the file.
-    pub(super) async fn alone(&self) -> Result<LockGuard<'_>, OutboxError> {
-        self.held(File::try_lock).await
+    pub(super) async fn exclusive(&self) -> Result<LockGuard<'_>, OutboxError> {
+        self.lock(File::try_lock).await
     }
 
-    async fn held(&self, take: fn(&File) -> Result<(), TryLockError>) -> Result<LockGuard<'_>, OutboxError> {
+    async fn lock(&self, take: fn(&File) -> Result<(), TryLockError>) -> Result<LockGuard<'_>, OutboxError> {
         let began = Instant::now();
         loop {
             match take(&self.lock) {
                 Ok(()) => return Ok(LockGuard(&self.lock)),
-                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK => tokio::time::sleep(LOOK).await,
+                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_TIMEOUT => {
+                    tokio::time::sleep(LOCK_POLL).await
+                }
                 Err(TryLockError::WouldBlock) => return Err(OutboxError::Busy { path: self.path.clone() }),
                 Err(TryLockError::Error(source)) => {
                     return Err(OutboxError::file("acquire the lock")(source));

@@ -9,8 +9,7 @@
 //! - **Order within a session.** Only the oldest unsettled row of a session can be claimed, so at most one
 //!   per session is in flight. A dead letter leaves the queue, and the rows behind it move up.
 //! - **A claim is a single statement**, so only one of several processes gets the row. It is valid for a
-//!   lease and has an epoch: a process whose lease was taken over can no longer settle, postpone or bury the
-//!   row.
+//!   lease and has an epoch: a process whose lease was taken over can no longer decide about the row.
 //! - **A row ends once**: settled rows are deleted, and others become dead letters, which stay until a person
 //!   retries or drops them. A dead letter records whether the hub and the agent were notified.
 //! - **No automatic delivery of old writes.** A hub remembers keys for seven days. A row that waited longer
@@ -30,9 +29,9 @@
 //! again, which the hub detects by its key, so a queue drains at the speed of the hub and not of the disk.
 //! The file has mode 0600, its folder 0700.
 
+mod dead_letters;
 mod error;
 mod files;
-mod letters;
 mod location;
 mod opening;
 mod pages;
@@ -53,12 +52,12 @@ use plexus_kit::backoff::{self, Jitter};
 use plexus_proto::Timestamp;
 use tokio::sync::{Mutex, Notify};
 
+pub use dead_letters::{DeadLetterRecipient, DropOutcome};
 pub use error::OutboxError;
 pub use files::{Files, LocalFiles};
-pub use letters::{Dropped, Told};
-pub use queue::{Claimed, NewWrite, Queued};
-pub use verdict::{Answer, Verdict, judge, retry_after};
-pub use write::{Which, Write, WriteState};
+pub use queue::{ClaimedWrite, EnqueuedWrite, NewWrite};
+pub use verdict::{Verdict, WriteAnswer, judge, retry_after};
+pub use write::{Write, WriteFilter, WriteState};
 
 use self::error::{FailureKind, failure_kind, outbox_error};
 use self::location::OutboxLocation;
@@ -125,7 +124,7 @@ pub struct Opened {
 pub struct Outbox(Arc<Inner>);
 
 struct Inner {
-    place: OutboxLocation,
+    location: OutboxLocation,
     clock: Clock,
     limits: Limits,
     file: Mutex<Option<Current>>,
@@ -152,7 +151,7 @@ enum Synced {
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox").field("path", &self.0.place.path).finish_non_exhaustive()
+        f.debug_struct("Outbox").field("path", &self.0.location.path).finish_non_exhaustive()
     }
 }
 
@@ -169,11 +168,11 @@ impl Outbox {
         limits: Limits,
         files: Arc<dyn Files>,
     ) -> Result<(Self, Opened), OutboxError> {
-        let place = OutboxLocation::new(path, files)?;
-        let (conn, recovered) = opening::open(&place, &clock).await?;
-        let current = Current { conn, identity: place.identity(), synced: Synced::AtOnce };
+        let location = OutboxLocation::new(path, files)?;
+        let (conn, recovered) = opening::open(&location, &clock).await?;
+        let current = Current { conn, identity: location.identity(), synced: Synced::AtOnce };
         let inner = Inner {
-            place,
+            location,
             clock,
             limits,
             file: Mutex::new(Some(current)),
@@ -185,7 +184,7 @@ impl Outbox {
 
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0.place.path
+        &self.0.location.path
     }
 
     #[must_use]
@@ -208,7 +207,7 @@ impl Outbox {
 
     /// Returns when a row was queued or retried through this value or a clone since the last call. Other
     /// processes do not wake it, so callers must also poll.
-    pub async fn woken(&self) {
+    pub async fn write_available(&self) {
         self.0.queued.notified().await;
     }
 
@@ -233,19 +232,20 @@ impl Outbox {
     where
         W: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>>,
     {
-        let Inner { place, clock, file, recovered, .. } = &*self.0;
+        let Inner { location, clock, file, recovered, .. } = &*self.0;
         let mut file = file.lock().await;
         let mut again = true;
         loop {
             // The shared lock prevents the file from being moved.
-            let shared = place.shared().await?;
-            let Some(current) = file.as_mut().filter(|current| current.identity == place.identity()) else {
+            let shared = location.shared().await?;
+            let Some(current) = file.as_mut().filter(|current| current.identity == location.identity())
+            else {
                 drop(shared);
                 if let Some(moved) = file.take() {
                     let _ = moved.conn.close().await;
                 }
-                let (conn, recovery) = opening::open(place, clock).await?;
-                *file = Some(Current { conn, identity: place.identity(), synced: Synced::AtOnce });
+                let (conn, recovery) = opening::open(location, clock).await?;
+                *file = Some(Current { conn, identity: location.identity(), synced: Synced::AtOnce });
                 if let Some(recovery) = recovery {
                     *recovered.lock().unwrap_or_else(PoisonError::into_inner) = Some(recovery);
                 }
@@ -268,9 +268,9 @@ impl Outbox {
                 }
                 FailureKind::Other => {
                     current.identity = None;
-                    return Err(outbox_error(&place.path, error));
+                    return Err(outbox_error(&location.path, error));
                 }
-                _ => return Err(outbox_error(&place.path, error)),
+                _ => return Err(outbox_error(&location.path, error)),
             }
         }
     }

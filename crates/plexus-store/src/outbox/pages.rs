@@ -37,7 +37,7 @@ pub(super) struct Pages {
 
 /// A row found in a page, with a rank to choose the newest row of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundRow {
     pub(super) id: i64,
     key: String,
     rank: (i64, bool, i64),
@@ -82,14 +82,14 @@ impl Pages {
     }
 
     /// All rows with a valid checksum, one per key, ordered by id.
-    pub(super) fn rows(&self) -> io::Result<Vec<Found>> {
-        let mut newest: HashMap<String, Found> = HashMap::new();
+    pub(super) fn rows(&self) -> io::Result<Vec<FoundRow>> {
+        let mut newest: HashMap<String, FoundRow> = HashMap::new();
         for number in 1..=self.count {
             let page = self.page(number)?;
             for cell in 0..cells(&page) {
                 let Some(row) = self.row_of(&page, cell) else { continue };
                 let rank = (row.epoch, row.died_at.is_some(), row.id);
-                let found = Found { id: row.id, key: row.key, rank, page: number, cell };
+                let found = FoundRow { id: row.id, key: row.key, rank, page: number, cell };
                 match newest.get(&found.key) {
                     Some(other) if other.rank >= found.rank => {}
                     _ => drop(newest.insert(found.key.clone(), found)),
@@ -102,7 +102,7 @@ impl Pages {
     }
 
     /// Reads a found row.
-    pub(super) fn row(&self, found: &Found) -> io::Result<Option<Row>> {
+    pub(super) fn row(&self, found: &FoundRow) -> io::Result<Option<Row>> {
         Ok(self.row_of(&self.page(found.page)?, found.cell))
     }
 

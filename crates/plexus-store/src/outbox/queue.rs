@@ -1,4 +1,4 @@
-//! The queue: rows are added, claimed in order, and settled, postponed or buried.
+//! The queue: rows are added, claimed in order, and settled, postponed or turned into dead letters.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub struct NewWrite {
     pub params: String,
 }
 
-/// A stored write.
+/// Result of [`Outbox::enqueue`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queued {
+pub struct EnqueuedWrite {
     pub id: i64,
     /// Set when the write was first accepted, and never changed.
     pub occurred_at: Timestamp,
@@ -38,7 +38,7 @@ pub struct Queued {
 
 /// A row to send, with the right to report its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedWrite {
     pub id: i64,
     pub key: String,
     pub session: String,
@@ -75,7 +75,7 @@ fn times(now: i64) -> Vec<Value> {
 
 impl Outbox {
     /// Stores a write; it is on disk when this returns. Fails if the outbox is full.
-    pub async fn enqueue(&self, write: NewWrite) -> Result<Queued, OutboxError> {
+    pub async fn enqueue(&self, write: NewWrite) -> Result<EnqueuedWrite, OutboxError> {
         let NewWrite { key, session, client, tool, params } = write;
         if key.is_empty() || session.is_empty() {
             return Err(OutboxError::Invalid("key and session must not be empty"));
@@ -131,12 +131,12 @@ impl Outbox {
         match stored {
             Stored::New(id) => {
                 self.wake();
-                Ok(Queued { id, occurred_at: from_millis(now), earlier: false, dead: false })
+                Ok(EnqueuedWrite { id, occurred_at: from_millis(now), earlier: false, dead: false })
             }
             Stored::Earlier(row) if !row.is_same_write(&wanted) => {
                 Err(OutboxError::KeyTaken { key: wanted.key })
             }
-            Stored::Earlier(row) => Ok(Queued {
+            Stored::Earlier(row) => Ok(EnqueuedWrite {
                 id: row.id,
                 occurred_at: from_millis(row.occurred_at),
                 earlier: true,
@@ -147,8 +147,8 @@ impl Outbox {
     }
 
     /// Claims the oldest due row of a session without another row in flight, for the duration of `lease`.
-    /// `owner` identifies the process, for display. First buries expired rows.
-    pub async fn claim(&self, owner: &str, lease: Duration) -> Result<Option<Claimed>, OutboxError> {
+    /// `owner` identifies the process, for display. First turns expired rows into dead letters.
+    pub async fn claim(&self, owner: &str, lease: Duration) -> Result<Option<ClaimedWrite>, OutboxError> {
         let (now, age) = (self.now(), millis(self.limits().age));
         let owner = owner.replace('\0', "");
         let until = now.saturating_add(millis(lease.min(LONGEST_LEASE)));
@@ -165,7 +165,7 @@ impl Outbox {
                 let mut values = times(now);
                 values.extend([owner.into(), until.into()]);
                 let row = conn.row("claiming a write", Sql::Built(sql), values).await?;
-                Ok(row.map(|row| Row::checked(&row)).transpose()?.map(Claimed::of))
+                Ok(row.map(|row| Row::checked(&row)).transpose()?.map(ClaimedWrite::of))
             })
         })
         .await
@@ -173,14 +173,14 @@ impl Outbox {
 
     /// Extends a claim to `lease` from now. Returns false if another process has taken over, or the row does
     /// not exist.
-    pub async fn renew_lease(&self, claimed: &Claimed, lease: Duration) -> Result<bool, OutboxError> {
+    pub async fn renew_lease(&self, claimed: &ClaimedWrite, lease: Duration) -> Result<bool, OutboxError> {
         let until = self.now().saturating_add(millis(lease.min(LONGEST_LEASE)));
         self.change(claimed, Synced::Later, "UPDATE writes SET lease_until = $4", vec![until.into()]).await
     }
 
     /// Deletes a row that the hub has accepted. Returns false if another process has taken over and decides
     /// about it.
-    pub async fn settle(&self, claimed: &Claimed) -> Result<bool, OutboxError> {
+    pub async fn settle(&self, claimed: &ClaimedWrite) -> Result<bool, OutboxError> {
         self.change(claimed, Synced::Later, "DELETE FROM writes", vec![]).await
     }
 
@@ -188,7 +188,7 @@ impl Outbox {
     /// another process has taken over.
     pub async fn postpone(
         &self,
-        claimed: &Claimed,
+        claimed: &ClaimedWrite,
         not_before: Timestamp,
         why: &str,
     ) -> Result<bool, OutboxError> {
@@ -199,7 +199,7 @@ impl Outbox {
     }
 
     /// Turns the row into a dead letter with this reason. Returns false if another process has taken over.
-    pub async fn bury(&self, claimed: &Claimed, reason: &str) -> Result<bool, OutboxError> {
+    pub async fn dead_letter(&self, claimed: &ClaimedWrite, reason: &str) -> Result<bool, OutboxError> {
         let now = self.now();
         let sql = "UPDATE writes SET owner = NULL, lease_until = 0, not_before = 0, died_at = $4, note = $5, told = 0";
         self.change(claimed, Synced::AtOnce, sql, vec![now.into(), reason.into()]).await
@@ -208,7 +208,7 @@ impl Outbox {
     /// Runs a statement on a row if the claim is still the newest; `$1` to `$3` identify it.
     async fn change(
         &self,
-        claimed: &Claimed,
+        claimed: &ClaimedWrite,
         synced: Synced,
         sql: &'static str,
         more: Vec<Value>,
@@ -229,7 +229,7 @@ impl Outbox {
     }
 
     /// Makes all postponed rows due now; called when the hub is reachable again.
-    pub async fn hurry(&self) -> Result<(), OutboxError> {
+    pub async fn make_all_due(&self) -> Result<(), OutboxError> {
         self.run(|conn| {
             let sql = "UPDATE writes SET not_before = 0 WHERE died_at IS NULL AND not_before > 0";
             Box::pin(async move { conn.execute("making postponed writes due", sql, vec![]).await })
@@ -281,7 +281,7 @@ enum Stored {
     Full(Counts),
 }
 
-impl Claimed {
+impl ClaimedWrite {
     fn of(row: Row) -> Self {
         Self {
             id: row.id,
@@ -333,7 +333,7 @@ async fn expire(conn: &mut Conn, now: i64, age: i64) -> Result<(), StoreError> {
     );
     let mut values = lease_values(now);
     values.extend([now.saturating_sub(age).into(), EXPIRED.into()]);
-    conn.execute("burying expired writes", Sql::Built(sql), values).await?;
+    conn.execute("turning expired writes into dead letters", Sql::Built(sql), values).await?;
     Ok(())
 }
 

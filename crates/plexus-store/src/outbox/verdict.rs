@@ -1,8 +1,8 @@
 //! Decides about a write by the answer it got.
 //!
-//! Avoids two mistakes: giving up a write that another attempt could deliver, and retrying forever one that
-//! can never be delivered, which blocks everything behind it. An answer that does not come from the hub, such
-//! as a captive portal page, says nothing about the write.
+//! Avoids two mistakes: making a dead letter of a write that another attempt could deliver, and retrying
+//! forever one that can never be delivered, which blocks everything behind it. An answer that does not come
+//! from the hub, such as a captive portal page, says nothing about the write.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const INTERNAL: i64 = -32603;
 
 /// The answer to a write.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer<'a> {
+pub enum WriteAnswer<'a> {
     /// No usable answer: unreachable, timeout, broken connection, or not JSON-RPC.
     None,
     /// A status other than 200, with its `Retry-After` and message, if any.
@@ -38,19 +38,19 @@ pub enum Verdict {
     Retry(Option<Duration>),
     /// Retry with a new credential.
     RenewThenRetry,
-    /// A dead letter, with the reason.
-    Bury(String),
+    /// The write becomes a dead letter, with this reason.
+    DeadLetter(String),
 }
 
 /// Judges an answer. `renewed` tells whether the credential was already renewed for this write.
 #[must_use]
-pub fn judge(answer: Answer<'_>, renewed: bool, now: Timestamp) -> Verdict {
+pub fn judge(answer: WriteAnswer<'_>, renewed: bool, now: Timestamp) -> Verdict {
     match answer {
-        Answer::None => Verdict::Retry(None),
-        Answer::Status { status, retry_after: after, message } => {
+        WriteAnswer::None => Verdict::Retry(None),
+        WriteAnswer::Status { status, retry_after: after, message } => {
             status_verdict(status, after, message, renewed, now)
         }
-        Answer::Error { code, message, data } => {
+        WriteAnswer::Error { code, message, data } => {
             let details = ErrorDetails::of(data);
             match () {
                 () if details.is_feature_off() => Verdict::Settled,
@@ -58,10 +58,10 @@ pub fn judge(answer: Answer<'_>, renewed: bool, now: Timestamp) -> Verdict {
                 () if details.code == Some("unauthenticated") => Verdict::Retry(None),
                 () if details.code == Some("forbidden") && !renewed => Verdict::RenewThenRetry,
                 () if details.retryable.unwrap_or(code == INTERNAL) => Verdict::Retry(None),
-                () => Verdict::Bury(reason(&format!("the hub rejected it (error {code})"), message)),
+                () => Verdict::DeadLetter(reason(&format!("the hub rejected it (error {code})"), message)),
             }
         }
-        Answer::Result(result) => result_verdict(result),
+        WriteAnswer::Result(result) => result_verdict(result),
     }
 }
 
@@ -71,7 +71,7 @@ fn status_verdict(status: u16, after: Option<&str>, message: &str, renewed: bool
         // Says nothing about the write: the credential must be fixed, automatically or by a person.
         401 => Verdict::Retry(after.and_then(|after| retry_after(after, now))),
         408 | 425 | 429 | 500..=599 => Verdict::Retry(after.and_then(|after| retry_after(after, now))),
-        400..=499 => Verdict::Bury(reason(&format!("the hub rejected it (HTTP {status})"), message)),
+        400..=499 => Verdict::DeadLetter(reason(&format!("the hub rejected it (HTTP {status})"), message)),
         // A hub does not send this status: the answer comes from an intermediary.
         _ => Verdict::Retry(None),
     }
@@ -80,7 +80,7 @@ fn status_verdict(status: u16, after: Option<&str>, message: &str, renewed: bool
 fn result_verdict(result: &Value) -> Verdict {
     let Some(object) = result.as_object() else { return Verdict::Retry(None) };
     if object.get("resultType").and_then(Value::as_str) == Some("input_required") {
-        return Verdict::Bury(
+        return Verdict::DeadLetter(
             "the tool asked a question, which nobody can answer when a write is replayed".to_owned(),
         );
     }
@@ -100,7 +100,7 @@ fn result_verdict(result: &Value) -> Verdict {
         Some(code) => format!("the tool failed ({code})"),
         None => "the tool failed".to_owned(),
     };
-    Verdict::Bury(reason(&what, &text.join("\n")))
+    Verdict::DeadLetter(reason(&what, &text.join("\n")))
 }
 
 /// Machine-readable details of an error: `{"plexus/error": {"code", "retryable"}}`, or both as separate

@@ -40,21 +40,21 @@ pub enum WriteState {
     Dead {
         at: Timestamp,
         reason: String,
-        told_hub: bool,
-        told_agent: bool,
+        hub_notified: bool,
+        agent_notified: bool,
     },
 }
 
 /// Filter for listing writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum WriteFilter {
     Pending,
     Dead,
     All,
 }
 
-pub(super) const TOLD_HUB: i64 = 1;
-pub(super) const TOLD_AGENT: i64 = 2;
+pub(super) const HUB_NOTIFIED: i64 = 1;
+pub(super) const AGENT_NOTIFIED: i64 = 2;
 
 impl Write {
     pub(super) fn of(row: Row, is_leased: impl Fn(i64) -> bool) -> (Self, String) {
@@ -62,8 +62,8 @@ impl Write {
             (Some(at), _) => WriteState::Dead {
                 at: from_millis(at),
                 reason: row.note.unwrap_or_default(),
-                told_hub: row.told & TOLD_HUB != 0,
-                told_agent: row.told & TOLD_AGENT != 0,
+                hub_notified: row.told & HUB_NOTIFIED != 0,
+                agent_notified: row.told & AGENT_NOTIFIED != 0,
             },
             (None, Some(owner)) if is_leased(row.lease_until) => {
                 WriteState::Sending { owner, until: from_millis(row.lease_until) }

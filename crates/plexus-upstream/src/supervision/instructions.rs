@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plexus_tools::{Said, Tool, Visible};
+use plexus_tools::{InstructionPart, Tool, Visible};
 
 use super::unit::Unit;
 
@@ -26,9 +26,9 @@ const MAX_ALL: usize = 32 << 10;
 const NAMED: usize = 50;
 
 /// The parts of the instructions; the whole is their concatenation.
-pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<Said> {
+pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<InstructionPart> {
     let listed = servers(visible.listed_tools());
-    let mut parts = vec![Said { server: None, text: format!("{HUB}{}", unlisted(visible)) }];
+    let mut parts = vec![InstructionPart { server: None, text: format!("{HUB}{}", unlisted(visible)) }];
     let mut length = parts[0].text.len();
     let mut left_out = Vec::new();
     for unit in units.iter().filter(|unit| listed.contains(unit.slug.as_str())) {
@@ -37,12 +37,12 @@ pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<Said> {
             left_out.push(unit.slug.as_str());
         } else if !text.is_empty() {
             length += text.len();
-            parts.push(Said { server: Some(unit.slug.clone()), text });
+            parts.push(InstructionPart { server: Some(unit.slug.clone()), text });
         }
     }
     if !left_out.is_empty() {
         let text = format!("\n\nThere was no room for the instructions of: {}.", left_out.join(", "));
-        parts.push(Said { server: None, text });
+        parts.push(InstructionPart { server: None, text });
     }
     parts
 }

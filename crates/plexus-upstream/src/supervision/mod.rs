@@ -38,7 +38,7 @@ use metrics::UpstreamMetrics;
 use plexus_kit::{Clock, Environment, Metrics, Stage, Supervisor};
 use plexus_proto::api::Upstream;
 use plexus_store::Store;
-use plexus_tools::{Registry, Said, Visible};
+use plexus_tools::{InstructionPart, Registry, Visible};
 use tokio::sync::watch;
 use trust::approval::ReviewCache;
 use unit::{Shared, Unit};
@@ -206,7 +206,7 @@ impl Upstreams {
     /// The instructions for a model that sees these tools: the hub's own and those of the servers. The whole
     /// text is the concatenation of the parts.
     #[must_use]
-    pub fn instructions(&self, visible: &Visible) -> Vec<Said> {
+    pub fn instructions(&self, visible: &Visible) -> Vec<InstructionPart> {
         instructions::of(&self.units(), visible)
     }
 

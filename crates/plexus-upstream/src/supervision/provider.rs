@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use plexus_mcp::offers::{CompletionError, Mailbox, OfferProvider, ResourceWatch, VisibleOffers};
-use plexus_tools::{Said, Visible};
+use plexus_tools::{InstructionPart, Visible};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -14,7 +14,7 @@ use super::Upstreams;
 use super::catalog::resources;
 
 impl OfferProvider for Upstreams {
-    fn instructions(&self, visible: &Visible) -> Vec<Said> {
+    fn instructions(&self, visible: &Visible) -> Vec<InstructionPart> {
         Upstreams::instructions(self, visible)
     }
 

@@ -11,7 +11,9 @@ use aws_lc_rs::rand;
 use clap::Args;
 use plexus_bridge::{Grant, Grants};
 use plexus_kit::{Environment, ExposeSecret, Secret, Supervisor, env, hex};
-use plexus_proxy::{Endpoint, FindAdmin, First, Granted, Proxy, ProxyError, ProxyOptions};
+use plexus_proxy::{
+    CredentialSource, Endpoint, FindAdminToken, GrantedCredential, Proxy, ProxyError, ProxyOptions,
+};
 use serde_json::json;
 use tokio::io::BufReader;
 
@@ -109,7 +111,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         Credential::Given { .. } => target.subject(),
         Credential::Local(_) | Credential::Missing(_) => format!("agent:{}", args.agent),
     };
-    let folder = plexus_proxy::folder(&data_dir, &args.agent, &subject, &target.url);
+    let folder = plexus_proxy::proxy_folder(&data_dir, &args.agent, &subject, &target.url);
     let url = target.url.clone();
     let first = match grant {
         Some(grant) => credential_of_grant(grant, &args.agent, target.here, invocation, &data_dir),
@@ -119,7 +121,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         tls,
         session: args.session.clone(),
         workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
-        plain: is_off(invocation.environment()),
+        passthrough: is_off(invocation.environment()),
         ..ProxyOptions::new(url, first, &args.agent, folder)
     })
 }
@@ -149,20 +151,20 @@ fn credential_of_grant(
     here: bool,
     invocation: &Invocation<'_>,
     data_dir: &Path,
-) -> First {
+) -> CredentialSource {
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
     let by_admin = here && grant.by_admin;
     let (agent, find) = (agent.to_owned(), invocation.maker_of(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
-    let admin: FindAdmin = Box::new(move || match find().map_err(|error| error.to_string())?.credential {
+    let admin: FindAdminToken = Box::new(move || match find().map_err(|error| error.to_string())?.credential {
         Credential::Local(token) => Ok(token),
         Credential::Given { .. } => Err("a token other than the admin token was given".to_owned()),
         Credential::Missing(why) => Err(why),
     });
-    First::Granted(Granted {
+    CredentialSource::Granted(GrantedCredential {
         read: Box::new(move || read.read(&name).ok().flatten()),
         admin: by_admin.then_some(admin),
-        keep: Box::new(move |id, made, renew_at| {
+        save: Box::new(move |id, made, renew_at| {
             grants.renew(&agent, id, made, renew_at).unwrap_or_else(|error| {
                 // This proxy can still use it.
                 tracing::warn!(%error, "cannot store the token of the agent");
@@ -179,12 +181,12 @@ pub(crate) fn is_off(environment: &Environment) -> bool {
 }
 
 /// The credential of a proxy without a grant: a token, or a function that finds the token to create one with.
-fn credential_of_target(target: Target, invocation: &Invocation<'_>) -> First {
+fn credential_of_target(target: Target, invocation: &Invocation<'_>) -> CredentialSource {
     match target.credential {
-        Credential::Given { token, .. } => First::Token(token),
+        Credential::Given { token, .. } => CredentialSource::Token(token),
         Credential::Local(_) | Credential::Missing(_) => {
             let find = invocation.again();
-            First::Admin(Box::new(move || match find().map_err(|error| error.to_string())?.credential {
+            CredentialSource::Admin(Box::new(move || match find().map_err(|error| error.to_string())?.credential {
                 Credential::Given { token, .. } | Credential::Local(token) => Ok(token),
                 Credential::Missing(why) => Err(why),
             }))

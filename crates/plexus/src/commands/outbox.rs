@@ -7,7 +7,7 @@ pub(super) mod folders;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plexus_store::outbox::{Dropped, Which, Write, WriteState};
+use plexus_store::outbox::{DropOutcome, Write, WriteFilter, WriteState};
 use serde_json::{Value, json};
 
 use self::folders::{AgentBox, Boxes};
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: OutboxArgs, invocation: &Invocation<'_>) -> anyhow
 }
 
 async fn list(dead: bool, limit: usize, boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
-    let which = if dead { Which::Dead } else { Which::All };
+    let which = if dead { WriteFilter::Dead } else { WriteFilter::All };
     let (mut writes, mut more) = (Vec::new(), false);
     for one in boxes.iter() {
         let wanted = u32::try_from(limit).unwrap_or(u32::MAX);
@@ -176,9 +176,9 @@ fn as_json(one: &AgentBox, write: &Write) -> Value {
             json["owner"] = json!(owner);
             json["lease_until"] = json!(until);
         }
-        WriteState::Dead { at, told_hub, told_agent, .. } => {
+        WriteState::Dead { at, hub_notified, agent_notified, .. } => {
             json["died_at"] = json!(at);
-            json["told"] = json!({ "hub": told_hub, "agent": told_agent });
+            json["told"] = json!({ "hub": hub_notified, "agent": agent_notified });
         }
     }
     json
@@ -216,8 +216,8 @@ async fn show(id: i64, boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
             fields.push(("sent by", owner.clone()));
             fields.push(("until", out.at(*until)));
         }
-        WriteState::Dead { at, told_hub, told_agent, .. } => {
-            let told = match (told_hub, told_agent) {
+        WriteState::Dead { at, hub_notified, agent_notified, .. } => {
+            let told = match (hub_notified, agent_notified) {
                 (true, true) => "hub and agent",
                 (true, false) => "hub",
                 (false, true) => "agent",
@@ -260,17 +260,17 @@ async fn drop_writes(ids: &[i64], waiting: bool, boxes: &Boxes, out: &Output) ->
             anyhow::Error::from(Failure::new(Exit::Failed, message).hint(hint))
         };
         match one.outbox.drop(id, waiting).await? {
-            Dropped::Done => {}
-            Dropped::Waits => {
+            DropOutcome::Dropped => {}
+            DropOutcome::Waiting => {
                 return Err(failure(
                     "still waits for the hub",
                     "give --waiting if it is never to be delivered",
                 ));
             }
-            Dropped::UnderWay => {
+            DropOutcome::InFlight => {
                 return Err(failure("is being sent at this moment", "try again in a moment"));
             }
-            Dropped::NotThere => return Err(failure("is gone", "see `plexus outbox list`")),
+            DropOutcome::NotFound => return Err(failure("is gone", "see `plexus outbox list`")),
         }
         if !out.json() {
             out.line(&format!("Dropped write {id} of {}.", one.name))?;

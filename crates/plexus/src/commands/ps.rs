@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use plexus_proxy::runner::{Record, RunState, Runs};
+use plexus_proxy::runner::{RunFolders, RunRecord, RunState};
 use serde_json::json;
 
 use super::Invocation;
@@ -25,7 +25,7 @@ Example:
 pub(crate) struct PsArgs {}
 
 pub(crate) async fn run(_: &PsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let runs = Runs::of(&invocation.data_folder()?);
+    let runs = RunFolders::of(&invocation.data_folder()?);
     // Without a token nothing can be taken back, and there is all the same something to show.
     reap::all(&runs, Maker::new(invocation).ok().as_ref()).await;
     let (records, out) = (runs.list(), &invocation.out);
@@ -65,16 +65,16 @@ pub(crate) async fn run(_: &PsArgs, invocation: &Invocation<'_>) -> anyhow::Resu
     Ok(Exit::Ok.into())
 }
 
-fn state(record: &Record) -> &'static str {
+fn state(record: &RunRecord) -> &'static str {
     let suspended = record.process.as_ref().is_some_and(plexus_proxy::runner::ProcessId::is_suspended);
     if record.state == RunState::Running && suspended { "suspended" } else { record.state.as_str() }
 }
 
-fn session(record: &Record) -> Option<String> {
+fn session(record: &RunRecord) -> Option<String> {
     record.session_key().or_else(|| record.conversation.clone())
 }
 
-fn described(record: &Record) -> serde_json::Value {
+fn described(record: &RunRecord) -> serde_json::Value {
     json!({
         "id": record.id,
         "agent": record.agent.as_str(),

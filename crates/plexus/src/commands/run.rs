@@ -17,7 +17,8 @@ use plexus_kit::{Secret, env};
 use plexus_proto::Timestamp;
 use plexus_proto::api::{ProfileDetail, ProfileRun};
 use plexus_proxy::runner::{
-    AgentKind, Conversation, ProcessId, Record, RunState, Runs, Signals, Via, choose,
+    AgentConversation, AgentKind, HubRoute, ProcessId, RunFolders, RunRecord, RunState, Signals,
+    choose_conversation,
 };
 use tokio::sync::watch;
 
@@ -89,15 +90,15 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let kind = kind_of(&args)?;
     let path = environment.get(env::PATH).unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let program = find_program(&args.agent, path).ok_or_else(|| not_found(kind, &args.agent))?;
-    let id = format!("{:08x}", plexus_proxy::runner::random());
-    let (conversation, remark) =
-        choose(kind, &args.args, args.name.as_deref(), &id).map_err(|why| Failure::new(Exit::Usage, why))?;
+    let id = format!("{:08x}", plexus_proxy::runner::random_id());
+    let (conversation, remark) = choose_conversation(kind, &args.args, args.name.as_deref(), &id)
+        .map_err(|why| Failure::new(Exit::Usage, why))?;
     let data_dir = invocation.data_folder()?;
-    let (maker, runs) = (Maker::new(invocation)?, Runs::of(&data_dir));
+    let (maker, runs) = (Maker::new(invocation)?, RunFolders::of(&data_dir));
     let mut notes: Vec<String> = remark.into_iter().collect();
 
     // Before anything is made that a signal could leave behind.
-    let signals = Signals::catch().context("cannot take signals")?;
+    let signals = Signals::install().context("cannot take signals")?;
     let (sender, token) = watch::channel(None::<Secret>);
     let agent = name_of(kind, &args.agent);
     let wanted = Wanted {
@@ -262,10 +263,10 @@ fn record(
     id: &str,
     maker: &Maker,
     made: Option<&Made>,
-    conversation: &Conversation,
+    conversation: &AgentConversation,
     endpoint: Option<&Endpoint>,
-) -> Record {
-    Record {
+) -> RunRecord {
+    RunRecord {
         id: id.to_owned(),
         agent: kind,
         command: args.agent.clone(),
@@ -275,7 +276,7 @@ fn record(
         process: None,
         own_group: false,
         hub: maker.hub.url().to_owned(),
-        via: endpoint.map_or(Via::None, |endpoint| endpoint.via),
+        via: endpoint.map_or(HubRoute::None, |endpoint| endpoint.via),
         profile: made.and_then(|made| made.profile.clone()).or_else(|| args.profile.clone()),
         node: args.node.clone(),
         token: made.map(|made| made.jti),
@@ -283,7 +284,7 @@ fn record(
         client: kind.client().map(str::to_owned),
         conversation: conversation.id().map(str::to_owned),
         events: vec![],
-        told: 0,
+        reported: 0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plexus_kit::process::Signal;
-use plexus_proxy::runner::{Record, RunState, Runs};
+use plexus_proxy::runner::{RunFolders, RunRecord, RunState};
 use rustix::process::{Pid, kill_process};
 
 use super::Invocation;
@@ -44,9 +44,9 @@ pub(crate) struct StopArgs {
 }
 
 pub(crate) async fn run(args: StopArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let runs = Runs::of(&invocation.data_folder()?);
+    let runs = RunFolders::of(&invocation.data_folder()?);
     reap::all(&runs, Maker::new(invocation).ok().as_ref()).await;
-    let there: Vec<Record> = runs.list().into_iter().filter(|run| run.state != RunState::Ended).collect();
+    let there: Vec<RunRecord> = runs.list().into_iter().filter(|run| run.state != RunState::Ended).collect();
     let meant = match args.all {
         true => there,
         false => args.ids.iter().map(|id| named(&there, id)).collect::<anyhow::Result<_>>()?,
@@ -62,9 +62,9 @@ pub(crate) async fn run(args: StopArgs, invocation: &Invocation<'_>) -> anyhow::
     Ok(Exit::Ok.into())
 }
 
-fn named(there: &[Record], id: &str) -> anyhow::Result<Record> {
-    let fits = |record: &&Record| !id.is_empty() && record.id.starts_with(id);
-    let fitting: Vec<&Record> = there.iter().filter(fits).collect();
+fn named(there: &[RunRecord], id: &str) -> anyhow::Result<RunRecord> {
+    let fits = |record: &&RunRecord| !id.is_empty() && record.id.starts_with(id);
+    let fitting: Vec<&RunRecord> = there.iter().filter(fits).collect();
     match fitting.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(Failure::new(Exit::Failed, format!("no run {id:?} on this machine"))
@@ -80,9 +80,9 @@ fn named(there: &[Record], id: &str) -> anyhow::Result<Record> {
     }
 }
 
-async fn stop(runs: &Runs, record: &Record, grace: Duration) -> anyhow::Result<()> {
+async fn stop(runs: &RunFolders, record: &RunRecord, grace: Duration) -> anyhow::Result<()> {
     let failed = |why: String| Failure::new(Exit::Failed, format!("run {}: {why}", record.id));
-    runs.ask_to_stop(&record.id).map_err(|e| failed(format!("cannot be asked to stop: {e}")))?;
+    runs.request_stop(&record.id).map_err(|e| failed(format!("cannot be asked to stop: {e}")))?;
     if !grace.is_zero() {
         // One that is between two attempts has no agent: then its runner is told.
         if !reap::send(record, Signal::TERM) {
@@ -104,7 +104,7 @@ async fn stop(runs: &Runs, record: &Record, grace: Duration) -> anyhow::Result<(
     }
 }
 
-fn tell_runner(record: &Record) {
+fn tell_runner(record: &RunRecord) {
     let pid = i32::try_from(record.runner.pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid.filter(|_| record.runner.is_alive()) {
         let _ = kill_process(pid, Signal::TERM);
@@ -112,7 +112,7 @@ fn tell_runner(record: &Record) {
 }
 
 /// Waits until the run has ended and nothing is left of it but what the hub has to hear.
-async fn is_over(runs: &Runs, record: &Record, patience: Duration) -> bool {
+async fn is_over(runs: &RunFolders, record: &RunRecord, patience: Duration) -> bool {
     let (begun, mut since) = (Instant::now(), None);
     loop {
         match runs.read(&record.id) {

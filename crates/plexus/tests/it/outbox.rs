@@ -29,7 +29,10 @@ async fn fill(outbox: &Outbox, keys: &[&str], dead: usize) {
     }
     for _ in 0..dead {
         let claimed = outbox.claim("test", Limits::default().age).await.expect("a claim").expect("a row");
-        outbox.bury(&claimed, "the hub refused it (HTTP 409): no\u{1b}[2Jsuch list").await.expect("buried");
+        outbox
+            .dead_letter(&claimed, "the hub refused it (HTTP 409): no\u{1b}[2Jsuch list")
+            .await
+            .expect("a dead letter");
     }
 }
 

@@ -117,7 +117,7 @@ impl Proxied {
     pub(crate) fn folder(&self) -> std::path::PathBuf {
         let hub = self.hub.parse().expect("a URL");
         let whose = format!("agent:{}", self.name);
-        plexus_proxy::folder(&self.machine.data_dir(), &self.name, &whose, &hub)
+        plexus_proxy::proxy_folder(&self.machine.data_dir(), &self.name, &whose, &hub)
     }
 
     /// What the proxy said to its log, in all its runs.

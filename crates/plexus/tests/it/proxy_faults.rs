@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plexus_store::outbox::{NewWrite, Which, WriteState};
+use plexus_store::outbox::{NewWrite, WriteFilter, WriteState};
 use plexus_testkit::faults::Write;
 use plexus_testkit::{HubProcess, Link, Plexus, WallClock};
 use serde_json::{Value, json};
@@ -266,7 +266,7 @@ async fn what_a_killed_proxy_was_sending_is_sent_by_the_next_one() {
     }
     // Amid the others, so that one is under way.
     stage.link.freeze();
-    while !outbox.list(Which::Pending, 0, 1).await.expect("an outbox").iter().any(is_sent_now) {
+    while !outbox.list(WriteFilter::Pending, 0, 1).await.expect("an outbox").iter().any(is_sent_now) {
         assert!(begun.elapsed() < DRAIN, "{}", stage.agent.log());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -308,7 +308,7 @@ async fn a_clock_that_is_days_off_loses_nothing_and_one_that_is_weeks_off_tells(
         assert!(begun.elapsed() < DRAIN, "{}", stage.agent.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let letter = outbox.list(Which::Dead, 0, 10).await.expect("an outbox").remove(0);
+    let letter = outbox.list(WriteFilter::Dead, 0, 10).await.expect("an outbox").remove(0);
     let (_, params) = outbox.show(letter.id).await.expect("an outbox").expect("the letter");
     assert!(params.contains(&late), "{params}");
     let begun = Instant::now();

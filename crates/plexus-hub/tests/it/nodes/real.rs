@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use plexus_kit::{Clock, Config, Environment, Stage, Supervisor};
-use plexus_node::{Credential, Dialler, Hub, Jitter, Node, NodeOptions, Transport};
+use plexus_node::{Credential, Dialler, HubClient, Jitter, Node, NodeOptions, Transport};
 use plexus_proto::api::JoinNodeParams;
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn disabled_local_node_runs_nothing() {
 async fn dials(hub: &TestHub, name: &str, folder: &Path, transport: Transport, supervisor: &Supervisor) {
     let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
     let invite: Value = invite.json(&json!({ "name": name })).send().await.unwrap().json().await.unwrap();
-    let dialled = Hub::new(&hub.url(""), &Default::default()).unwrap();
+    let dialled = HubClient::new(&hub.url(""), &Default::default()).unwrap();
     let code = invite["code"].as_str().map(str::to_owned);
     let params = JoinNodeParams { code, key: None, name: None, labels: Default::default() };
     let given = dialled.join(&params).await.unwrap();

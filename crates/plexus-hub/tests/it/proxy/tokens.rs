@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plexus_kit::{Clock, Secret};
-use plexus_proxy::First;
+use plexus_proxy::CredentialSource;
 use plexus_testkit::{TestHub, TestProxy};
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ async fn agent_on_the_hubs_machine_gets_its_own_token() {
     let admin = hub.admin_token();
     let proxy = TestProxy::start_with(&hub.url(""), "", |options| {
         let admin = admin.clone();
-        options.first = First::Admin(Box::new(move || Ok(Secret::from(admin.as_str()))));
+        options.credential = CredentialSource::Admin(Box::new(move || Ok(Secret::from(admin.as_str()))));
         options.agent = "codex".to_owned();
     })
     .await;
@@ -134,7 +134,7 @@ async fn agent_on_the_hubs_machine_gets_its_own_token() {
 async fn disabled_outbox_passes_everything_and_writes_nothing() {
     let hub = TestHub::start().await;
     let made = hub.token("agent", &["call:*"]).await;
-    let proxy = TestProxy::start_with(&hub.url(""), &made.token, |options| options.plain = true).await;
+    let proxy = TestProxy::start_with(&hub.url(""), &made.token, |options| options.passthrough = true).await;
     let client = proxy.client();
     let direct = hub.mcp(&made.token).modern("tools/list", json!({})).await.result();
     assert_eq!(client.modern("tools/list", json!({})).await.result(), direct);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plexus_kit::{Place, Quota};
+use plexus_kit::{Quota, QuotaSlot};
 use plexus_tools::Unasked;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub(super) cancel: CancellationToken,
     /// Where the driver is told whom to give the call to.
     pub(super) hand: Hand,
-    pub(super) _place: Place,
+    pub(super) _place: QuotaSlot,
 }
 
 pub(super) type Hand = oneshot::Sender<Taker>;
@@ -58,7 +58,7 @@ impl Default for ParkedCalls {
 
 impl ParkedCalls {
     /// The right to let a call wait.
-    pub(super) fn enter(&self, owner: &str) -> Result<Place, Unasked> {
+    pub(super) fn enter(&self, owner: &str) -> Result<QuotaSlot, Unasked> {
         const MINE: &str =
             "as many calls wait for an answer as may at a time: answer one of the open questions first";
         const ALL: &str = "as many calls wait for answers as the hub lets wait; try again in a while";

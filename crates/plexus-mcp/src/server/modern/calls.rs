@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::Principal;
-use plexus_kit::Place;
+use plexus_kit::QuotaSlot;
 use plexus_tools::{CallReply, LogLevel, RawJson};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
@@ -245,7 +245,7 @@ fn stream_call(
     running: Running<'_>,
     progress: Option<ProgressWriter>,
     log: Option<LogLevel>,
-    place: Place,
+    place: QuotaSlot,
 ) -> Response {
     let stream = CallStream {
         welcome: Welcome::new(state.authenticator.clone(), running.principal.clone(), place),

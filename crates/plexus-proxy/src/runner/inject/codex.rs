@@ -1,4 +1,4 @@
-//! Codex: `-c` overrides for one run. It tells the hub its thread with every call.
+//! Codex: `-c` overrides for one run. It names its thread in every call.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use plexus_kit::syntax::Format;
 use plexus_kit::{Environment, env};
 
 use super::super::AgentKind;
-use super::{Conversation, Injected, SERVER, Wiring, has, is_uuid, options};
+use super::{AgentConversation, AgentSetup, InjectedConfig, SERVER, has, is_uuid, options};
 
-/// What the hub is called where its own name is taken.
-const INSTEAD: &str = "plexus_run";
-/// What an interactive Codex takes to be a process of its own: otherwise it may hand the conversation to a server of its
-/// user's that was started earlier and has none of the run's variables.
-const OWN_PROCESS: &str = "--no-daemon";
-/// Commands that never talk to such a server, or hold no conversation.
+/// Name of the hub's entry if its normal name is taken.
+const ALTERNATIVE_SERVER: &str = "plexus_run";
+/// Keeps an interactive Codex from handing the conversation to the user's daemon, which was started earlier and does not have
+/// the variables of the run.
+const NO_DAEMON: &str = "--no-daemon";
+/// Subcommands that use no daemon or have no conversation.
 const COMMANDS: [&str; 24] = [
     "exec",
     "e",
@@ -43,7 +43,7 @@ const COMMANDS: [&str; 24] = [
     "help",
 ];
 
-/// Whether it takes the terminal.
+/// Whether it uses the terminal interactively.
 pub(crate) fn is_interactive(args: &[OsString]) -> bool {
     !options(args).any(|arg| COMMANDS.contains(&arg) || ["--help", "-h", "--version", "-V"].contains(&arg))
 }
@@ -51,40 +51,40 @@ pub(crate) fn is_interactive(args: &[OsString]) -> bool {
 pub(super) fn conversation(
     args: &[OsString],
     name: Option<&str>,
-) -> Result<(Conversation, Option<String>), String> {
+) -> Result<(AgentConversation, Option<String>), String> {
     if name.is_some() {
-        return Err("codex names its threads itself; leave --name out".to_owned());
+        return Err("codex names its threads itself; omit --name".to_owned());
     }
     let mut words = options(args).skip_while(|word| *word != "resume").skip(1);
     match words.find(|word| is_uuid(word)) {
-        Some(thread) => Ok((Conversation::Known(thread.to_owned()), None)),
-        None => Ok((Conversation::Told, None)),
+        Some(thread) => Ok((AgentConversation::Known(thread.to_owned()), None)),
+        None => Ok((AgentConversation::ChosenByAgent, None)),
     }
 }
 
-pub(super) fn inject(wiring: &Wiring<'_>) -> Injected {
-    let mut injected = Injected::default();
-    let set = |injected: &mut Injected, key: &str, value: &str| {
+pub(super) fn inject(setup: &AgentSetup<'_>) -> InjectedConfig {
+    let mut injected = InjectedConfig::default();
+    let set = |injected: &mut InjectedConfig, key: &str, value: &str| {
         injected.arg("-c");
         injected.arg(format!("{key}={}", toml_string(value)));
     };
-    let settings = wiring.settings;
-    if let Some(wires) = wiring.wires {
-        let server = match has_command(wiring.environment) {
+    let settings = setup.settings;
+    if let Some(hub) = setup.hub {
+        let server = match has_command(setup.environment) {
             false => SERVER.to_owned(),
             true => {
                 injected.arg("-c");
                 injected.arg(format!("mcp_servers.{SERVER}.enabled=false"));
                 let note = format!(
-                    "the server {SERVER} in the configuration of codex is a command, and is off in this run: the hub \
-                     is called {INSTEAD}"
+                    "the server {SERVER} in the configuration of codex is a command and is disabled in this run; the hub \
+                    is named {ALTERNATIVE_SERVER}"
                 );
                 injected.notes.push(note);
-                INSTEAD.to_owned()
+                ALTERNATIVE_SERVER.to_owned()
             }
         };
-        set(&mut injected, &format!("mcp_servers.{server}.url"), &wires.url);
-        set(&mut injected, &format!("mcp_servers.{server}.bearer_token_env_var"), &wires.key_variable);
+        set(&mut injected, &format!("mcp_servers.{server}.url"), &hub.url);
+        set(&mut injected, &format!("mcp_servers.{server}.bearer_token_env_var"), &hub.key_variable);
         if settings.allow_tools == Some(true) {
             set(&mut injected, &format!("mcp_servers.{server}.default_tools_approval_mode"), "approve");
         }
@@ -93,30 +93,30 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> Injected {
         ("model", settings.model.as_deref()),
         ("model_reasoning_effort", settings.effort.as_deref()),
         ("approval_policy", settings.approval_mode.as_deref()),
-        ("developer_instructions", wiring.system_prompt),
+        ("developer_instructions", setup.system_prompt),
     ] {
         if let Some(value) = value {
             set(&mut injected, key, value);
         }
     }
     if settings.skills.as_deref().is_some_and(|skills| !skills.is_empty()) {
-        injected.cannot(AgentKind::Codex, "skills");
+        injected.note_unsupported(AgentKind::Codex, "skills");
     }
     if settings.status_line == Some(true) {
-        injected.cannot(AgentKind::Codex, "a status line");
+        injected.note_unsupported(AgentKind::Codex, "a status line");
     }
-    if wiring.wires.is_some()
-        && is_interactive(wiring.args)
-        && !has(wiring.args, &[OWN_PROCESS, "--remote"])
-        && knows_own_process(wiring.program)
+    if setup.hub.is_some()
+        && is_interactive(setup.args)
+        && !has(setup.args, &[NO_DAEMON, "--remote"])
+        && supports_no_daemon(setup.program)
     {
-        injected.arg(OWN_PROCESS);
+        injected.arg(NO_DAEMON);
     }
     injected
 }
 
-/// Whether the user has a server of the hub's name that is a command. It cannot be given an address: overrides are put over
-/// what is there key by key, and a server with both is refused.
+/// Whether the user has a server with the hub's name that is a command. It cannot be overridden with a URL: overrides are merged
+/// key by key, and Codex rejects a server with both.
 fn has_command(environment: &Environment) -> bool {
     let home = environment.named("CODEX_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(environment.get(env::HOME)?).join(".codex")));
@@ -128,13 +128,13 @@ fn has_command(environment: &Environment) -> bool {
     })
 }
 
-/// Whether this release has the option: an older one has no such server, and refuses what it does not know.
-fn knows_own_process(program: &Path) -> bool {
+/// Whether this release has the option; older ones have no daemon and reject unknown options.
+fn supports_no_daemon(program: &Path) -> bool {
     let asked = Command::new(program).arg("--help").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    asked.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains(OWN_PROCESS))
+    asked.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(NO_DAEMON))
 }
 
-/// As a string of TOML, which is one of JSON but for a character.
+/// A TOML string, which equals a JSON string except for one character.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

@@ -1,7 +1,7 @@
-//! What an agent is given beside what it has: one file for each agent.
+//! The configuration that is added to an agent for a run; one file per agent.
 //!
-//! Everything is added. Arguments go before those of the user, who thereby has the last word; variables and files are the
-//! run's own. A secret is in one variable and nowhere else. What a profile asks for and an agent has no way to take is a note.
+//! Arguments are inserted before those of the user, which therefore take precedence; variables and files belong to the run. The
+//! secret is in one variable only. Settings of a profile that an agent does not support become notes.
 
 mod claude;
 mod codex;
@@ -18,72 +18,72 @@ use plexus_kit::Environment;
 use plexus_proto::api::ProfileRun;
 use serde_json::{Map, Value, json};
 
-use super::{AgentKind, Scratch};
+use super::{AgentKind, RunFolder};
 
-/// The name of the hub among an agent's MCP servers.
+/// The name of the hub in an agent's list of MCP servers.
 pub(crate) const SERVER: &str = "plexus";
-/// What the hub calls the header that names a conversation.
+/// The header that names a conversation.
 const SESSION_HEADER: &str = "Plexus-Session";
 
-/// Which conversation the calls of an agent will belong to.
+/// The conversation to which an agent's calls will belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Conversation {
-    /// This one, by the id that the agent's own transcript has.
+pub enum AgentConversation {
+    /// Known by the id that the agent uses in its own transcript.
     Known(String),
-    /// Told to the hub by us, under a name of the agent's that is not known yet.
+    /// Named by the runner in requests to the hub; the client name of the agent is not known yet.
     Named(String),
-    /// The agent makes it up and tells the hub.
-    Told,
+    /// Chosen by the agent, which names it in its requests.
+    ChosenByAgent,
 }
 
-impl Conversation {
-    /// What is known of it now.
+impl AgentConversation {
+    /// The id, if it is known already.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
             Self::Known(id) | Self::Named(id) => Some(id),
-            Self::Told => None,
+            Self::ChosenByAgent => None,
         }
     }
 }
 
-/// Where the agent finds the hub.
+/// How the agent reaches the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wires {
+pub struct HubAccess {
     pub url: String,
-    /// The variable that has the credential.
+    /// The environment variable that contains the credential.
     pub key_variable: String,
 }
 
-/// What is known when an agent is wired up.
+/// The input for configuring an agent.
 #[derive(Debug)]
-pub struct Wiring<'a> {
+pub struct AgentSetup<'a> {
     pub run: &'a str,
     pub program: &'a std::path::Path,
-    pub scratch: &'a Scratch,
-    /// None: it is not connected to a hub.
-    pub wires: Option<&'a Wires>,
-    pub conversation: &'a Conversation,
+    pub folder: &'a RunFolder,
+    /// None if the agent is not connected to a hub.
+    pub hub: Option<&'a HubAccess>,
+    pub conversation: &'a AgentConversation,
     pub settings: &'a ProfileRun,
-    /// The text to add to the agent's own, where the settings say so.
+    /// Text to append to the agent's system prompt.
     pub system_prompt: Option<&'a str>,
-    /// Those of the user.
+    /// The user's arguments.
     pub args: &'a [OsString],
     pub environment: &'a Environment,
-    /// The agent is started again in the same run, and has begun its conversation already.
-    pub again: bool,
+    /// The agent is restarted in the same run and can resume its conversation.
+    pub resume: bool,
 }
 
-/// What an agent is started with beside its own arguments and variables.
+/// Arguments and variables added to those of the agent.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Injected {
+pub struct InjectedConfig {
     pub args: Vec<OsString>,
     pub env: Vec<(String, String)>,
-    /// What a person should know.
+    /// Messages for the user.
     pub notes: Vec<String>,
 }
 
-impl Injected {
+impl InjectedConfig {
     fn arg(&mut self, arg: impl Into<OsString>) {
         self.args.push(arg.into());
     }
@@ -92,81 +92,81 @@ impl Injected {
         self.env.push((name.to_owned(), value.into()));
     }
 
-    fn cannot(&mut self, agent: AgentKind, what: &str) {
-        self.notes.push(format!("the profile sets {what}, which {} has no way to be given", agent.as_str()));
+    fn note_unsupported(&mut self, agent: AgentKind, setting: &str) {
+        self.notes.push(format!("the profile sets {setting}, which {} does not support", agent.as_str()));
     }
 }
 
-/// Which conversation this will be, and what a person should know of that.
-pub fn choose(
+/// Chooses the conversation; also returns a note for the user, if any.
+pub fn choose_conversation(
     agent: AgentKind,
     args: &[OsString],
     name: Option<&str>,
     run: &str,
-) -> Result<(Conversation, Option<String>), String> {
+) -> Result<(AgentConversation, Option<String>), String> {
     match agent {
         AgentKind::Claude => claude::conversation(args, name, run),
         AgentKind::Codex => codex::conversation(args, name),
         AgentKind::Gemini => gemini::conversation(args, name, run),
         AgentKind::Opencode | AgentKind::Generic => {
-            Ok((Conversation::Named(name.map_or_else(|| format!("run-{run}"), str::to_owned)), None))
+            Ok((AgentConversation::Named(name.map_or_else(|| format!("run-{run}"), str::to_owned)), None))
         }
     }
 }
 
 /// Everything that the agent is given.
-pub fn inject(agent: AgentKind, wiring: &Wiring<'_>) -> io::Result<Injected> {
+pub fn inject(agent: AgentKind, setup: &AgentSetup<'_>) -> io::Result<InjectedConfig> {
     let mut injected = match agent {
-        AgentKind::Claude => claude::inject(wiring)?,
-        AgentKind::Codex => codex::inject(wiring),
-        AgentKind::Gemini => gemini::inject(wiring)?,
-        AgentKind::Opencode => opencode::inject(wiring)?,
-        AgentKind::Generic => generic::inject(wiring)?,
+        AgentKind::Claude => claude::inject(setup)?,
+        AgentKind::Codex => codex::inject(setup),
+        AgentKind::Gemini => gemini::inject(setup)?,
+        AgentKind::Opencode => opencode::inject(setup)?,
+        AgentKind::Generic => generic::inject(setup)?,
     };
-    injected.env("PLEXUS_RUN_ID", wiring.run);
-    let asks = matches!(agent, AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini);
-    if let Some(mode) = wiring.settings.approval_mode.as_ref().filter(|_| asks) {
+    injected.env("PLEXUS_RUN_ID", setup.run);
+    let supports_approval = matches!(agent, AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini);
+    if let Some(mode) = setup.settings.approval_mode.as_ref().filter(|_| supports_approval) {
         injected.notes.push(format!("the profile sets the approval mode {mode:?}"));
     }
-    if asks && wiring.wires.is_some() && wiring.settings.allow_tools == Some(true) {
-        injected.notes.push("the profile lets it call the hub's tools without asking".to_owned());
+    if supports_approval && setup.hub.is_some() && setup.settings.allow_tools == Some(true) {
+        injected.notes.push("the profile lets the agent call the hub's tools without asking".to_owned());
     }
     Ok(injected)
 }
 
-/// Whether the agent keeps something of this conversation already, and so can go on with it.
+/// Whether the agent has stored this conversation and can resume it.
 #[must_use]
-pub fn has_begun(agent: AgentKind, conversation: &str, environment: &Environment) -> bool {
+pub fn can_resume(agent: AgentKind, conversation: &str, environment: &Environment) -> bool {
     match agent {
-        AgentKind::Claude => claude::has_begun(conversation, environment),
+        AgentKind::Claude => claude::has_transcript(conversation, environment),
         AgentKind::Gemini => true,
         AgentKind::Codex | AgentKind::Opencode | AgentKind::Generic => false,
     }
 }
 
-/// The headers of requests to the hub, with the credential as the agent takes it out of a variable.
-fn headers(wiring: &Wiring<'_>, key: &str) -> Value {
+/// The headers of requests to the hub. `key` is the agent's syntax for the variable with the credential.
+fn headers(setup: &AgentSetup<'_>, key: &str) -> Value {
     let mut headers = Map::new();
     headers.insert("Authorization".to_owned(), json!(format!("Bearer {key}")));
-    if let Some(id) = wiring.conversation.id() {
+    if let Some(id) = setup.conversation.id() {
         headers.insert(SESSION_HEADER.to_owned(), json!(id));
     }
     Value::Object(headers)
 }
 
-/// The hub as an entry of `mcpServers`, which many agents read.
-fn common_config(wiring: &Wiring<'_>, wires: &Wires) -> Value {
-    let key = format!("${{{}}}", wires.key_variable);
-    let server = json!({ "type": "http", "url": wires.url, "headers": headers(wiring, &key) });
+/// The hub as an entry of `mcpServers`, a format that many agents read.
+fn common_config(setup: &AgentSetup<'_>, hub: &HubAccess) -> Value {
+    let key = format!("${{{}}}", hub.key_variable);
+    let server = json!({ "type": "http", "url": hub.url, "headers": headers(setup, &key) });
     json!({ "mcpServers": { SERVER: server } })
 }
 
-/// The arguments up to a lone `--`, after which there are no options.
+/// The arguments before `--`, after which there are no options.
 fn options(args: &[OsString]) -> impl Iterator<Item = &str> {
     args.iter().map(|arg| arg.to_str().unwrap_or("?")).take_while(|arg| *arg != "--")
 }
 
-/// The value of an option: none where it is not there, empty where it has none.
+/// The value of an option; none if the option is absent, empty if it has no value.
 fn value<'a>(args: &'a [OsString], names: &[&str]) -> Option<&'a str> {
     let mut rest = options(args).peekable();
     while let Some(arg) = rest.next() {
@@ -190,7 +190,7 @@ fn is_uuid(text: &str) -> bool {
     uuid::Uuid::try_parse(text).is_ok() && text.len() == 36
 }
 
-/// Puts the second into the first, key by key; what is no object is replaced.
+/// Merges objects recursively; other values are replaced.
 fn merge(into: &mut Value, more: Value) {
     match (into, more) {
         (Value::Object(into), Value::Object(more)) => {
@@ -202,8 +202,8 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// `~/` is the home of whoever runs the agent.
-fn at_home(path: &str, environment: &Environment) -> std::path::PathBuf {
+/// Expands a leading `~/` to the user's home folder.
+fn expand_home(path: &str, environment: &Environment) -> std::path::PathBuf {
     let home = environment.get(plexus_kit::env::HOME);
     match (path.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => std::path::Path::new(home).join(rest),

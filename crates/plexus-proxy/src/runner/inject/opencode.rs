@@ -1,41 +1,41 @@
-//! opencode: a configuration in a variable, which it puts over all others key by key.
+//! opencode: a configuration in an environment variable, which overrides all others key by key.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::super::AgentKind;
-use super::{Injected, SERVER, Wiring, at_home, headers, merge};
+use super::{AgentSetup, InjectedConfig, SERVER, expand_home, headers, merge};
 
 const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 
-pub(super) fn inject(wiring: &Wiring<'_>) -> io::Result<Injected> {
-    let mut injected = Injected::default();
-    let mut config = match wiring.environment.named(CONTENT) {
+pub(super) fn inject(setup: &AgentSetup<'_>) -> io::Result<InjectedConfig> {
+    let mut injected = InjectedConfig::default();
+    let mut config = match setup.environment.named(CONTENT) {
         None => json!({}),
-        // What the user has in there stays.
-        Some(theirs) => plexus_kit::syntax::json(theirs).map_err(|e| {
-            io::Error::other(format!("{CONTENT} is set and is not JSON, so nothing can be added: {e}"))
+        // Keep the user's own content.
+        Some(existing) => plexus_kit::syntax::json(existing).map_err(|e| {
+            io::Error::other(format!("{CONTENT} is set but is not JSON, so the hub cannot be added: {e}"))
         })?,
     };
-    let settings = wiring.settings;
+    let settings = setup.settings;
     let mut ours = json!({});
-    if let Some(wires) = wiring.wires {
-        let key = format!("{{env:{}}}", wires.key_variable);
+    if let Some(hub) = setup.hub {
+        let key = format!("{{env:{}}}", hub.key_variable);
         ours["mcp"][SERVER] = json!({
-            "type": "remote", "url": wires.url, "enabled": true, "oauth": false, "headers": headers(wiring, &key),
+            "type": "remote", "url": hub.url, "enabled": true, "oauth": false, "headers": headers(setup, &key),
         });
     }
     if let Some(model) = &settings.model {
         ours["model"] = json!(model);
     }
-    if let Some(prompt) = wiring.system_prompt {
-        let file = wiring.scratch.file("system-prompt.txt", prompt)?;
-        ours["instructions"] = added(&config["instructions"], [file.display().to_string()]);
+    if let Some(prompt) = setup.system_prompt {
+        let file = setup.folder.write_file("system-prompt.txt", prompt)?;
+        ours["instructions"] = appended(&config["instructions"], [file.display().to_string()]);
     }
     if let Some(skills) = settings.skills.as_deref().filter(|skills| !skills.is_empty()) {
-        let folders = skills.iter().map(|skill| at_home(skill, wiring.environment).display().to_string());
-        ours["skills"]["paths"] = added(&config["skills"]["paths"], folders);
+        let folders = skills.iter().map(|skill| expand_home(skill, setup.environment).display().to_string());
+        ours["skills"]["paths"] = appended(&config["skills"]["paths"], folders);
     }
     for (what, set) in [
         ("an effort", settings.effort.is_some()),
@@ -43,7 +43,7 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> io::Result<Injected> {
         ("a status line", settings.status_line == Some(true)),
     ] {
         if set {
-            injected.cannot(AgentKind::Opencode, what);
+            injected.note_unsupported(AgentKind::Opencode, what);
         }
     }
     if ours != json!({}) {
@@ -53,8 +53,8 @@ pub(super) fn inject(wiring: &Wiring<'_>) -> io::Result<Injected> {
     Ok(injected)
 }
 
-/// A list with more at its end.
-fn added(list: &Value, more: impl IntoIterator<Item = String>) -> Value {
+/// The list with `more` appended.
+fn appended(list: &Value, more: impl IntoIterator<Item = String>) -> Value {
     let mut list = list.as_array().cloned().unwrap_or_default();
     list.extend(more.into_iter().map(Value::from));
     Value::Array(list)

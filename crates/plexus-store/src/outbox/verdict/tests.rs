@@ -2,34 +2,34 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::Answer::{Error, Result as Done, Status};
 use super::Verdict::{self, RenewThenRetry, Retry, Settled};
+use super::WriteAnswer::{Error, Result as Done, Status};
 use super::*;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-fn judged(answer: Answer<'_>, renewed: bool) -> Verdict {
+fn judged(answer: WriteAnswer<'_>, renewed: bool) -> Verdict {
     judge(answer, renewed, NOW.parse().unwrap())
 }
 
-fn status(status: u16) -> Answer<'static> {
+fn status(status: u16) -> WriteAnswer<'static> {
     Status { status, retry_after: None, message: "because" }
 }
 
 #[test]
 fn http_status_decides_whether_to_retry() {
     let retry = Retry(None);
-    let bury = |status| Verdict::Bury(format!("the hub rejected it (HTTP {status}): because"));
+    let dead_letter = |status| Verdict::DeadLetter(format!("the hub rejected it (HTTP {status}): because"));
     let table = [
         (401, RenewThenRetry, retry.clone()),
-        (403, RenewThenRetry, bury(403)),
-        (400, bury(400), bury(400)),
-        (404, bury(404), bury(404)),
-        (409, bury(409), bury(409)),
-        (410, bury(410), bury(410)),
-        (412, bury(412), bury(412)),
-        (413, bury(413), bury(413)),
-        (422, bury(422), bury(422)),
+        (403, RenewThenRetry, dead_letter(403)),
+        (400, dead_letter(400), dead_letter(400)),
+        (404, dead_letter(404), dead_letter(404)),
+        (409, dead_letter(409), dead_letter(409)),
+        (410, dead_letter(410), dead_letter(410)),
+        (412, dead_letter(412), dead_letter(412)),
+        (413, dead_letter(413), dead_letter(413)),
+        (422, dead_letter(422), dead_letter(422)),
         (408, retry.clone(), retry.clone()),
         (425, retry.clone(), retry.clone()),
         (429, retry.clone(), retry.clone()),
@@ -49,7 +49,7 @@ fn http_status_decides_whether_to_retry() {
         assert_eq!(judged(status(code), false), first, "{code}");
         assert_eq!(judged(status(code), true), renewed, "{code} after a renewal");
     }
-    assert_eq!(judged(Answer::None, false), retry);
+    assert_eq!(judged(WriteAnswer::None, false), retry);
 }
 
 #[test]
@@ -78,39 +78,42 @@ fn retry_after_is_respected_up_to_a_limit() {
     }
     // Ignored with a final answer.
     let refused = Status { status: 409, retry_after: Some("5"), message: "" };
-    assert_eq!(judged(refused, false), Verdict::Bury("the hub rejected it (HTTP 409)".to_owned()));
+    assert_eq!(judged(refused, false), Verdict::DeadLetter("the hub rejected it (HTTP 409)".to_owned()));
 }
 
 #[test]
 fn protocol_error_is_final_unless_marked_retryable() {
-    let bury = |code| Verdict::Bury(format!("the hub rejected it (error {code}): no"));
+    let dead_letter = |code| Verdict::DeadLetter(format!("the hub rejected it (error {code}): no"));
     let said = |code: &str, retryable: bool| {
         Some(json!({ "plexus/error": { "code": code, "retryable": retryable } }))
     };
     let beside =
         |code: &str, retryable: bool| Some(json!({ "plexus/error": code, "plexus/retryable": retryable }));
     let table = [
-        (-32700, None, bury(-32700)),
-        (-32600, None, bury(-32600)),
-        (-32601, None, bury(-32601)),
-        (-32602, None, bury(-32602)),
+        (-32700, None, dead_letter(-32700)),
+        (-32600, None, dead_letter(-32600)),
+        (-32601, None, dead_letter(-32601)),
+        (-32602, None, dead_letter(-32602)),
         (-32603, None, Retry(None)),
-        (-32603, said("internal", false), bury(-32603)),
+        (-32603, said("internal", false), dead_letter(-32603)),
         (-32000, said("overloaded", true), Retry(None)),
         (-32000, beside("unavailable", true), Retry(None)),
-        (-32000, beside("conflict", false), bury(-32000)),
-        (-32602, said("idempotency_conflict", false), bury(-32602)),
+        (-32000, beside("conflict", false), dead_letter(-32000)),
+        (-32602, said("idempotency_conflict", false), dead_letter(-32602)),
         (-32001, said("unauthenticated", false), RenewThenRetry),
         (-32000, said("forbidden", false), RenewThenRetry),
         (-32000, said("feature_off", false), Settled),
-        (-32000, Some(json!("text")), bury(-32000)),
+        (-32000, Some(json!("text")), dead_letter(-32000)),
     ];
     for (code, data, expected) in table {
         let answer = Error { code, message: "no", data: data.as_ref() };
         assert_eq!(judged(answer, false), expected, "{code} {data:?}");
     }
     let again = said("forbidden", false);
-    assert_eq!(judged(Error { code: -32000, message: "no", data: again.as_ref() }, true), bury(-32000));
+    assert_eq!(
+        judged(Error { code: -32000, message: "no", data: again.as_ref() }, true),
+        dead_letter(-32000)
+    );
     let again = said("unauthenticated", false);
     let answer = Error { code: -32001, message: "no", data: again.as_ref() };
     assert_eq!(judged(answer, true), Retry(None));
@@ -119,22 +122,22 @@ fn protocol_error_is_final_unless_marked_retryable() {
 #[test]
 fn result_settles_the_write_unless_it_is_an_error() {
     let failed = |meta| json!({ "isError": true, "content": [{ "type": "text", "text": "no section" }], "_meta": meta });
-    let bury = |text: &str| Verdict::Bury(text.to_owned());
+    let dead_letter = |text: &str| Verdict::DeadLetter(text.to_owned());
     let table = [
         (json!({ "content": [] }), Settled),
         (json!({ "isError": false, "structuredContent": {} }), Settled),
         // A replayed first result, and a call that continues on the hub.
         (json!({ "content": [], "_meta": { "plexus/replayed": true } }), Settled),
         (json!({ "resultType": "task", "taskId": "t" }), Settled),
-        (failed(json!({})), bury("the tool failed: no section")),
+        (failed(json!({})), dead_letter("the tool failed: no section")),
         (
             failed(json!({ "plexus/error": { "code": "conflict", "retryable": false } })),
-            bury("the tool failed (conflict): no section"),
+            dead_letter("the tool failed (conflict): no section"),
         ),
         (failed(json!({ "plexus/error": { "code": "overloaded", "retryable": true } })), Retry(None)),
         (failed(json!({ "plexus/error": "unavailable", "plexus/retryable": true })), Retry(None)),
         (failed(json!({ "plexus/error": { "code": "feature_off", "retryable": false } })), Settled),
-        (json!({ "isError": true }), bury("the tool failed")),
+        (json!({ "isError": true }), dead_letter("the tool failed")),
         // Not a result.
         (json!("<html>"), Retry(None)),
     ];
@@ -142,13 +145,13 @@ fn result_settles_the_write_unless_it_is_an_error() {
         assert_eq!(judged(Done(&result), false), expected, "{result}");
     }
     let asks = judged(Done(&json!({ "resultType": "input_required" })), false);
-    assert!(matches!(&asks, Verdict::Bury(reason) if reason.contains("question")), "{asks:?}");
+    assert!(matches!(&asks, Verdict::DeadLetter(reason) if reason.contains("question")), "{asks:?}");
 }
 
 #[test]
 fn reason_length_is_limited() {
     let message = "ü".repeat(5_000);
     let answer = Status { status: 400, retry_after: None, message: &message };
-    let Verdict::Bury(reason) = judged(answer, false) else { panic!("it is final") };
+    let Verdict::DeadLetter(reason) = judged(answer, false) else { panic!("it is final") };
     assert!(reason.chars().count() < 600 && reason.ends_with('…'), "{reason}");
 }

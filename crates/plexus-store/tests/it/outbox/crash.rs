@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use plexus_kit::Clock;
-use plexus_store::outbox::{Limits, Outbox, Which};
+use plexus_store::outbox::{Limits, Outbox, WriteFilter};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -138,8 +138,13 @@ async fn killed_process_loses_no_acknowledged_write() {
         let later = Clock::manual(Clock::system().now() + super::LEASE * 2);
         let (outbox, opened) = Outbox::open(&path, later, Limits::default()).await.unwrap();
         assert_eq!(opened.recovered, None);
-        let there: HashSet<_> =
-            outbox.list(Which::All, 0, 10_000).await.unwrap().into_iter().map(|write| write.key).collect();
+        let there: HashSet<_> = outbox
+            .list(WriteFilter::All, 0, 10_000)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|write| write.key)
+            .collect();
         let lost: Vec<_> =
             acknowledged.iter().filter(|key| !there.contains(*key) && !settled.contains(*key)).collect();
         assert!(lost.is_empty(), "{lost:?}");

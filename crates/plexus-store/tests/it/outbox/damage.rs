@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use plexus_store::outbox::{Files, LocalFiles, NewWrite, Outbox, Recovery, Which, WriteState};
+use plexus_store::outbox::{Files, LocalFiles, NewWrite, Outbox, Recovery, WriteFilter, WriteState};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -31,7 +31,7 @@ async fn accepted(outbox: &Outbox, rng: &mut StdRng) -> HashMap<String, NewWrite
     for turn in 0..12 {
         let claimed = claim(outbox, "me").await.unwrap();
         if turn % 2 == 0 {
-            outbox.bury(&claimed, "HTTP 409").await.unwrap();
+            outbox.dead_letter(&claimed, "HTTP 409").await.unwrap();
         } else {
             outbox.settle(&claimed).await.unwrap();
             accepted.remove(&claimed.key);
@@ -43,7 +43,7 @@ async fn accepted(outbox: &Outbox, rng: &mut StdRng) -> HashMap<String, NewWrite
 /// Opens a damaged file, checks the remaining rows against the accepted ones, and counts them.
 async fn survivors(bench: &Bench, accepted: &HashMap<String, NewWrite>) -> (usize, Option<Recovery>) {
     let (outbox, opened) = Outbox::open(&bench.path(), bench.clock.clone(), bench.limits).await.unwrap();
-    let left = outbox.list(Which::All, 0, 1_000).await.unwrap();
+    let left = outbox.list(WriteFilter::All, 0, 1_000).await.unwrap();
     let mut last: HashMap<String, usize> = HashMap::new();
     for found in &left {
         let (found, params) = outbox.show(found.id).await.unwrap().unwrap();

@@ -2,8 +2,8 @@
 
 mod crash;
 mod damage;
+mod dead_letters;
 mod disk;
-mod letters;
 mod model;
 mod queue;
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plexus_kit::Clock;
-use plexus_store::outbox::{Claimed, Limits, NewWrite, Outbox};
+use plexus_store::outbox::{ClaimedWrite, Limits, NewWrite, Outbox};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
@@ -56,7 +56,7 @@ pub(crate) async fn fill(outbox: &Outbox, session: &str, keys: &[&str]) {
     }
 }
 
-pub(crate) async fn claim(outbox: &Outbox, owner: &str) -> Option<Claimed> {
+pub(crate) async fn claim(outbox: &Outbox, owner: &str) -> Option<ClaimedWrite> {
     outbox.claim(owner, LEASE).await.unwrap()
 }
 

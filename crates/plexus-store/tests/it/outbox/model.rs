@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use plexus_store::outbox::{Claimed, Outbox, Which};
+use plexus_store::outbox::{ClaimedWrite, Outbox, WriteFilter};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -22,7 +22,7 @@ enum Step {
         which: usize,
         seconds: u64,
     },
-    Bury {
+    DeadLetter {
         which: usize,
     },
     Renew {
@@ -50,7 +50,7 @@ fn steps() -> impl Strategy<Value = Vec<(bool, Step)>> {
         6 => Just(Step::Claim),
         4 => any::<usize>().prop_map(|which| Step::Settle { which }),
         2 => (any::<usize>(), 0..400_u64).prop_map(|(which, seconds)| Step::Postpone { which, seconds }),
-        2 => any::<usize>().prop_map(|which| Step::Bury { which }),
+        2 => any::<usize>().prop_map(|which| Step::DeadLetter { which }),
         1 => any::<usize>().prop_map(|which| Step::Renew { which }),
         1 => any::<usize>().prop_map(|which| Step::Retry { which }),
         1 => any::<usize>().prop_map(|which| Step::Drop { which }),
@@ -68,16 +68,16 @@ struct Model {
     queues: HashMap<String, BTreeMap<i64, String>>,
     dead: BTreeMap<i64, String>,
     /// The valid claim of each claimed row.
-    claims: HashMap<i64, Claimed>,
+    claims: HashMap<i64, ClaimedWrite>,
     ended: HashMap<String, &'static str>,
 }
 
 impl Model {
-    fn is_newest(&self, claimed: &Claimed) -> bool {
+    fn is_newest(&self, claimed: &ClaimedWrite) -> bool {
         self.claims.get(&claimed.id) == Some(claimed)
     }
 
-    fn take(&mut self, claimed: &Claimed) {
+    fn take(&mut self, claimed: &ClaimedWrite) {
         self.claims.remove(&claimed.id);
         self.queues.get_mut(&claimed.session).unwrap().remove(&claimed.id).unwrap();
     }
@@ -90,7 +90,7 @@ impl Model {
 async fn run(steps: Vec<(bool, Step)>) {
     let bench = Bench::new();
     let mut boxes = [bench.open().await, bench.open().await];
-    let mut claims: [Vec<Claimed>; 2] = [Vec::new(), Vec::new()];
+    let mut claims: [Vec<ClaimedWrite>; 2] = [Vec::new(), Vec::new()];
     let (mut model, mut made) = (Model::default(), 0);
     for (who, step) in steps {
         let who = usize::from(who);
@@ -132,10 +132,10 @@ async fn run(steps: Vec<(bool, Step)>) {
                     model.claims.remove(&claimed.id);
                 }
             }
-            Step::Bury { which } => {
+            Step::DeadLetter { which } => {
                 let Some(claimed) = chosen(which) else { continue };
                 let newest = model.is_newest(&claimed);
-                assert_eq!(outbox.bury(&claimed, "no").await.unwrap(), newest);
+                assert_eq!(outbox.dead_letter(&claimed, "no").await.unwrap(), newest);
                 if newest {
                     model.take(&claimed);
                     model.dead.insert(claimed.id, claimed.key.clone());
@@ -188,7 +188,7 @@ async fn finish(bench: &Bench, outbox: &Outbox, mut model: Model, made: usize) {
         assert!(outbox.settle(&claimed).await.unwrap());
         model.end(&claimed.key, "settled");
     }
-    let dead = outbox.list(Which::All, 0, 1_000).await.unwrap();
+    let dead = outbox.list(WriteFilter::All, 0, 1_000).await.unwrap();
     assert_eq!(dead.into_iter().map(|write| (write.id, write.key)).collect::<BTreeMap<_, _>>(), model.dead);
     assert_eq!(model.ended.len() + model.dead.len(), made, "every write ended once or is a dead letter");
     outbox.close().await.unwrap();

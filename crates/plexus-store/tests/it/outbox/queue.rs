@@ -106,7 +106,7 @@ async fn dead_letter_does_not_block_the_queue() {
         let outbox = bench.open().await;
         fill(&outbox, "s", &["a", "b"]).await;
         let first = claim(&outbox, "me").await.unwrap();
-        assert!(outbox.bury(&first, "the hub refused it (HTTP 409)").await.unwrap());
+        assert!(outbox.dead_letter(&first, "the hub refused it (HTTP 409)").await.unwrap());
         assert!(!outbox.settle(&first).await.unwrap(), "it already ended");
         assert_eq!(deliver(&outbox).await, ["b"]);
         let counts = outbox.counts().await.unwrap();
@@ -134,7 +134,7 @@ async fn lost_lease_cannot_change_the_row() {
         let now = bench.clock.now();
         assert!(!slow.settle(&lost).await.unwrap());
         assert!(!slow.postpone(&lost, now, "late").await.unwrap());
-        assert!(!slow.bury(&lost, "late").await.unwrap());
+        assert!(!slow.dead_letter(&lost, "late").await.unwrap());
         assert!(!slow.renew_lease(&lost, LEASE).await.unwrap());
         assert!(quick.settle(&taken).await.unwrap());
         assert_eq!(deliver(&slow).await, ["b"]);
@@ -207,7 +207,7 @@ async fn expired_write_becomes_a_dead_letter() {
         let held = claim(&outbox, "me").await.unwrap();
         assert_eq!(held.key, "old", "just within the age limit");
         bench.clock.advance(Duration::from_millis(1));
-        assert_eq!(claim(&outbox, "me").await, None, "in flight, so it is not buried");
+        assert_eq!(claim(&outbox, "me").await, None, "in flight, so it does not expire");
         assert!(outbox.postpone(&held, bench.clock.now(), "HTTP 503").await.unwrap());
         assert_eq!(deliver(&outbox).await, ["new"]);
         let (write, _) = outbox.show(held.id).await.unwrap().unwrap();
@@ -235,7 +235,7 @@ async fn full_outbox_rejects_until_there_is_space() {
         // Existing keys are answered even if the outbox is full.
         assert!(outbox.enqueue(write("s", "a")).await.unwrap().earlier);
         let first = claim(&outbox, "me").await.unwrap();
-        outbox.bury(&first, "no").await.unwrap();
+        outbox.dead_letter(&first, "no").await.unwrap();
         assert!(outbox.enqueue(write("s", "d")).await.is_err(), "dead letters count towards the limit");
         let second = claim(&outbox, "me").await.unwrap();
         outbox.settle(&second).await.unwrap();
@@ -272,15 +272,15 @@ async fn waiting_consumer_is_woken_by_new_work() {
         let bench = Bench::new();
         let outbox = bench.open().await;
         let clone: Outbox = outbox.clone();
-        assert!(outbox.woken().now_or_never().is_none());
+        assert!(outbox.write_available().now_or_never().is_none());
         fill(&clone, "s", &["a"]).await;
-        outbox.woken().await;
-        assert!(outbox.woken().now_or_never().is_none());
+        outbox.write_available().await;
+        assert!(outbox.write_available().now_or_never().is_none());
         let claimed = claim(&outbox, "me").await.unwrap();
         outbox.postpone(&claimed, bench.clock.now() + LEASE, "no link").await.unwrap();
         assert_eq!(claim(&outbox, "me").await, None);
-        outbox.hurry().await.unwrap();
-        outbox.woken().await;
+        outbox.make_all_due().await.unwrap();
+        outbox.write_available().await;
         assert_eq!(deliver(&outbox).await, ["a"]);
     })
     .await;

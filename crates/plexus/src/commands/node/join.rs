@@ -2,7 +2,7 @@
 
 use clap::Args;
 use plexus_kit::{Clock, env, private_file};
-use plexus_node::{Credential, Hub};
+use plexus_node::{Credential, HubClient};
 use plexus_proto::api::JoinNodeParams;
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub(super) async fn run(args: JoinArgs, invocation: &Invocation<'_>) -> anyhow::
         let hint = "run `plexus node run`; --again replaces that, and another --data-dir makes a second node";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
-    let hub = Hub::new(&args.address, &args.tls.options()?).map_err(place::refused)?;
+    let hub = HubClient::new(&args.address, &args.tls.options()?).map_err(place::refused)?;
     let params = params(&args, invocation)?;
     // A code is good once: what can fail here is better tried before.
     private_file::create_dir(&data_dir)?;

@@ -80,7 +80,7 @@ pub(super) fn refused(error: HubError) -> Failure {
         HubError::Address(_) => Exit::Usage,
         HubError::Unreachable { .. } => Exit::Unreachable,
         HubError::Refused { code: ErrorCode::Unauthenticated | ErrorCode::Forbidden, .. } => Exit::Denied,
-        HubError::Refused { .. } | HubError::Strange { .. } => Exit::Failed,
+        HubError::Refused { .. } | HubError::UnexpectedAnswer { .. } => Exit::Failed,
     };
     let failure = Failure::new(exit, error.to_string());
     match error {
@@ -93,6 +93,6 @@ pub(super) fn refused(error: HubError) -> Failure {
         }
         HubError::Unreachable { .. } => Failure { retryable: true, ..failure }
             .hint("is the address right, and does the hub listen on it?"),
-        HubError::Address(_) | HubError::Strange { .. } => failure,
+        HubError::Address(_) | HubError::UnexpectedAnswer { .. } => failure,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plexus_kit::config::UPSTREAMS_FOLDER;
 use plexus_kit::{Clock, Stage, Supervisor, env};
-use plexus_node::{Credential, Dialler, Hub, Node, NodeOptions, Transport, external_agents};
+use plexus_node::{Credential, Dialler, HubClient, Node, NodeOptions, Transport, external_agents};
 use plexus_proto::api::JoinNodeParams;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         () = signals.next() => return Ok(()),
     };
     let tls = args.tls.options_or(&credential.tls)?;
-    let hub = Hub::new(&credential.hub, &tls).map_err(place::refused)?;
+    let hub = HubClient::new(&credential.hub, &tls).map_err(place::refused)?;
     let supervisor = Supervisor::new();
     let options = NodeOptions {
         labels: args.labels.iter().cloned().collect(),
@@ -114,7 +114,7 @@ async fn membership(
                     and --name it joins by itself";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     };
-    let hub = Hub::new(address, &args.tls.options()?).map_err(place::refused)?;
+    let hub = HubClient::new(address, &args.tls.options()?).map_err(place::refused)?;
     let labels = args.labels.iter().cloned().collect();
     let params = JoinNodeParams { code: None, key: Some(key.to_owned()), name: Some(name.clone()), labels };
     loop {
@@ -126,7 +126,7 @@ async fn membership(
             }
             Err(error) => error,
         };
-        let pause = if error.may_pass() { JOIN_AGAIN } else { REFUSED_AGAIN };
+        let pause = if error.is_retryable() { JOIN_AGAIN } else { REFUSED_AGAIN };
         tracing::error!(again = ?pause, "this machine could not join {}: {error}", hub.address());
         tokio::time::sleep(pause).await;
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_kit::{Environment, Secret, Supervisor, env};
-use plexus_proxy::runner::Via;
-use plexus_proxy::{First, Proxy, ProxyOptions};
+use plexus_proxy::runner::HubRoute;
+use plexus_proxy::{CredentialSource, Proxy, ProxyOptions};
 use tokio::sync::watch;
 
 use crate::client::pinned;
@@ -37,7 +37,7 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) secret: Secret,
-    pub(crate) via: Via,
+    pub(crate) via: HubRoute,
     running: Option<(Proxy, Supervisor)>,
 }
 
@@ -69,24 +69,24 @@ async fn proxy(wanted: &Wanted<'_>) -> anyhow::Result<Endpoint> {
     let Wanted { target, token, agent, conversation, data_dir, .. } = wanted;
     // What an earlier run of the agent left is of the same subject: tokens of runs have the name of their maker and the agent.
     let whose = format!("session:{}/{agent}", target.subject());
-    let folder = plexus_proxy::folder(data_dir, agent, &whose, &target.url);
+    let folder = plexus_proxy::proxy_folder(data_dir, agent, &whose, &target.url);
     let options = ProxyOptions {
         workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
         tls: target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new),
         session: conversation.map(str::to_owned),
-        ..ProxyOptions::new(target.url.clone(), First::Later((*token).clone()), agent, folder)
+        ..ProxyOptions::new(target.url.clone(), CredentialSource::Supplied((*token).clone()), agent, folder)
     };
     let (supervisor, secret) = (Supervisor::new(), make_secret()?);
     let proxy = Proxy::open(options, &supervisor).await?;
     let bound = proxy.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &secret).await?;
-    Ok(Endpoint { url: bound.url, secret, via: Via::Proxy, running: Some((proxy, supervisor)) })
+    Ok(Endpoint { url: bound.url, secret, via: HubRoute::Proxy, running: Some((proxy, supervisor)) })
 }
 
 impl Endpoint {
     /// Ends the proxy. How many writes of the agent still wait for the hub.
     pub(crate) async fn close(&self) -> u64 {
         let Some((proxy, supervisor)) = &self.running else { return 0 };
-        let waiting = proxy.waiting().await.unwrap_or_default();
+        let waiting = proxy.pending_writes().await.unwrap_or_default();
         supervisor.shutdown(GRACE).await;
         waiting
     }
@@ -95,5 +95,5 @@ impl Endpoint {
 /// The hub itself, with the token of the run.
 pub(crate) fn direct(target: &Target, token: &Secret) -> Endpoint {
     let url = format!("{}/mcp", target.url.as_str().trim_end_matches('/'));
-    Endpoint { url, secret: token.clone(), via: Via::Direct, running: None }
+    Endpoint { url, secret: token.clone(), via: HubRoute::Direct, running: None }
 }

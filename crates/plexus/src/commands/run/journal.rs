@@ -6,7 +6,7 @@
 use plexus_kit::Secret;
 use plexus_proto::api::{AppendEvent, AppendEventsParams, CreateSessionParams, MAX_EVENTS, Page, Session};
 use plexus_proto::{ErrorCode, SessionId};
-use plexus_proxy::runner::{AgentKind, Ending, Record, RunEvent};
+use plexus_proxy::runner::{AgentExit, AgentKind, RunEvent, RunRecord};
 use serde_json::{Map, json};
 
 use super::maker::{Maker, is};
@@ -19,10 +19,10 @@ const UNPLACED: &str = "run";
 pub(crate) async fn tell(
     maker: &Maker,
     token: Option<&Secret>,
-    record: &mut Record,
+    record: &mut RunRecord,
     last: bool,
 ) -> anyhow::Result<bool> {
-    let (Some(name), true) = (record.token_name.clone(), record.told < record.events.len()) else {
+    let (Some(name), true) = (record.token_name.clone(), record.reported < record.events.len()) else {
         return Ok(true);
     };
     if let Some(token) = token {
@@ -39,20 +39,20 @@ pub(crate) async fn tell(
     told
 }
 
-async fn tell_as(hub: &Hub, record: &mut Record, last: bool) -> anyhow::Result<bool> {
+async fn tell_as(hub: &Hub, record: &mut RunRecord, last: bool) -> anyhow::Result<bool> {
     let Some(session) = session(hub, record, last).await? else { return Ok(false) };
-    let waiting: Vec<(usize, &RunEvent)> = record.events.iter().enumerate().skip(record.told).collect();
+    let waiting: Vec<(usize, &RunEvent)> = record.events.iter().enumerate().skip(record.reported).collect();
     for events in waiting.chunks(MAX_EVENTS) {
         let events = events.iter().map(|(number, event)| appended(record, *number, event)).collect();
         let params = AppendEventsParams { expected_seq: None, events };
         hub.post(&["sessions", &session.to_string(), "events"], &params, &[]).await?;
     }
-    record.told = record.events.len();
+    record.reported = record.events.len();
     Ok(true)
 }
 
 /// The session of the run, opened where its conversation is known, else found by what the agent told the hub.
-async fn session(hub: &Hub, record: &mut Record, last: bool) -> anyhow::Result<Option<SessionId>> {
+async fn session(hub: &Hub, record: &mut RunRecord, last: bool) -> anyhow::Result<Option<SessionId>> {
     if let (Some(client), Some(conversation)) = (&record.client, &record.conversation) {
         return open(hub, client, conversation).await.map(Some);
     }
@@ -74,7 +74,7 @@ async fn open(hub: &Hub, client: &str, conversation: &str) -> anyhow::Result<Ses
 }
 
 /// The one session that the agent can have made: of the name that we gave it, or the only one that is new.
-async fn found(hub: &Hub, record: &Record) -> anyhow::Result<Option<Session>> {
+async fn found(hub: &Hub, record: &RunRecord) -> anyhow::Result<Option<Session>> {
     let codex = record.agent == AgentKind::Codex;
     if !codex && record.conversation.is_none() {
         return Ok(None);
@@ -93,15 +93,15 @@ async fn found(hub: &Hub, record: &Record) -> anyhow::Result<Option<Session>> {
     Ok(own.next().filter(|_| own.next().is_none()))
 }
 
-fn appended(record: &Record, number: usize, event: &RunEvent) -> AppendEvent {
+fn appended(record: &RunRecord, number: usize, event: &RunEvent) -> AppendEvent {
     let mut payload = Map::new();
     payload.insert("source".to_owned(), json!("run"));
     payload.insert("run".to_owned(), json!(record.id));
     payload.insert("agent".to_owned(), json!(record.agent.as_str()));
     payload.insert("state".to_owned(), json!(event.state));
     match event.ending {
-        Some(Ending::Code(code)) => drop(payload.insert("exit_code".to_owned(), json!(code))),
-        Some(Ending::Signal(signal)) => drop(payload.insert("signal".to_owned(), json!(signal))),
+        Some(AgentExit::Code(code)) => drop(payload.insert("exit_code".to_owned(), json!(code))),
+        Some(AgentExit::Signal(signal)) => drop(payload.insert("signal".to_owned(), json!(signal))),
         None => {}
     }
     AppendEvent {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plexus_kit::process::Signal;
 use plexus_proto::Timestamp;
-use plexus_proxy::runner::{Record, RunEvent, RunState, Runs, Scratch};
+use plexus_proxy::runner::{RunEvent, RunFolder, RunFolders, RunRecord, RunState};
 use rustix::process::{Pid, kill_process, kill_process_group};
 
 use super::journal;
@@ -20,11 +20,11 @@ const LOOK: Duration = Duration::from_millis(20);
 const FORGOTTEN: i64 = 30 * 24 * 60 * 60;
 
 /// Clears up as far as the hub can be reached; the rest is left for the next time.
-pub(crate) async fn all(runs: &Runs, maker: Option<&Maker>) {
-    runs.sweep();
+pub(crate) async fn all(runs: &RunFolders, maker: Option<&Maker>) {
+    runs.remove_unfinished();
     let mut reachable = true;
     for found in runs.list() {
-        let Some(scratch) = runs.abandoned(&found.id) else { continue };
+        let Some(scratch) = runs.lock_abandoned(&found.id) else { continue };
         let Some(mut record) = runs.read(&found.id) else { continue };
         if record.state != RunState::Ended {
             end_agent(&record).await;
@@ -32,7 +32,7 @@ pub(crate) async fn all(runs: &Runs, maker: Option<&Maker>) {
             record.events.push(RunEvent { state: "crashed".to_owned(), at: Timestamp::now(), ending: None });
             let _ = scratch.save(&record);
         }
-        scratch.strip();
+        scratch.remove_agent_files();
         let same_hub = maker.filter(|maker| reachable && maker.hub.url() == record.hub);
         if let Some(maker) = same_hub {
             reachable = settle(maker, None, &mut record).await;
@@ -42,7 +42,11 @@ pub(crate) async fn all(runs: &Runs, maker: Option<&Maker>) {
 }
 
 /// Tells the hub of a run and takes its token back. False: it does not answer, or not now.
-pub(crate) async fn settle(maker: &Maker, token: Option<&plexus_kit::Secret>, record: &mut Record) -> bool {
+pub(crate) async fn settle(
+    maker: &Maker,
+    token: Option<&plexus_kit::Secret>,
+    record: &mut RunRecord,
+) -> bool {
     let told = tokio::time::timeout(MOMENT, journal::tell(maker, token, record, true)).await;
     let told = match told {
         Ok(Ok(told)) => told,
@@ -62,7 +66,7 @@ pub(crate) async fn settle(maker: &Maker, token: Option<&plexus_kit::Secret>, re
 }
 
 /// Removes the folder of a run, unless the hub has still to hear of it.
-pub(crate) fn release(scratch: Scratch, record: &Record) {
+pub(crate) fn release(scratch: RunFolder, record: &RunRecord) {
     let age = Timestamp::now().as_second() - record.started_at.as_second();
     if record.is_settled() || age > FORGOTTEN {
         if let Err(error) = scratch.remove() {
@@ -70,14 +74,14 @@ pub(crate) fn release(scratch: Scratch, record: &Record) {
         }
         return;
     }
-    scratch.strip();
+    scratch.remove_agent_files();
     if let Err(error) = scratch.save(record) {
         tracing::warn!(%error, run = record.id, "the record of a run cannot be written");
     }
 }
 
 /// Ends an agent that its runner has left behind, politely at first.
-async fn end_agent(record: &Record) {
+async fn end_agent(record: &RunRecord) {
     for signal in [Signal::TERM, Signal::KILL] {
         if !send(record, signal) {
             return;
@@ -90,12 +94,12 @@ async fn end_agent(record: &Record) {
     }
 }
 
-pub(crate) fn is_alive(record: &Record) -> bool {
+pub(crate) fn is_alive(record: &RunRecord) -> bool {
     record.process.as_ref().is_some_and(plexus_proxy::runner::ProcessId::is_alive)
 }
 
 /// Signals the agent of a run, and its group where that is its own. False: it is not there any more.
-pub(crate) fn send(record: &Record, signal: Signal) -> bool {
+pub(crate) fn send(record: &RunRecord, signal: Signal) -> bool {
     let Some(process) = record.process.as_ref().filter(|process| process.is_alive()) else { return false };
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return false };
     let sent = match record.own_group {

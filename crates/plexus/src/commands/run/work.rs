@@ -11,8 +11,9 @@ use plexus_kit::{Environment, Secret, env};
 use plexus_proto::Timestamp;
 use plexus_proto::api::ProfileRun;
 use plexus_proxy::runner::{
-    Agent, AgentKind, Conversation, Ending, Injected, Launch, Record, RunEvent, RunState, Runs, Scratch,
-    Signals, Wires, Wiring, codex_thread, ended_codex_thread, has_begun, inject,
+    AgentCommand, AgentConversation, AgentExit, AgentKind, AgentSetup, HubAccess, InjectedConfig, RunEvent,
+    RunFolder, RunFolders, RunRecord, RunState, RunningAgent, Signals, can_resume, codex_thread,
+    ended_codex_thread, inject,
 };
 use tokio::sync::watch;
 
@@ -38,12 +39,12 @@ pub(super) struct Work<'a> {
     pub(super) quiet: bool,
     pub(super) settings: ProfileRun,
     pub(super) system_prompt: Option<String>,
-    pub(super) conversation: Conversation,
+    pub(super) conversation: AgentConversation,
     pub(super) environment: &'a Environment,
     pub(super) maker: &'a Maker,
     pub(super) agent_name: String,
     pub(super) node: Option<String>,
-    pub(super) runs: Runs,
+    pub(super) runs: RunFolders,
     /// None: the agent is not connected.
     pub(super) endpoint: Option<Endpoint>,
     pub(super) token: watch::Sender<Option<Secret>>,
@@ -52,13 +53,13 @@ pub(super) struct Work<'a> {
 
 /// What the agent and those who watch it share. No borrow of it is held while something is waited for.
 struct Shared {
-    record: RefCell<Record>,
-    scratch: Scratch,
+    record: RefCell<RunRecord>,
+    scratch: RunFolder,
 }
 
 impl Shared {
     /// Changes the record and keeps it.
-    fn change(&self, change: impl FnOnce(&mut Record)) {
+    fn change(&self, change: impl FnOnce(&mut RunRecord)) {
         let mut record = self.record.borrow_mut();
         change(&mut record);
         if let Err(error) = self.scratch.save(&record) {
@@ -66,14 +67,14 @@ impl Shared {
         }
     }
 
-    fn happened(&self, state: &str, ending: Option<Ending>) {
+    fn happened(&self, state: &str, ending: Option<AgentExit>) {
         let event = RunEvent { state: state.to_owned(), at: Timestamp::now(), ending };
         self.change(|record| record.events.push(event));
     }
 }
 
 impl Work<'_> {
-    pub(super) async fn run(self, record: Record, mut signals: Signals) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, record: RunRecord, mut signals: Signals) -> anyhow::Result<ExitCode> {
         let token = record.token;
         let scratch = match self.runs.create(&record.id) {
             Ok(scratch) => scratch,
@@ -100,17 +101,17 @@ impl Work<'_> {
         let mut pause = PAUSE;
         for attempt in 0.. {
             let launch = self.launch(shared, attempt > 0)?;
-            let mut agent =
-                Agent::start(&launch).with_context(|| format!("cannot start {}", self.program.display()))?;
+            let mut agent = RunningAgent::start(&launch)
+                .with_context(|| format!("cannot start {}", self.program.display()))?;
             shared.change(|record| {
                 record.state = RunState::Running;
                 record.process = Some(agent.id.clone());
                 record.own_group = agent.own_group;
             });
             shared.happened(if attempt == 0 { "started" } else { "restarted" }, None);
-            let ending = agent.end(signals).await.context("cannot wait for the agent")?;
+            let ending = agent.wait(signals).await.context("cannot wait for the agent")?;
             self.look_for_thread(shared, true);
-            let asked = agent.was_asked || shared.scratch.is_to_stop();
+            let asked = agent.stop_requested || shared.scratch.is_stop_requested();
             let crashed = ending.is_crash() && !asked;
             let state = match (asked, crashed) {
                 (true, _) => "stopped",
@@ -132,7 +133,7 @@ impl Work<'_> {
                 () = tokio::time::sleep(pause) => {}
                 _ = signals.next() => return Ok(done),
             }
-            if shared.scratch.is_to_stop() {
+            if shared.scratch.is_stop_requested() {
                 return Ok(done);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -141,40 +142,40 @@ impl Work<'_> {
     }
 
     /// Everything that the agent is started with.
-    fn launch(&self, shared: &Shared, again: bool) -> anyhow::Result<Launch> {
+    fn launch(&self, shared: &Shared, again: bool) -> anyhow::Result<AgentCommand> {
         let id = shared.record.borrow().id.clone();
-        let key_variable = format!("{}{:08X}_KEY", env::RUN_FAMILY, plexus_proxy::runner::random());
-        let wires = self
+        let key_variable = format!("{}{:08X}_KEY", env::RUN_FAMILY, plexus_proxy::runner::random_id());
+        let hub = self
             .endpoint
             .as_ref()
-            .map(|endpoint| Wires { url: endpoint.url.clone(), key_variable: key_variable.clone() });
+            .map(|endpoint| HubAccess { url: endpoint.url.clone(), key_variable: key_variable.clone() });
         let begun =
-            again && self.conversation.id().is_some_and(|id| has_begun(self.kind, id, self.environment));
-        let wiring = Wiring {
+            again && self.conversation.id().is_some_and(|id| can_resume(self.kind, id, self.environment));
+        let wiring = AgentSetup {
             run: &id,
             program: &self.program,
-            scratch: &shared.scratch,
-            wires: wires.as_ref(),
+            folder: &shared.scratch,
+            hub: hub.as_ref(),
             conversation: &self.conversation,
             settings: &self.settings,
             system_prompt: self.system_prompt.as_deref(),
             args: self.args,
             environment: self.environment,
-            again: begun,
+            resume: begun,
         };
-        let Injected { mut args, env, notes } =
+        let InjectedConfig { mut args, env, notes } =
             inject(self.kind, &wiring).context("cannot prepare what the agent is given")?;
         args.extend(self.args.iter().cloned());
         if !again {
             self.announce(&shared.record.borrow(), &notes);
         }
         let key = self.endpoint.as_ref().map(|endpoint| (key_variable, endpoint.secret.clone()));
-        let without = self.environment.kept_from_agents();
-        Ok(Launch { program: self.program.clone(), args, env, key, without })
+        let removed_variables = self.environment.kept_from_agents();
+        Ok(AgentCommand { program: self.program.clone(), args, env, key, removed_variables })
     }
 
     /// One line about the run, and what a person should know.
-    fn announce(&self, record: &Record, notes: &[String]) {
+    fn announce(&self, record: &RunRecord, notes: &[String]) {
         let session = match (record.session_key(), &record.conversation) {
             (Some(key), _) => key,
             (None, Some(name)) => name.clone(),
@@ -225,14 +226,14 @@ impl Work<'_> {
             self.token.send_replace(Some(made.token));
             record = shared.record.borrow().clone();
         }
-        if record.told >= record.events.len() || record.token_name.is_none() {
+        if record.reported >= record.events.len() || record.token_name.is_none() {
             return Ok(());
         }
         let token = self.token.borrow().clone();
         let told = journal::tell(self.maker, token.as_ref(), &mut record, false);
         if tokio::time::timeout(PATIENCE, told).await?? {
             shared.change(|kept| {
-                kept.told = kept.told.max(record.told);
+                kept.reported = kept.reported.max(record.reported);
                 kept.client = record.client;
             });
         }
@@ -262,9 +263,9 @@ impl Work<'_> {
     }
 
     /// Gives everything back. What the hub does not take now, the next run gives it.
-    async fn finish(&self, mut record: Record, scratch: Scratch) {
+    async fn finish(&self, mut record: RunRecord, scratch: RunFolder) {
         record.state = RunState::Ended;
-        scratch.strip();
+        scratch.remove_agent_files();
         if let Err(error) = scratch.save(&record) {
             tracing::warn!(%error, "the record of this run cannot be written");
         }
@@ -282,7 +283,7 @@ impl Work<'_> {
         let token = self.token.borrow().clone();
         if record.token_name.is_none() {
             // There never was a hub that could be told.
-            record.told = record.events.len();
+            record.reported = record.events.len();
         } else if !reap::settle(self.maker, token.as_ref(), &mut record).await {
             output::aside(&format!(
                 "plexus: the hub does not answer: `plexus ps` tells it later how run {} ended, and takes its token back",

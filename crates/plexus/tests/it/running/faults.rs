@@ -84,7 +84,7 @@ async fn what_cannot_be_done_is_said_and_leaves_nothing() {
         (&["run", "opencode"], 1, "npm install -g opencode-ai"),
         (&["run", "--generic", "no-such-agent"], 1, "no such program is on PATH"),
         (&["run", "claude", "--profile", "no-such"], 1, "no-such"),
-        (&["run", "claude", "--name", "not-a-uuid"], 2, "is no UUID"),
+        (&["run", "claude", "--name", "not-a-uuid"], 2, "is not a UUID"),
         (&["run", "codex", "--name", "mine"], 2, "codex names its threads itself"),
         (&["run", "claude", "--require-proxy"], 1, "the proxy cannot start"),
     ];

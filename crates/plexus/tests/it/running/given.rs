@@ -247,12 +247,7 @@ async fn a_profile_says_what_else_an_agent_is_given() {
     std::fs::remove_file(bench.at("told")).unwrap();
     let codex = bench.run(&["run", "codex", "--profile", "reviewer", "--", "exec", "hi"]).await;
     codex.ok();
-    assert_eq!(
-        codex.stderr.matches("skills, which codex has no way to be given").count(),
-        1,
-        "{}",
-        codex.stderr
-    );
+    assert_eq!(codex.stderr.matches("skills, which codex does not support").count(), 1, "{}", codex.stderr);
     let args = Told::of(&bench).await.args;
     for arg in [
         "model=\"gpt-9\"",

@@ -5,44 +5,44 @@
 
 use super::queue::{LEASED, lease_values};
 use super::row::Row;
-use super::write::{TOLD_AGENT, TOLD_HUB, Which, Write};
+use super::write::{AGENT_NOTIFIED, HUB_NOTIFIED, Write, WriteFilter};
 use super::{LONGEST_LEASE, Outbox, OutboxError, millis};
 use crate::conn::{Sql, Value};
 
-/// Recipient of dead-letter notifications.
+/// Who is notified of dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum DeadLetterRecipient {
     Hub,
     Agent,
 }
 
-impl Told {
+impl DeadLetterRecipient {
     fn bit(self) -> i64 {
         match self {
-            Self::Hub => TOLD_HUB,
-            Self::Agent => TOLD_AGENT,
+            Self::Hub => HUB_NOTIFIED,
+            Self::Agent => AGENT_NOTIFIED,
         }
     }
 }
 
-/// Result of dropping a write.
+/// Result of [`Outbox::drop`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dropped {
-    Done,
-    /// Waits for delivery, but only dead letters were to be dropped.
-    Waits,
+pub enum DropOutcome {
+    Dropped,
+    /// It waits for delivery, but only dead letters were to be dropped.
+    Waiting,
     /// Currently being sent.
-    UnderWay,
-    NotThere,
+    InFlight,
+    NotFound,
 }
 
 impl Outbox {
     /// Writes after the one with this id, oldest first, at most `limit`.
-    pub async fn list(&self, which: Which, after: i64, limit: u32) -> Result<Vec<Write>, OutboxError> {
+    pub async fn list(&self, which: WriteFilter, after: i64, limit: u32) -> Result<Vec<Write>, OutboxError> {
         let condition = match which {
-            Which::Pending => "AND died_at IS NULL",
-            Which::Dead => "AND died_at IS NOT NULL",
-            Which::All => "",
+            WriteFilter::Pending => "AND died_at IS NULL",
+            WriteFilter::Dead => "AND died_at IS NOT NULL",
+            WriteFilter::All => "",
         };
         let rest = format!("WHERE id > $1 {condition} ORDER BY id LIMIT $2");
         let writes = self.writes(rest, vec![after.into(), i64::from(limit).into()]).await?;
@@ -92,7 +92,7 @@ impl Outbox {
     }
 
     /// Deletes a dead letter; with `waiting` also a waiting write, which then is never delivered.
-    pub async fn drop(&self, id: i64, waiting: bool) -> Result<Dropped, OutboxError> {
+    pub async fn drop(&self, id: i64, waiting: bool) -> Result<DropOutcome, OutboxError> {
         let now = self.now();
         self.run(move |conn| {
             Box::pin(async move {
@@ -102,14 +102,14 @@ impl Outbox {
                 let mut values = lease_values(now);
                 values.extend([id.into(), i64::from(waiting).into()]);
                 if conn.execute("dropping a write", Sql::Built(sql), values).await? == 1 {
-                    return Ok(Dropped::Done);
+                    return Ok(DropOutcome::Dropped);
                 }
-                let there = "SELECT 1 FROM writes WHERE id = $1";
-                let there = conn.row("looking for a write", there, vec![id.into()]).await?;
-                Ok(match (there, waiting) {
-                    (None, _) => Dropped::NotThere,
-                    (Some(_), true) => Dropped::UnderWay,
-                    (Some(_), false) => Dropped::Waits,
+                let exists = "SELECT 1 FROM writes WHERE id = $1";
+                let exists = conn.row("looking for a write", exists, vec![id.into()]).await?;
+                Ok(match (exists, waiting) {
+                    (None, _) => DropOutcome::NotFound,
+                    (Some(_), true) => DropOutcome::InFlight,
+                    (Some(_), false) => DropOutcome::Waiting,
                 })
             })
         })
@@ -118,28 +118,33 @@ impl Outbox {
 
     /// Dead letters that the recipient was not notified of yet, oldest first, optionally of one session. The
     /// caller marks them after notifying: a crash in between notifies twice but never drops a notification.
-    pub async fn untold(
+    pub async fn unreported_dead_letters(
         &self,
-        whom: Told,
+        recipient: DeadLetterRecipient,
         session: Option<&str>,
         limit: u32,
     ) -> Result<Vec<Write>, OutboxError> {
         let rest = "WHERE died_at IS NOT NULL AND told & $1 = 0 AND ($2 IS NULL OR session = $2) ORDER BY id LIMIT $3";
-        let values = vec![whom.bit().into(), session.into(), i64::from(limit).into()];
+        let values = vec![recipient.bit().into(), session.into(), i64::from(limit).into()];
         let writes = self.writes(rest.to_owned(), values).await?;
         Ok(writes.into_iter().map(|(write, _)| write).collect())
     }
 
     /// Marks these dead letters as known to the recipient.
-    pub async fn mark_told(&self, whom: Told, letters: &[Write]) -> Result<(), OutboxError> {
-        if letters.is_empty() {
+    pub async fn mark_dead_letters_reported(
+        &self,
+        recipient: DeadLetterRecipient,
+        dead_letters: &[Write],
+    ) -> Result<(), OutboxError> {
+        if dead_letters.is_empty() {
             return Ok(());
         }
-        let ids: Vec<Value> = letters.iter().map(|letter| letter.id.into()).collect();
-        let places = (2..ids.len() + 2).map(|n| format!("${n}")).collect::<Vec<_>>().join(",");
-        let sql =
-            format!("UPDATE writes SET told = told | $1 WHERE died_at IS NOT NULL AND id IN ({places})");
-        let values: Vec<Value> = std::iter::once(whom.bit().into()).chain(ids).collect();
+        let ids: Vec<Value> = dead_letters.iter().map(|dead_letter| dead_letter.id.into()).collect();
+        let placeholders = (2..ids.len() + 2).map(|n| format!("${n}")).collect::<Vec<_>>().join(",");
+        let sql = format!(
+            "UPDATE writes SET told = told | $1 WHERE died_at IS NOT NULL AND id IN ({placeholders})"
+        );
+        let values: Vec<Value> = std::iter::once(recipient.bit().into()).chain(ids).collect();
         self.run(move |conn| {
             let (sql, values) = (Sql::Built(sql.clone()), values.clone());
             Box::pin(async move { conn.execute("recording notifications", sql, values).await })

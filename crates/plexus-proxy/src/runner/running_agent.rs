@@ -1,4 +1,4 @@
-//! An agent at work: started, waited for, suspended with the job it is part of, and told what its runner is told.
+//! Starts an agent, waits for it, suspends with it, and forwards signals to it.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,34 +16,34 @@ use rustix::process::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::terminal::{self, Terminal};
-use super::{Ending, ProcessId};
+use super::{AgentExit, ProcessId};
 
-/// A job that is suspended is not looked at before somebody goes on with it. One that nobody could go on with, because
-/// there is no shell, is not suspended by the system at all; then this is how long it seems to be.
+/// Time to wait for SIGCONT after suspending. A suspended runner does not run during this time; without a shell that could
+/// resume the job, the system does not suspend it, and the agent continues after this time.
 const SUSPENDED: Duration = Duration::from_millis(200);
 
-/// What an agent is started with.
+/// The command of an agent.
 #[derive(Debug)]
-pub struct Launch {
+pub struct AgentCommand {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     pub env: Vec<(String, String)>,
-    /// The one variable with a secret in it.
+    /// The variable that contains the secret.
     pub key: Option<(String, Secret)>,
-    /// Variables of ours that it does not get.
-    pub without: Vec<String>,
+    /// Variables of the runner that are removed.
+    pub removed_variables: Vec<String>,
 }
 
-/// What reaches a runner from outside. Made before the agent is started, so that nothing of it is missed.
+/// The signals that a runner handles. Must be created before the agent starts, so that none is missed.
 #[derive(Debug)]
 pub struct Signals {
     children: tokio::signal::unix::Signal,
     continued: tokio::signal::unix::Signal,
-    passed: Vec<(Signal, tokio::signal::unix::Signal)>,
+    forwarded: Vec<(Signal, tokio::signal::unix::Signal)>,
 }
 
 impl Signals {
-    pub fn catch() -> io::Result<Self> {
+    pub fn install() -> io::Result<Self> {
         let kinds = [
             (Signal::TERM, SignalKind::terminate()),
             (Signal::HUP, SignalKind::hangup()),
@@ -55,47 +55,47 @@ impl Signals {
         Ok(Self {
             children: signal(SignalKind::child())?,
             continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
-            passed: kinds
+            forwarded: kinds
                 .into_iter()
                 .map(|(sent, kind)| Ok((sent, signal(kind)?)))
                 .collect::<io::Result<_>>()?,
         })
     }
 
-    /// The next signal that is meant for the agent.
+    /// The next signal for the agent.
     pub async fn next(&mut self) -> Signal {
-        next(&mut self.passed).await
+        next(&mut self.forwarded).await
     }
 }
 
-/// An agent that was started.
+/// A started agent.
 #[derive(Debug)]
-pub struct Agent {
+pub struct RunningAgent {
     pid: Pid,
     pub id: ProcessId,
-    /// Whether it leads a group of its own.
+    /// Whether it leads its own process group.
     pub own_group: bool,
     terminal: Option<Terminal>,
-    /// Somebody asked the runner to end, and it passed that on.
-    pub was_asked: bool,
+    /// A signal asked the runner to stop, and was forwarded.
+    pub stop_requested: bool,
     guardian: Option<Guardian>,
 }
 
-impl Agent {
-    /// Starts it on our own standard streams.
+impl RunningAgent {
+    /// Starts the agent on the runner's standard streams.
     ///
-    /// On a terminal of a person, and where no terminal can reach us, it has a process group of its own. In a pipeline that
-    /// was typed at a terminal it stays in the group of the pipeline, as every program there does.
-    pub fn start(launch: &Launch) -> io::Result<Self> {
-        let mut terminal = Terminal::of_person();
+    /// On a terminal, and without a controlling terminal, it gets its own process group. In a pipeline on a terminal it stays in the
+    /// pipeline's group, like every program there.
+    pub fn start(agent_command: &AgentCommand) -> io::Result<Self> {
+        let mut terminal = Terminal::of_user();
         let own_group = terminal.is_some() || !terminal::is_attached();
-        let mut command = Command::new(&launch.program);
-        command.args(&launch.args);
-        for name in &launch.without {
+        let mut command = Command::new(&agent_command.program);
+        command.args(&agent_command.args);
+        for name in &agent_command.removed_variables {
             command.env_remove(name);
         }
-        command.envs(launch.env.iter().map(|(name, value)| (name, value)));
-        if let Some((name, key)) = &launch.key {
+        command.envs(agent_command.env.iter().map(|(name, value)| (name, value)));
+        if let Some((name, key)) = &agent_command.key {
             command.env(name, key.expose_secret());
         }
         if own_group {
@@ -105,44 +105,44 @@ impl Agent {
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
         if let Some(terminal) = &mut terminal {
             terminal.give(pid);
-            // It may have looked at the terminal before that was its own, and been stopped for it.
+            // It may have been stopped for using the terminal before it owned it.
             let _ = kill_process_group(pid, Signal::CONT);
         }
         let guardian = own_group.then(|| Guardian::of(child.id())).flatten();
-        Ok(Self { pid, id: ProcessId::of(child.id()), own_group, terminal, was_asked: false, guardian })
+        Ok(Self { pid, id: ProcessId::of(child.id()), own_group, terminal, stop_requested: false, guardian })
     }
 
-    /// Waits for its end, and passes on what it is told meanwhile. Cancelled, it can be called again.
-    pub async fn end(&mut self, signals: &mut Signals) -> io::Result<Ending> {
+    /// Waits for the agent to exit, forwarding signals. Cancel-safe.
+    pub async fn wait(&mut self, signals: &mut Signals) -> io::Result<AgentExit> {
         loop {
-            if let Some(ending) = self.look(signals).await? {
+            if let Some(exit) = self.poll_exit(signals).await? {
                 if let Some(terminal) = &mut self.terminal {
                     terminal.take_back(false);
-                    if matches!(ending, Ending::Signal(_)) {
-                        terminal.make_plain();
+                    if matches!(exit, AgentExit::Signal(_)) {
+                        terminal.reset();
                     }
                 }
                 if let Some(guardian) = self.guardian.take() {
                     guardian.call_off().await;
                 }
-                return Ok(ending);
+                return Ok(exit);
             }
             tokio::select! {
                 _ = signals.children.recv() => {}
-                _ = signals.continued.recv() => self.go_on(),
-                sent = next(&mut signals.passed) => self.pass_on(sent),
+                _ = signals.continued.recv() => self.resume(),
+                sent = next(&mut signals.forwarded) => self.forward(sent),
             }
         }
     }
 
-    /// What became of it since.
-    async fn look(&mut self, signals: &mut Signals) -> io::Result<Option<Ending>> {
+    /// Checks whether the agent has exited, and suspends with it.
+    async fn poll_exit(&mut self, signals: &mut Signals) -> io::Result<Option<AgentExit>> {
         loop {
             match waitpid(Some(self.pid), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Ok(None) => return Ok(None),
                 Ok(Some((_, status))) => {
-                    if let Some(ending) = ending(status) {
-                        return Ok(Some(ending));
+                    if let Some(exit) = exit_of(status) {
+                        return Ok(Some(exit));
                     }
                     if status.stopped() {
                         self.suspend(signals).await;
@@ -154,17 +154,17 @@ impl Agent {
         }
     }
 
-    /// The agent was suspended: so are we, for the shell that has us as one job.
+    /// Suspends the runner like the agent, because they are one job for the shell.
     async fn suspend(&mut self, signals: &mut Signals) {
-        // In a group that is not its own, whoever suspended it has suspended us as well.
+        // In a shared group, the signal has suspended the runner too.
         let Some(terminal) = &mut self.terminal else { return };
         terminal.take_back(true);
         let _ = kill_current_process_group(Signal::TSTP);
         let _ = tokio::time::timeout(SUSPENDED, signals.continued.recv()).await;
-        self.go_on();
+        self.resume();
     }
 
-    fn go_on(&mut self) {
+    fn resume(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
         if terminal.is_ours() {
             terminal.give(self.pid);
@@ -172,21 +172,21 @@ impl Agent {
         self.send(Signal::CONT);
     }
 
-    fn pass_on(&mut self, sent: Signal) {
+    fn forward(&mut self, sent: Signal) {
         let ends = matches!(sent, Signal::TERM | Signal::HUP | Signal::INT | Signal::QUIT);
-        self.was_asked |= ends;
-        // The keys of a terminal reach the whole group, and the agent with it.
+        self.stop_requested |= ends;
+        // In a shared group, signals from terminal keys reach the agent directly.
         if self.own_group || !matches!(sent, Signal::INT | Signal::QUIT) {
             self.send(sent);
         }
         if ends {
-            // It would not hear of it while it is suspended.
+            // A suspended agent would not handle the signal.
             self.send(Signal::CONT);
         }
     }
 
     fn send(&self, signal: Signal) {
-        // It fails when nobody is left, as it should be.
+        // Fails if the agent has exited, which is fine.
         let _ = match self.own_group {
             true => kill_process_group(self.pid, signal),
             false => kill_process(self.pid, signal),
@@ -194,8 +194,8 @@ impl Agent {
     }
 }
 
-async fn next(passed: &mut [(Signal, tokio::signal::unix::Signal)]) -> Signal {
-    let waiting = passed.iter_mut().map(|(sent, signal)| {
+async fn next(forwarded: &mut [(Signal, tokio::signal::unix::Signal)]) -> Signal {
+    let waiting = forwarded.iter_mut().map(|(sent, signal)| {
         Box::pin(async move {
             signal.recv().await;
             *sent
@@ -204,10 +204,10 @@ async fn next(passed: &mut [(Signal, tokio::signal::unix::Signal)]) -> Signal {
     futures_util::future::select_all(waiting).await.0
 }
 
-fn ending(status: WaitStatus) -> Option<Ending> {
+fn exit_of(status: WaitStatus) -> Option<AgentExit> {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Some(Ending::Code(code)),
-        (None, Some(signal)) => Some(Ending::Signal(signal)),
+        (Some(code), _) => Some(AgentExit::Code(code)),
+        (None, Some(signal)) => Some(AgentExit::Signal(signal)),
         (None, None) => None,
     }
 }

@@ -1,8 +1,8 @@
-//! The agents that are known.
+//! The supported agents.
 
 use serde::{Deserialize, Serialize};
 
-/// Whom there is a way to wire up for.
+/// An agent for which the runner knows how to connect it to the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentKind {
@@ -10,12 +10,12 @@ pub enum AgentKind {
     Codex,
     Gemini,
     Opencode,
-    /// Any command, which is told of the hub by variables.
+    /// Any command; it finds the hub by environment variables.
     Generic,
 }
 
 impl AgentKind {
-    /// Those that have a name.
+    /// The agents with a name.
     pub const KNOWN: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
 
     #[must_use]
@@ -23,7 +23,7 @@ impl AgentKind {
         Self::KNOWN.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// What it is called, which is also its command.
+    /// The name, which is also the command.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl AgentKind {
         }
     }
 
-    /// What it calls itself as a client of MCP, where that is known.
+    /// The name in its MCP `clientInfo`, if known.
     #[must_use]
     pub fn client(self) -> Option<&'static str> {
         match self {
@@ -45,7 +45,7 @@ impl AgentKind {
         }
     }
 
-    /// How it is usually installed.
+    /// The usual command to install it.
     #[must_use]
     pub fn install(self) -> Option<&'static str> {
         match self {

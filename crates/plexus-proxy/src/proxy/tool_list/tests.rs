@@ -16,23 +16,23 @@ fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
 }
 
-/// With these tools and machines, as if the hub had said so.
-fn lists(tools: &[Value], online: Option<BTreeSet<String>>) -> Lists {
-    let lists = Lists::open(None, String::new());
-    take(&lists, tools, online);
-    lists
+/// A list with these tools and online nodes.
+fn tool_list(tools: &[Value], online: Option<BTreeSet<String>>) -> ToolList {
+    let tool_list = ToolList::open(None, String::new());
+    take(&tool_list, tools, online);
+    tool_list
 }
 
-fn take(lists: &Lists, tools: &[Value], online: Option<BTreeSet<String>>) {
+fn take(tool_list: &ToolList, tools: &[Value], online: Option<BTreeSet<String>>) {
     let tools = tools.iter().map(raw).filter_map(Tool::read).collect();
-    lists.update(|known, _| {
+    tool_list.update(|known, _| {
         known.tools = tools;
-        known.context = Context { online };
+        known.context = VisibilityContext { online };
     });
 }
 
-fn shown(lists: &Lists, dialect: Dialect) -> Vec<Map<String, Value>> {
-    serde_json::from_str(&format!("[{}]", lists.text(dialect))).unwrap()
+fn shown(tool_list: &ToolList, dialect: Dialect) -> Vec<Map<String, Value>> {
+    serde_json::from_str(&format!("[{}]", tool_list.text(dialect))).unwrap()
 }
 
 fn placement() -> impl Strategy<Value = Value> {
@@ -67,16 +67,16 @@ fn machines() -> impl Strategy<Value = Option<BTreeSet<String>>> {
 }
 
 proptest! {
-    /// Every entry is one of the hub's, with nothing added or changed, and each at most once.
+    /// Every listed tool is one of the hub's, unchanged, and listed once.
     #[test]
-    fn a_list_is_a_subset_of_what_the_hub_listed(
+    fn list_is_a_subset_of_the_hubs_list(
         tools in proptest::collection::vec(tool(), 0..12),
         online in machines(),
     ) {
-        let lists = lists(&tools, online.clone());
+        let tool_list = tool_list(&tools, online.clone());
         for dialect in VERSIONS {
             let mut names = BTreeSet::new();
-            for entry in shown(&lists, dialect) {
+            for entry in shown(&tool_list, dialect) {
                 let name = entry["name"].as_str().unwrap().to_owned();
                 let listed = tools.iter().rev().find(|tool| tool["name"] == name.as_str()).unwrap();
                 for (member, value) in &entry {
@@ -87,7 +87,7 @@ proptest! {
                 }
                 prop_assert!(names.insert(name), "twice");
             }
-            // What runs on no machine is never left out.
+            // Tools without a placement are always visible.
             for tool in tools.iter().filter(|tool| tool["_meta"].is_null()) {
                 let name = tool["name"].as_str().unwrap();
                 let last = tools.iter().rev().find(|other| other["name"] == name).unwrap();
@@ -96,31 +96,31 @@ proptest! {
         }
     }
 
-    /// A change is told when other names are visible, and only then.
+    /// Clients are notified exactly when the visible names change.
     #[test]
-    fn a_change_is_told_exactly_when_other_names_are_visible(
+    fn change_is_notified_exactly_when_visible_names_change(
         states in proptest::collection::vec((proptest::collection::vec(tool(), 0..6), machines()), 1..8),
     ) {
-        let lists = lists(&[], None);
-        let mut changes = lists.changes();
-        let names = |lists: &Lists| -> Vec<Value> {
-            shown(lists, Dialect::Modern).into_iter().map(|tool| tool["name"].clone()).collect()
+        let tool_list = tool_list(&[], None);
+        let mut changes = tool_list.changes();
+        let names = |tool_list: &ToolList| -> Vec<Value> {
+            shown(tool_list, Dialect::Modern).into_iter().map(|tool| tool["name"].clone()).collect()
         };
         for (tools, online) in states {
-            let before = names(&lists);
+            let before = names(&tool_list);
             let count = *changes.borrow_and_update();
-            take(&lists, &tools, online);
-            let told = *changes.borrow_and_update() - count;
-            prop_assert_eq!(told, u64::from(names(&lists) != before));
+            take(&tool_list, &tools, online);
+            let notified = *changes.borrow_and_update() - count;
+            prop_assert_eq!(notified, u64::from(names(&tool_list) != before));
         }
     }
 }
 
 #[test]
-fn what_may_be_kept_is_what_the_list_says() {
+fn bufferable_calls_are_those_marked_in_the_list() {
     let bufferable = |mark: Value| json!({ "name": "t", "inputSchema": {}, "_meta": { BUFFERABLE: mark } });
     let add = json!({ "action": "add" });
-    for (mark, arguments, kept) in [
+    for (mark, arguments, expected) in [
         (json!(true), json!({}), true),
         (json!(["add"]), add.clone(), true),
         (json!(["add"]), json!({ "action": "list" }), false),
@@ -133,31 +133,31 @@ fn what_may_be_kept_is_what_the_list_says() {
         (json!(1), add.clone(), false),
     ] {
         let through = json!({ "name": "tool_call", "inputSchema": {} });
-        let lists = lists(&[bufferable(mark.clone()), through], None);
-        assert_eq!(lists.is_bufferable("t", &arguments), kept, "{mark} {arguments}");
+        let tool_list = tool_list(&[bufferable(mark.clone()), through], None);
+        assert_eq!(tool_list.is_bufferable("t", &arguments), expected, "{mark} {arguments}");
         let wrapped = json!({ "name": "t", "arguments": arguments });
-        assert_eq!(lists.is_bufferable("tool_call", &wrapped), kept, "{mark} {wrapped}");
+        assert_eq!(tool_list.is_bufferable("tool_call", &wrapped), expected, "{mark} {wrapped}");
         let twice = json!({ "name": "tool_call", "arguments": wrapped });
-        assert!(!lists.is_bufferable("tool_call", &twice));
-        assert!(!lists.is_bufferable("unknown", &add));
+        assert!(!tool_list.is_bufferable("tool_call", &twice));
+        assert!(!tool_list.is_bufferable("unknown", &add));
     }
 }
 
 #[test]
-fn a_list_that_was_asked_for_before_the_credential_was_refused_is_not_taken() {
+fn list_requested_before_a_refusal_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
-    let lists = Lists::open(Some(folder.path()), "mark".to_owned());
-    let asked = lists.asked.fetch_add(1, Ordering::Relaxed) + 1;
-    lists.forget();
-    let late = |lists: &Lists, asked: u64| {
-        lists.update(|known, taken| {
-            if asked > *taken {
+    let tool_list = ToolList::open(Some(folder.path()), "mark".to_owned());
+    let request = tool_list.requested.fetch_add(1, Ordering::Relaxed) + 1;
+    tool_list.forget();
+    let late = |tool_list: &ToolList, request: u64| {
+        tool_list.update(|known, applied| {
+            if request > *applied {
                 known.tools = [raw(&json!({ "name": "t" }))].into_iter().filter_map(Tool::read).collect();
             }
         });
     };
-    late(&lists, asked);
-    assert!(lists.is_empty() && !folder.path().join(FILE).exists());
-    late(&lists, asked + 1);
-    assert!(!lists.is_empty() && folder.path().join(FILE).exists());
+    late(&tool_list, request);
+    assert!(tool_list.is_empty() && !folder.path().join(FILE).exists());
+    late(&tool_list, request + 1);
+    assert!(!tool_list.is_empty() && folder.path().join(FILE).exists());
 }

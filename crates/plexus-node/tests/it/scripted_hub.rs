@@ -1,4 +1,4 @@
-//! The end of a hub that says what it is told, and a node at the other.
+//! A hub that sends what the test says, linked to a real node.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plexus_kit::{Environment, Stage, Supervisor};
 use plexus_node::link::{Link, memory};
-use plexus_node::{Node, NodeLimits, NodeOptions, Served};
+use plexus_node::{LinkSummary, Node, NodeLimits, NodeOptions};
 use plexus_proto::node::{
     Ack, Call, CallOrder, CallOutcome, CallResult, Caller, Cancel, CancelReason, Failure, Frame, HeldState,
     Hello, Order, Received, Welcome,
@@ -21,15 +21,15 @@ use tokio::sync::oneshot;
 
 use super::gate::Gate;
 
-/// For anything that has to happen.
+/// Time limit for everything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }
 
-/// A node, its folder and the gate that its tools wait at.
-pub(crate) struct Site {
+/// A node with its folder, and the gate at which its tools wait.
+pub(crate) struct TestNode {
     pub(crate) gate: Gate,
     pub(crate) supervisor: Supervisor,
     pub(crate) node: Node,
@@ -37,7 +37,7 @@ pub(crate) struct Site {
     _kept: Option<TempDir>,
 }
 
-impl Site {
+impl TestNode {
     pub(crate) async fn new() -> Self {
         Self::with(NodeLimits::default()).await
     }
@@ -63,35 +63,35 @@ impl Site {
         &self.folder
     }
 
-    /// Links the node to a hub that has not said anything yet.
-    pub(crate) fn dial(&self) -> Hub {
+    /// Links the node to a hub that has not sent anything yet.
+    pub(crate) fn dial(&self) -> ScriptedHub {
         let (ours, theirs) = memory::pair();
         self.serve(theirs, ours)
     }
 
-    /// The same over any link.
-    pub(crate) fn serve(&self, theirs: Link, ours: Link) -> Hub {
+    /// The same over the given link.
+    pub(crate) fn serve(&self, theirs: Link, ours: Link) -> ScriptedHub {
         let (ended, served) = oneshot::channel();
         let node = self.node.clone();
         self.supervisor.spawn(Stage::Intake, "serving", async move {
             let _ = ended.send(node.serve(theirs).await);
         });
-        Hub { link: ours, served: Some(served) }
+        ScriptedHub { link: ours, served: Some(served) }
     }
 
-    /// Links the node and lets it in; what it said.
-    pub(crate) async fn link(&self, orders: &[(CallId, Order)]) -> (Hub, Hello) {
+    /// Links the node and welcomes it; returns its `hello`.
+    pub(crate) async fn link(&self, orders: &[(CallId, Order)]) -> (ScriptedHub, Hello) {
         let mut hub = self.dial();
-        let hello = hub.let_in(orders).await;
+        let hello = hub.welcome_node(orders).await;
         (hub, hello)
     }
 
-    /// State of a call on the node's disk, as somebody else reads it.
+    /// State of a call in the node's database, read over a separate connection.
     pub(crate) async fn on_disk(&self, call: CallId) -> Option<String> {
         on_disk(&self.folder, call).await
     }
 
-    /// What the node's database counts.
+    /// The result of a counting query on the node's database.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let options = SqliteConnectOptions::new().filename(self.folder.join("plexus.db")).read_only(true);
         let mut conn: SqliteConnection = options.connect().await.unwrap();
@@ -99,8 +99,8 @@ impl Site {
     }
 
     /// Waits until a call is no longer on disk.
-    pub(crate) async fn forgotten(&self, call: CallId) {
-        within("a call to be forgotten", async {
+    pub(crate) async fn deleted(&self, call: CallId) {
+        within("a call to be deleted", async {
             while self.on_disk(call).await.is_some() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -121,15 +121,15 @@ pub(crate) async fn on_disk(folder: &Path, call: CallId) -> Option<String> {
 }
 
 /// The hub's end of a link.
-pub(crate) struct Hub {
+pub(crate) struct ScriptedHub {
     pub(crate) link: Link,
-    /// Where the node was handed its end, and did not dial.
-    pub(crate) served: Option<oneshot::Receiver<Served>>,
+    /// The summary of the link, if the node did not dial it.
+    pub(crate) served: Option<oneshot::Receiver<LinkSummary>>,
 }
 
-impl Hub {
+impl ScriptedHub {
     pub(crate) async fn send(&mut self, frame: Frame) {
-        within("the node to take a frame", self.link.tx.send(&frame)).await.expect("the link is up");
+        within("the node to read a frame", self.link.tx.send(&frame)).await.expect("an open link");
     }
 
     pub(crate) async fn frame(&mut self) -> Frame {
@@ -139,8 +139,8 @@ impl Hub {
         }
     }
 
-    /// The next frame that is no sign of life.
-    pub(crate) async fn word(&mut self) -> Frame {
+    /// The next frame that is not a heartbeat.
+    pub(crate) async fn next_frame(&mut self) -> Frame {
         loop {
             match self.frame().await {
                 Frame::Ping(_) | Frame::Pong(_) => {}
@@ -156,13 +156,13 @@ impl Hub {
         }
     }
 
-    pub(crate) async fn let_in(&mut self, orders: &[(CallId, Order)]) -> Hello {
+    pub(crate) async fn welcome_node(&mut self, orders: &[(CallId, Order)]) -> Hello {
         let hello = self.hello().await;
         self.send(Frame::Welcome(welcome(60_000, 3, orders))).await;
         hello
     }
 
-    /// Has the node call a tool.
+    /// Sends a call.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> CallId {
         let call = call(tool, arguments);
         let id = call.call_id;
@@ -178,18 +178,18 @@ impl Hub {
         self.send(Frame::Ack(Ack { call_id })).await;
     }
 
-    /// The next frame says that this call is accepted.
+    /// Expects that the next frame accepts this call.
     pub(crate) async fn accepted(&mut self, call: CallId) {
-        match self.word().await {
+        match self.next_frame().await {
             Frame::Ack(Ack { call_id }) if call_id == call => {}
             other => panic!("not accepted: {other:?}"),
         }
     }
 
-    /// The result of this call, which comes next but for events and what is said of others.
+    /// The result of this call; events and acknowledgements before it are skipped.
     pub(crate) async fn result(&mut self, call: CallId) -> CallOutcome {
         loop {
-            match self.word().await {
+            match self.next_frame().await {
                 Frame::Result(CallResult { call_id, outcome }) if call_id == call => return outcome,
                 Frame::Result(other) => panic!("the result of another call: {other:?}"),
                 _ => {}
@@ -197,19 +197,19 @@ impl Hub {
         }
     }
 
-    /// Cuts the link, and waits until the node has noticed.
+    /// Drops the link, and waits until the node has noticed.
     pub(crate) async fn cut(self) {
         let Self { link, served } = self;
         drop(link);
         if let Some(served) = served {
-            within("the node to notice", served).await.expect("it was served");
+            within("the node to notice", served).await.expect("the link was served");
         }
     }
 
-    /// How the link ended, by the node's own doing.
-    pub(crate) async fn end(self) -> Served {
-        let served = self.served.expect("it did not dial");
-        within("the link to end", served).await.expect("it was served")
+    /// Waits until the node ends the link.
+    pub(crate) async fn end(self) -> LinkSummary {
+        let served = self.served.expect("the node did not dial");
+        within("the link to end", served).await.expect("the link was served")
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn welcome(heartbeat_ms: u64, missed: u32, orders: &[(CallId, Order)]
     }
 }
 
-/// A call with time enough; `write` is kept.
+/// A call with a long deadline; `write` is kept on disk.
 pub(crate) fn call(tool: &str, arguments: Value) -> Call {
     Call {
         call_id: CallId::new(),
@@ -254,7 +254,7 @@ pub(crate) fn failure(outcome: CallOutcome) -> Failure {
     }
 }
 
-/// What the node says of a call.
+/// The state of a call in `hello`.
 pub(crate) fn state(hello: &Hello, call: CallId) -> Option<HeldState> {
     hello.calls.iter().find(|held| held.call_id == call).map(|held| held.state)
 }

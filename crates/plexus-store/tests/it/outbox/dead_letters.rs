@@ -1,4 +1,4 @@
-use plexus_store::outbox::{Dropped, Told, Which, Write, WriteState};
+use plexus_store::outbox::{DeadLetterRecipient, DropOutcome, Write, WriteFilter, WriteState};
 
 use super::{Bench, claim, deliver, fill};
 use crate::backend::bounded;
@@ -8,13 +8,13 @@ fn ids(writes: &[Write]) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn retried_letter_is_requeued_last_with_its_key_and_time() {
+async fn retried_dead_letter_is_requeued_last_with_its_key_and_time() {
     bounded(async {
         let bench = Bench::new();
         let outbox = bench.open().await;
         fill(&outbox, "s", &["a", "b"]).await;
         let first = claim(&outbox, "me").await.unwrap();
-        outbox.bury(&first, "HTTP 409").await.unwrap();
+        outbox.dead_letter(&first, "HTTP 409").await.unwrap();
         bench.clock.advance(super::LEASE);
         let new = outbox.retry(first.id).await.unwrap().unwrap();
         assert!(new > first.id, "{new}");
@@ -30,7 +30,7 @@ async fn retried_letter_is_requeued_last_with_its_key_and_time() {
         outbox.settle(&again).await.unwrap();
         // Ids are never reused.
         fill(&outbox, "s", &["c"]).await;
-        assert!(ids(&outbox.list(Which::All, 0, 10).await.unwrap())[0] > new);
+        assert!(ids(&outbox.list(WriteFilter::All, 0, 10).await.unwrap())[0] > new);
     })
     .await;
 }
@@ -41,21 +41,21 @@ async fn waiting_write_is_dropped_only_on_request_and_never_in_flight() {
         let bench = Bench::new();
         let outbox = bench.open().await;
         fill(&outbox, "s", &["a", "b", "c"]).await;
-        let listed = outbox.list(Which::Pending, 0, 10).await.unwrap();
+        let listed = outbox.list(WriteFilter::Pending, 0, 10).await.unwrap();
         let [a, b, c] = ids(&listed)[..] else { panic!("{listed:?}") };
-        assert_eq!(ids(&outbox.list(Which::Pending, a, 1).await.unwrap()), [b]);
-        assert_eq!(outbox.drop(b, false).await.unwrap(), Dropped::Waits);
+        assert_eq!(ids(&outbox.list(WriteFilter::Pending, a, 1).await.unwrap()), [b]);
+        assert_eq!(outbox.drop(b, false).await.unwrap(), DropOutcome::Waiting);
         let claimed = claim(&outbox, "me").await.unwrap();
         let (sending, params) = outbox.show(a).await.unwrap().unwrap();
         assert!(matches!(sending.state, WriteState::Sending { owner, .. } if owner == "me"));
         assert!(params.contains("\"text\":\"a\""), "{params}");
-        assert_eq!(outbox.drop(a, true).await.unwrap(), Dropped::UnderWay);
-        assert_eq!(outbox.drop(b, true).await.unwrap(), Dropped::Done);
-        assert_eq!(outbox.drop(b, true).await.unwrap(), Dropped::NotThere);
-        outbox.bury(&claimed, "no").await.unwrap();
-        assert_eq!(ids(&outbox.list(Which::Dead, 0, 10).await.unwrap()), [a]);
-        assert_eq!(ids(&outbox.list(Which::All, 0, 10).await.unwrap()), [a, c]);
-        assert_eq!(outbox.drop(a, false).await.unwrap(), Dropped::Done);
+        assert_eq!(outbox.drop(a, true).await.unwrap(), DropOutcome::InFlight);
+        assert_eq!(outbox.drop(b, true).await.unwrap(), DropOutcome::Dropped);
+        assert_eq!(outbox.drop(b, true).await.unwrap(), DropOutcome::NotFound);
+        outbox.dead_letter(&claimed, "no").await.unwrap();
+        assert_eq!(ids(&outbox.list(WriteFilter::Dead, 0, 10).await.unwrap()), [a]);
+        assert_eq!(ids(&outbox.list(WriteFilter::All, 0, 10).await.unwrap()), [a, c]);
+        assert_eq!(outbox.drop(a, false).await.unwrap(), DropOutcome::Dropped);
         assert_eq!(deliver(&outbox).await, ["c"]);
         assert_eq!(outbox.counts().await.unwrap().bytes, 0);
     })
@@ -69,26 +69,35 @@ async fn hub_and_agent_are_each_notified_until_they_confirm() {
         let outbox = bench.open().await;
         fill(&outbox, "s", &["a"]).await;
         fill(&outbox, "t", &["b"]).await;
-        assert_eq!(outbox.untold(Told::Hub, None, 10).await.unwrap(), []);
+        assert_eq!(outbox.unreported_dead_letters(DeadLetterRecipient::Hub, None, 10).await.unwrap(), []);
         for _ in 0..2 {
             let claimed = claim(&outbox, "me").await.unwrap();
-            outbox.bury(&claimed, "no").await.unwrap();
+            outbox.dead_letter(&claimed, "no").await.unwrap();
         }
-        let letters = outbox.untold(Told::Hub, None, 10).await.unwrap();
-        assert_eq!(letters.len(), 2);
-        outbox.mark_told(Told::Hub, &letters).await.unwrap();
-        assert_eq!(outbox.untold(Told::Hub, None, 10).await.unwrap(), []);
-        let of_t = outbox.untold(Told::Agent, Some("t"), 10).await.unwrap();
-        assert_eq!(of_t.iter().map(|letter| letter.key.as_str()).collect::<Vec<_>>(), ["b"]);
-        outbox.mark_told(Told::Agent, &of_t).await.unwrap();
-        assert_eq!(outbox.untold(Told::Agent, None, 10).await.unwrap().len(), 1);
+        let dead_letters = outbox.unreported_dead_letters(DeadLetterRecipient::Hub, None, 10).await.unwrap();
+        assert_eq!(dead_letters.len(), 2);
+        outbox.mark_dead_letters_reported(DeadLetterRecipient::Hub, &dead_letters).await.unwrap();
+        assert_eq!(outbox.unreported_dead_letters(DeadLetterRecipient::Hub, None, 10).await.unwrap(), []);
+        let of_t = outbox.unreported_dead_letters(DeadLetterRecipient::Agent, Some("t"), 10).await.unwrap();
+        assert_eq!(of_t.iter().map(|dead_letter| dead_letter.key.as_str()).collect::<Vec<_>>(), ["b"]);
+        outbox.mark_dead_letters_reported(DeadLetterRecipient::Agent, &of_t).await.unwrap();
+        assert_eq!(
+            outbox.unreported_dead_letters(DeadLetterRecipient::Agent, None, 10).await.unwrap().len(),
+            1
+        );
         let (told, _) = outbox.show(of_t[0].id).await.unwrap().unwrap();
-        assert!(matches!(told.state, WriteState::Dead { told_hub: true, told_agent: true, .. }), "{told:?}");
-        // A letter that dies again is reported again.
+        assert!(
+            matches!(told.state, WriteState::Dead { hub_notified: true, agent_notified: true, .. }),
+            "{told:?}"
+        );
+        // A retried write that fails again is reported again.
         outbox.retry(of_t[0].id).await.unwrap().unwrap();
         let claimed = claim(&outbox, "me").await.unwrap();
-        outbox.bury(&claimed, "still no").await.unwrap();
-        assert_eq!(outbox.untold(Told::Hub, None, 10).await.unwrap().len(), 1);
+        outbox.dead_letter(&claimed, "still no").await.unwrap();
+        assert_eq!(
+            outbox.unreported_dead_letters(DeadLetterRecipient::Hub, None, 10).await.unwrap().len(),
+            1
+        );
     })
     .await;
 }

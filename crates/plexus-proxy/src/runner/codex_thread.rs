@@ -1,8 +1,8 @@
-//! Which thread a Codex is in: the one whose transcript it has open.
+//! Finds the thread of a Codex process by the transcript that it has open.
 //!
-//! The name of a transcript ends with the id of its thread. A file that the process itself holds open is its own, however
-//! many others run at the same time. Of one that has ended nothing is open: then the only one that was made since in the
-//! same folder is taken, and of several none.
+//! The file name of a transcript ends with the thread id. A transcript that the process has open is its own, even if other Codex
+//! processes are running. After the process has ended, the transcript is the one created during the run for the same folder, if
+//! there is only one.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -12,35 +12,35 @@ use fs_err as fs;
 use plexus_kit::process::{Stat, pids};
 use uuid::Uuid;
 
-/// Folders of years, months and days.
+/// Depth of the folders by year, month and day.
 const DEPTH: usize = 3;
-/// The first line of a transcript has the instructions of the model in it.
+/// Maximum length of the first line, which contains the instructions of the model.
 const MAX_LINE: u64 = 4 << 20;
-/// Entries of a folder that are looked at.
-const MOST: usize = 10_000;
+/// Maximum number of entries read per folder.
+const MAX_ENTRIES: usize = 10_000;
 
-/// The thread of the Codex that leads this process group or has this number, from what it has open.
+/// The thread of a running Codex, given as its process id or the leader of its process group.
 #[must_use]
 pub fn codex_thread(process: u32) -> Option<String> {
     let open = processes(process).into_iter().flat_map(open_transcripts);
-    // Those of sub-agents come later, and so do their ids.
+    // The main thread has the smallest id: sub-agents start later, and ids are ordered by time.
     open.min().map(|thread| thread.to_string())
 }
 
-/// The thread of a Codex that has ended: of the only transcript that was made since, in this folder. `home` is `CODEX_HOME`.
+/// The thread of an ended Codex: of the only transcript created since `since` for this folder. `home` is `CODEX_HOME`.
 #[must_use]
 pub fn ended_codex_thread(home: &Path, since: SystemTime, folder: &Path) -> Option<String> {
     only_new(&home.join("sessions"), since, folder).map(|thread| thread.to_string())
 }
 
-/// The process, those of its group, and what they have started.
+/// The process, its group, and their descendants.
 fn processes(leader: u32) -> Vec<u32> {
     let all: Vec<Stat> = pids().filter_map(Stat::of).collect();
     let mut found = vec![leader];
     found.extend(all.iter().filter(|stat| stat.group == leader && stat.pid != leader).map(|stat| stat.pid));
-    let mut looked = 0;
-    while let Some(&parent) = found.get(looked) {
-        looked += 1;
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        next += 1;
         let children = all.iter().filter(|stat| stat.parent == parent).map(|stat| stat.pid);
         let new: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
         found.extend(new);
@@ -49,16 +49,17 @@ fn processes(leader: u32) -> Vec<u32> {
 }
 
 fn open_transcripts(process: u32) -> impl Iterator<Item = Uuid> {
-    let handles = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten().take(MOST);
+    let handles =
+        fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten().take(MAX_ENTRIES);
     handles.filter_map(|handle| thread_of(&fs::read_link(handle.path()).ok()?))
 }
 
-/// The thread of a transcript that was made since and begins in this folder, if there is only one.
+/// The thread of the only transcript created since `since` for this folder.
 fn only_new(sessions: &Path, since: SystemTime, folder: &Path) -> Option<Uuid> {
     let mut folders = vec![sessions.to_owned()];
     for _ in 0..DEPTH {
         let inner = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-        // The newest, and the one before for a run over midnight.
+        // The newest two, for a run across midnight.
         folders = inner
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
             .map(|e| e.path())
@@ -66,21 +67,22 @@ fn only_new(sessions: &Path, since: SystemTime, folder: &Path) -> Option<Uuid> {
         folders.sort_unstable();
         folders = folders.split_off(folders.len().saturating_sub(2));
     }
-    let files =
-        folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten().take(MOST));
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES));
     let is_new = |meta: &std::fs::Metadata| {
         meta.created().or_else(|_| meta.modified()).is_ok_and(|made| made >= since)
     };
     let mut new = files
         .filter(|file| file.metadata().is_ok_and(|meta| is_new(&meta)))
-        .filter(|file| begins_in(&file.path(), folder))
+        .filter(|file| has_working_folder(&file.path(), folder))
         .filter_map(|file| thread_of(&file.path()));
     let first = new.next()?;
     new.next().is_none().then_some(first)
 }
 
-/// Whether the first line of a transcript says that its conversation is in this folder.
-fn begins_in(path: &Path, folder: &Path) -> bool {
+/// Whether the first line of a transcript names this working folder.
+fn has_working_folder(path: &Path, folder: &Path) -> bool {
     let Ok(file) = fs::File::open(path) else { return false };
     let mut line = String::new();
     if BufReader::new(file.take(MAX_LINE)).read_line(&mut line).is_err() {
@@ -104,7 +106,7 @@ mod tests {
     const SECOND: &str = "0199a213-81c0-7800-8aa1-bbab2a035a54";
 
     #[test]
-    fn a_transcript_that_is_open_is_the_own_one() {
+    fn thread_is_that_of_the_open_or_only_new_transcript() {
         let home = tempfile::tempdir().unwrap();
         let day = home.path().join("sessions/2026/11/18");
         std::fs::create_dir_all(&day).unwrap();

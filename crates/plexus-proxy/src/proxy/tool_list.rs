@@ -1,7 +1,7 @@
-//! The tools of the agent: as the hub listed them last, kept on disk, narrowed to the circumstances.
+//! The agent's tools as the hub listed them last, stored on disk, and filtered by context.
 //!
-//! The list is that of the agent's token and of nothing else. It is fetched in the newest revision and cut for older ones, so
-//! one copy serves every client. Clients are told of a change when other names are visible than before.
+//! The list belongs to the agent's token. It is fetched in the newest revision and adapted to older ones, so one copy serves all
+//! clients. Clients are notified when the visible names change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,14 +20,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::hub::{Failure, Hub};
-use super::visibility::{self, Context};
+use super::hub::{Hub, HubFailure};
+use super::visibility::{self, VisibilityContext};
 
 const FILE: &str = "lists.json";
-/// Pages of one list; more are not asked for.
+/// Maximum number of pages fetched.
 const MAX_PAGES: usize = 200;
 
-/// What of a tool may be kept while the hub is away.
+/// Which calls of a tool may be queued while the hub is away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Bufferable {
     Nothing,
@@ -41,11 +41,11 @@ struct Tool {
     bufferable: Bufferable,
     placement: Option<String>,
     /// Some of its arguments are repeated in headers.
-    repeats: bool,
+    has_header_arguments: bool,
 }
 
 impl Tool {
-    /// The name of a tool and the rest; none of what is no tool.
+    /// Parses a definition; none if it is invalid.
     fn read(definition: Box<RawValue>) -> Option<(String, Arc<Self>)> {
         #[derive(Deserialize)]
         struct Read {
@@ -62,32 +62,32 @@ impl Tool {
             _ => Bufferable::Nothing,
         };
         let placement = meta.get(PLACEMENT).and_then(Value::as_str).map(str::to_owned);
-        let repeats = definition.get().contains("x-mcp-header");
-        Some((name, Arc::new(Self { definition, bufferable, placement, repeats })))
+        let has_header_arguments = definition.get().contains("x-mcp-header");
+        Some((name, Arc::new(Self { definition, bufferable, placement, has_header_arguments })))
     }
 }
 
-/// What was listed last.
+/// The last known list.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct KnownTools {
     tools: BTreeMap<String, Arc<Tool>>,
-    context: Context,
+    context: VisibilityContext,
     instructions: String,
-    /// What stands for the list at the hub.
+    /// The hub's fingerprint of the list.
     fingerprint: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
-    /// Mark of the credential that they were listed for.
+    /// Fingerprint of the credential source that the list belongs to.
     credential: String,
     tools: Vec<T>,
-    context: Context,
+    context: VisibilityContext,
     #[serde(default)]
     instructions: String,
 }
 
-impl Known {
+impl KnownTools {
     fn visible(&self) -> impl Iterator<Item = (&String, &Arc<Tool>)> {
         self.tools.iter().filter(|(_, tool)| visibility::is_shown(tool.placement.as_deref(), &self.context))
     }
@@ -107,42 +107,42 @@ impl Known {
     }
 }
 
-pub(super) struct Lists {
-    /// None: nothing is kept on disk.
+pub(super) struct ToolList {
+    /// None if nothing is stored on disk.
     file: Option<PathBuf>,
-    /// Mark of the credential.
+    /// Fingerprint of the credential source.
     credential: String,
-    known: ArcSwap<Known>,
-    /// One change at a time.
-    change: Mutex<Told>,
-    /// Counts how often the hub was asked.
-    asked: AtomicU64,
-    /// Counts how often other names were visible.
+    known: ArcSwap<KnownTools>,
+    /// Held during a change.
+    published: Mutex<Published>,
+    /// Number of requests to the hub for the list.
+    requested: AtomicU64,
+    /// Number of changes of the visible names.
     changes: watch::Sender<u64>,
 }
 
-/// What of the lists is known elsewhere.
-struct Told {
-    /// The names that clients know of.
+/// The state known to others.
+struct Published {
+    /// The names that clients know.
     names: BTreeSet<String>,
-    /// Which answer of the hub was taken last: one that was asked for before is out of date.
-    taken: u64,
+    /// Number of the newest request whose answer was applied; answers to earlier requests are stale.
+    applied: u64,
 }
 
-impl fmt::Debug for Lists {
+impl fmt::Debug for ToolList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lists").field("tools", &self.known.load().tools.len()).finish_non_exhaustive()
+        f.debug_struct("ToolList").field("tools", &self.known.load().tools.len()).finish_non_exhaustive()
     }
 }
 
-impl Lists {
-    /// With what was known before, if it is kept in this folder.
+impl ToolList {
+    /// Opens the list stored in the folder, if there is one.
     pub(super) fn open(folder: Option<&Path>, credential: String) -> Self {
         let file = folder.map(|folder| folder.join(FILE));
         let known = file.as_deref().and_then(|file| read(file, &credential)).unwrap_or_default();
         Self {
-            change: Mutex::new(Told { names: known.names(), taken: 0 }),
-            asked: AtomicU64::new(0),
+            published: Mutex::new(Published { names: known.names(), applied: 0 }),
+            requested: AtomicU64::new(0),
             credential,
             known: ArcSwap::from_pointee(known),
             changes: watch::Sender::new(0),
@@ -150,7 +150,7 @@ impl Lists {
         }
     }
 
-    /// Moves on when other names are visible.
+    /// Subscribes to changes of the visible names.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -159,20 +159,20 @@ impl Lists {
         self.known.load().instructions.clone()
     }
 
-    /// Keeps what the hub said to a client.
+    /// Remembers the instructions that the hub sent to a client.
     pub(super) fn note_instructions(&self, instructions: &str) {
         if self.known.load().instructions != instructions {
             self.update(|known, _| known.instructions = instructions.to_owned());
         }
     }
 
-    pub(super) fn note_context(&self, context: &Context) {
+    pub(super) fn note_context(&self, context: &VisibilityContext) {
         if self.known.load().context != *context {
             self.update(|known, _| known.context = context.clone());
         }
     }
 
-    /// What stands for the list at the hub, if it is the one that is known here.
+    /// The hub's fingerprint of the known list.
     pub(super) fn fingerprint(&self) -> Option<String> {
         self.known.load().fingerprint.clone()
     }
@@ -181,38 +181,38 @@ impl Lists {
         self.known.load().tools.is_empty()
     }
 
-    /// Forgets all of it: the hub does not let the agent in. What is asked for now comes too late.
+    /// Deletes the list, because the hub refuses the agent. Answers to pending requests are ignored.
     pub(super) fn forget(&self) {
-        self.update(|known, taken| {
-            *known = Known::default();
-            *taken = self.asked.load(Ordering::Relaxed);
+        self.update(|known, applied| {
+            *known = KnownTools::default();
+            *applied = self.requested.load(Ordering::Relaxed);
         });
         if let Some(file) = &self.file
             && let Err(error) = fs_err::remove_file(file)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, "the list of tools cannot be removed");
+            tracing::warn!(%error, "cannot delete the stored list of tools");
         }
     }
 
-    /// Takes the list of the hub, all pages of it, with the circumstances and what stands for the list where they are known.
-    /// One that fails leaves the last good one.
+    /// Fetches all pages of the hub's list. `described`: the context and the fingerprint of the list, if known. A failure keeps the
+    /// last list.
     pub(super) async fn refresh(
         &self,
         hub: &Hub,
         patience: Duration,
-        said: Option<(Context, String)>,
-    ) -> Result<(), Failure> {
-        let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        described: Option<(VisibilityContext, String)>,
+    ) -> Result<(), HubFailure> {
+        let ticket = self.requested.fetch_add(1, Ordering::Relaxed) + 1;
         let tools = fetch(hub, patience).await?;
         let tools: BTreeMap<_, _> = tools.into_iter().filter_map(Tool::read).collect();
-        self.update(|known, taken| {
-            if ticket <= *taken {
+        self.update(|known, applied| {
+            if ticket <= *applied {
                 return;
             }
-            *taken = ticket;
+            *applied = ticket;
             known.tools = tools;
-            if let Some((context, fingerprint)) = said {
+            if let Some((context, fingerprint)) = described {
                 known.context = context;
                 known.fingerprint = Some(fingerprint);
             }
@@ -220,11 +220,11 @@ impl Lists {
         Ok(())
     }
 
-    fn update(&self, change: impl FnOnce(&mut Known, &mut u64)) {
-        let mut told = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+    fn update(&self, change: impl FnOnce(&mut KnownTools, &mut u64)) {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.known.load_full();
-        let mut known = Known::clone(&before);
-        change(&mut known, &mut told.taken);
+        let mut known = KnownTools::clone(&before);
+        change(&mut known, &mut published.applied);
         if known.same_as(&before) {
             self.known.store(Arc::new(known));
             return;
@@ -232,17 +232,17 @@ impl Lists {
         if let Some(file) = &self.file
             && let Err(error) = write(file, &self.credential, &known)
         {
-            tracing::warn!(%error, "the list of tools cannot be kept for when the hub is away");
+            tracing::warn!(%error, "cannot store the list of tools for the time when the hub is away");
         }
         let visible = known.names();
         self.known.store(Arc::new(known));
-        if told.names != visible {
-            told.names = visible;
+        if published.names != visible {
+            published.names = visible;
             self.changes.send_modify(|changes| *changes += 1);
         }
     }
 
-    /// The visible tools as a client of this revision reads them, with commas in between.
+    /// The visible tools in the form of this revision, as comma-separated JSON.
     pub(super) fn text(&self, dialect: Dialect) -> String {
         let known = self.known.load();
         let mut text = String::new();
@@ -261,12 +261,12 @@ impl Lists {
         text
     }
 
-    /// Whether a call with these arguments may be kept while the hub is away.
+    /// Whether a call with these arguments may be queued while the hub is away.
     pub(super) fn is_bufferable(&self, tool: &str, arguments: &Value) -> bool {
         let known = self.known.load();
         let Some(found) = known.tools.get(tool) else { return false };
         match &found.bufferable {
-            // What is called through it is what counts.
+            // The called tool decides.
             Bufferable::Nothing if tool == "tool_call" => arguments["name"]
                 .as_str()
                 .filter(|name| *name != "tool_call")
@@ -279,22 +279,22 @@ impl Lists {
         }
     }
 
-    /// Whether some tool may be kept at all, so that its arguments are worth a look.
+    /// Whether calls of the tool may be bufferable, depending on their arguments.
     pub(super) fn may_buffer(&self, tool: &str) -> bool {
         tool == "tool_call"
             || self.known.load().tools.get(tool).is_some_and(|tool| tool.bufferable != Bufferable::Nothing)
     }
 
-    /// The schema of a tool whose arguments are repeated in headers.
-    pub(super) fn repeating(&self, tool: &str) -> Option<Value> {
+    /// The schema of a tool, if some of its arguments are repeated in headers.
+    pub(super) fn header_arguments_schema(&self, tool: &str) -> Option<Value> {
         let known = self.known.load();
-        let found = known.tools.get(tool).filter(|tool| tool.repeats)?;
+        let found = known.tools.get(tool).filter(|tool| tool.has_header_arguments)?;
         let mut definition: Map<String, Value> = serde_json::from_str(found.definition.get()).ok()?;
         definition.remove("inputSchema")
     }
 }
 
-async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, Failure> {
+async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubFailure> {
     #[derive(Deserialize)]
     struct Answer {
         result: Option<Page>,
@@ -315,18 +315,18 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, Fail
         let asked = async {
             let reply = hub.mcp(&Method::POST, headers, &body).await?;
             let status = reply.status();
-            let answer = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
-            let strange =
-                |what: &str| Failure::Away { why: format!("the hub's list of tools {what}"), sent: true };
+            let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
+            let invalid =
+                |what: &str| HubFailure::Away { why: format!("the hub's list of tools {what}"), sent: true };
             if !status.is_success() {
-                return Err(strange(&format!("was answered {status}")));
+                return Err(invalid(&format!("was answered with {status}")));
             }
             let answer: Answer = serde_json::from_slice(&answer)
-                .map_err(|error| strange(&format!("cannot be read: {error}")))?;
-            answer.result.ok_or_else(|| strange("is an error"))
+                .map_err(|error| invalid(&format!("cannot be read: {error}")))?;
+            answer.result.ok_or_else(|| invalid("is an error"))
         };
         let page = tokio::time::timeout(patience, asked).await;
-        let page = page.unwrap_or_else(|_| Err(hub.noted(Failure::Late(patience))))?;
+        let page = page.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience))))?;
         all.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -336,29 +336,29 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, Fail
     Ok(all)
 }
 
-fn read(file: &Path, credential: &str) -> Option<Known> {
+fn read(file: &Path, credential: &str) -> Option<KnownTools> {
     let content = match private_file::read(file) {
         Ok(content) => content?,
         Err(error) => {
-            tracing::warn!(%error, "the list of tools that was kept cannot be read");
+            tracing::warn!(%error, "cannot read the stored list of tools");
             return None;
         }
     };
     let stored: Stored<Box<RawValue>> = match serde_json::from_slice(&content) {
         Ok(stored) => stored,
         Err(error) => {
-            tracing::warn!(%error, "the list of tools that was kept is damaged; it is fetched again");
+            tracing::warn!(%error, "the stored list of tools is damaged; it is fetched again");
             return None;
         }
     };
-    // Another token sees other tools.
+    // Another token may see other tools.
     let stored = Some(stored).filter(|stored| stored.credential == credential)?;
     let tools = stored.tools.into_iter().filter_map(Tool::read).collect();
     let Stored { context, instructions, .. } = stored;
-    Some(Known { tools, context, instructions, fingerprint: None })
+    Some(KnownTools { tools, context, instructions, fingerprint: None })
 }
 
-fn write(file: &Path, credential: &str, known: &Known) -> std::io::Result<()> {
+fn write(file: &Path, credential: &str, known: &KnownTools) -> std::io::Result<()> {
     let tools = known.tools.values().map(|tool| &*tool.definition).collect();
     let (context, instructions) = (known.context.clone(), known.instructions.clone());
     let text =

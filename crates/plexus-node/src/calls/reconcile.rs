@@ -1,23 +1,22 @@
-//! What a new link brings: the hub says of each call that the node holds what is to become of it.
+//! Reconciliation on a new link: the hub says for each call that the node holds what to do with it.
 
 use std::sync::Arc;
 
 use plexus_proto::node::{CallOrder, CancelReason, Order};
 
 use super::{Calls, State, Table};
-use crate::outbox::Outbox;
+use crate::outbox::LinkOutbox;
 
 impl Calls {
-    /// A link is up: carries out the hub's orders, and has the results sent that it wants. A call that it did not speak of
-    /// is kept: nothing is lost by that.
-    pub(crate) fn attach(self: &Arc<Self>, outbox: Arc<Outbox>, orders: &[CallOrder]) {
+    /// Uses a new link: carries out the hub's orders and queues the results. Calls without an order are kept, so nothing is lost.
+    pub(crate) fn attach(self: &Arc<Self>, outbox: Arc<LinkOutbox>, orders: &[CallOrder]) {
         for CallOrder { call_id, order } in orders {
             match order {
                 Order::Keep => {}
-                Order::Forget => self.give_up(*call_id),
+                Order::Forget => self.discard(*call_id),
                 Order::Cancel => {
                     self.cancel(*call_id, CancelReason::Caller);
-                    self.give_up(*call_id);
+                    self.discard(*call_id);
                 }
             }
         }
@@ -28,34 +27,34 @@ impl Calls {
             }
         }
         table.outbox = Some(outbox);
-        table.greeting = false;
+        table.reconciling = false;
     }
 
-    /// The link is no more. What is not kept is gone with it, once it has ended.
-    pub(crate) fn detach(&self, outbox: &Arc<Outbox>) {
+    /// Called when the link has ended. Calls that are not kept are dropped, running ones when they end.
+    pub(crate) fn detach(&self, outbox: &Arc<LinkOutbox>) {
         let mut table = self.table();
         if !table.outbox.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox)) {
             return;
         }
         table.outbox = None;
-        table.put_aside();
+        table.drop_unsent_results();
     }
 
-    /// The hub that was told which calls there are has not answered.
-    pub(crate) fn not_welcomed(&self) {
+    /// Called when the hub did not answer `hello` with `welcome`.
+    pub(crate) fn handshake_failed(&self) {
         let mut table = self.table();
-        table.greeting = false;
-        table.put_aside();
+        table.reconciling = false;
+        table.drop_unsent_results();
     }
 
-    /// Nobody wants the result: forgotten now, or when the call has ended.
-    fn give_up(self: &Arc<Self>, call_id: plexus_proto::CallId) {
+    /// Deletes a call whose result the hub does not want, now or when it ends.
+    fn discard(self: &Arc<Self>, call_id: plexus_proto::CallId) {
         let running = {
             let mut table = self.table();
             match table.calls.get_mut(&call_id) {
                 None => return,
                 Some(entry) => {
-                    entry.unwanted = true;
+                    entry.discard_result = true;
                     matches!(entry.state, State::Running(_))
                 }
             }
@@ -67,12 +66,12 @@ impl Calls {
 }
 
 impl Table {
-    /// Without a link: what is not kept and has ended is gone, and what is on disk is read from there when it is wanted.
-    fn put_aside(&mut self) {
+    /// Without a link, ended calls that are not kept are dropped, and results on disk are dropped from memory.
+    fn drop_unsent_results(&mut self) {
         let Self { calls, unsent, .. } = self;
         calls.retain(|_, entry| {
             let State::Finished { outcome, .. } = &mut entry.state else { return true };
-            if outcome.as_ref().is_some_and(|outcome| !outcome.only || !entry.keep) {
+            if outcome.as_ref().is_some_and(|outcome| !outcome.memory_only || !entry.keep) {
                 *unsent -= outcome.take().map_or(0, |outcome| outcome.bytes);
             }
             entry.keep

@@ -1,7 +1,7 @@
-//! The folders of runs: one for each, for its owner only, gone when the run is.
+//! The folders of runs, one per run, accessible to the owner only and deleted with the run.
 //!
-//! A folder comes into being under a name that nobody looks at, with its lock already held, and is then renamed. So whoever
-//! finds one can tell by the lock alone whether its runner lives, and only the one who gets the lock clears up.
+//! A folder is created under a temporary name, locked, and then renamed. So the lock alone tells whether the runner of a folder is
+//! alive, and only the process that acquires the lock cleans up.
 
 use std::fs::File;
 use std::io;
@@ -12,35 +12,35 @@ use plexus_kit::config::RUNS_FOLDER;
 use plexus_kit::private_file;
 use rustix::fs::{FlockOperation, flock};
 
-use super::Record;
+use super::RunRecord;
 
 const RECORD: &str = "run.json";
 const LOCK: &str = "lock";
-/// Left by `plexus stop`, so that an end that was asked for is not taken for a crash.
+/// Created by `plexus stop`, so that a requested end does not count as a crash.
 const STOP: &str = "stop";
 const UNFINISHED: &str = ".new-";
-/// A record is small; what is longer is none of ours.
+/// Maximum size of a record; longer files are ignored.
 const MAX_RECORD: usize = 1 << 20;
 
-/// All runs of a data folder.
+/// The folders of all runs in a data folder.
 #[derive(Debug, Clone)]
-pub struct Runs(PathBuf);
+pub struct RunFolders(PathBuf);
 
-/// The folder of one run, by whoever holds its lock.
+/// The folder of one run, with its lock held.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct RunFolder {
     path: PathBuf,
     _lock: File,
 }
 
-impl Runs {
+impl RunFolders {
     #[must_use]
     pub fn of(data_dir: &Path) -> Self {
         Self(data_dir.join(RUNS_FOLDER))
     }
 
-    /// A folder for a run, which nobody else has.
-    pub fn create(&self, id: &str) -> io::Result<Scratch> {
+    /// Creates and locks the folder of a run.
+    pub fn create(&self, id: &str) -> io::Result<RunFolder> {
         private_file::create_dir(&self.0)?;
         let unfinished = self.0.join(format!("{UNFINISHED}{id}"));
         private_file::create_dir(&unfinished)?;
@@ -48,45 +48,45 @@ impl Runs {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let path = self.0.join(id);
         fs::rename(&unfinished, &path)?;
-        Ok(Scratch { path, _lock: lock })
+        Ok(RunFolder { path, _lock: lock })
     }
 
-    /// Every run there is, oldest first, as its record says; what cannot be read is left out.
+    /// The records of all runs, oldest first; unreadable ones are skipped.
     #[must_use]
-    pub fn list(&self) -> Vec<Record> {
+    pub fn list(&self) -> Vec<RunRecord> {
         let folders = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut records: Vec<Record> =
+        let mut records: Vec<RunRecord> =
             folders.filter_map(|folder| read(&folder.path()).filter(|record| is_id(&record.id))).collect();
         records.sort_by_key(|record| record.started_at);
         records
     }
 
-    /// The record of a run as it is now.
+    /// The current record of a run.
     #[must_use]
-    pub fn read(&self, id: &str) -> Option<Record> {
+    pub fn read(&self, id: &str) -> Option<RunRecord> {
         is_id(id).then(|| read(&self.0.join(id))).flatten()
     }
 
-    /// The folder of a run whose runner is gone; none where it lives, or somebody else clears up already.
+    /// Locks the folder of a run whose runner is gone; none if it is alive, or another process is cleaning up.
     #[must_use]
-    pub fn abandoned(&self, id: &str) -> Option<Scratch> {
+    pub fn lock_abandoned(&self, id: &str) -> Option<RunFolder> {
         if !is_id(id) {
             return None;
         }
         let path = self.0.join(id);
-        // Not `open`, which would make one in a folder that is being removed.
+        // Not `open`, which would create the file in a folder that is being removed.
         let lock = fs::OpenOptions::new().read(true).write(true).open(path.join(LOCK)).ok()?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(Scratch { path, _lock: lock.into_parts().0 })
+        Some(RunFolder { path, _lock: lock.into_parts().0 })
     }
 
-    /// Says that the end of a run was asked for.
-    pub fn ask_to_stop(&self, id: &str) -> io::Result<()> {
+    /// Records that the end of a run was requested.
+    pub fn request_stop(&self, id: &str) -> io::Result<()> {
         private_file::write_unsynced(&self.0.join(id).join(STOP), b"")
     }
 
-    /// Removes what was never finished, and folders without a record, where no runner holds them.
-    pub fn sweep(&self) {
+    /// Removes unfinished folders and folders without a record, unless a runner has locked them.
+    pub fn remove_unfinished(&self) {
         for folder in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let (path, name) = (folder.path(), folder.file_name());
             let name = name.to_string_lossy();
@@ -95,7 +95,7 @@ impl Runs {
             }
             let lock = fs::OpenOptions::new().read(true).write(true).open(path.join(LOCK));
             let held = lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err());
-            // One that was begun this moment has no lock yet.
+            // A folder that was just created has no lock yet.
             let fresh = fs::metadata(&path)
                 .and_then(|meta| meta.modified())
                 .is_ok_and(|made| made.elapsed().is_ok_and(|age| age < std::time::Duration::from_secs(60)));
@@ -106,20 +106,20 @@ impl Runs {
     }
 }
 
-impl Scratch {
+impl RunFolder {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the record anew.
-    pub fn save(&self, record: &Record) -> io::Result<()> {
+    /// Writes the record.
+    pub fn save(&self, record: &RunRecord) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         private_file::write_unsynced(&self.path.join(RECORD), &text)
     }
 
-    /// A file for the agent, and its path.
-    pub fn file(&self, name: &str, content: &str) -> io::Result<PathBuf> {
+    /// Writes a file for the agent; returns its path.
+    pub fn write_file(&self, name: &str, content: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
             private_file::create_dir(folder)?;
@@ -128,14 +128,14 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Whether somebody asked for its end.
+    /// Whether the end of the run was requested.
     #[must_use]
-    pub fn is_to_stop(&self) -> bool {
+    pub fn is_stop_requested(&self) -> bool {
         fs::symlink_metadata(self.path.join(STOP)).is_ok()
     }
 
-    /// Leaves nothing but the record and the lock.
-    pub fn strip(&self) {
+    /// Removes everything except the record and the lock.
+    pub fn remove_agent_files(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.file_name() == RECORD || entry.file_name() == LOCK {
                 continue;
@@ -148,23 +148,23 @@ impl Scratch {
         }
     }
 
-    /// Leaves nothing at all.
+    /// Removes the folder.
     pub fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(&self.path)
     }
 }
 
-/// Ids are ours; nothing else becomes a part of a path.
+/// Whether the text has the form of a run id, so it is safe as part of a path.
 fn is_id(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
-fn read(folder: &Path) -> Option<Record> {
+fn read(folder: &Path) -> Option<RunRecord> {
     let content = private_file::read(&folder.join(RECORD)).ok().flatten()?;
     if content.len() > MAX_RECORD {
         return None;
     }
-    let record: Record = serde_json::from_slice(&content).ok()?;
-    // A record tells of its own folder only.
+    let record: RunRecord = serde_json::from_slice(&content).ok()?;
+    // The record must belong to this folder.
     (folder.file_name()?.to_str()? == record.id).then_some(record)
 }

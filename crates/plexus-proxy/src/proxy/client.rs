@@ -1,7 +1,7 @@
-//! One client of the proxy: which revision it speaks, and its session with the hub.
+//! One client of the proxy: its revision, and its session with the hub.
 //!
-//! A session of the older era is the proxy's to keep: it is opened when the hub is there, and opened again, as the client
-//! began it, where the hub knows it no more. The client hears nothing of that.
+//! In revisions with sessions, the proxy manages the session with the hub. It opens one when the hub is reachable, and opens
+//! another with the client's `initialize` if the hub has lost it. The client does not notice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,53 +18,53 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::hub::{Failure, told};
+use super::hub::{HubFailure, error_message};
 
-/// What is said again in a new session, at most.
-const MAX_KEPT: usize = 512;
+/// Maximum number of messages repeated in a new session.
+const MAX_REPEATED: usize = 512;
 
-/// What came with a message beside its text.
+/// The transport metadata of a message.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Given {
-    /// All headers, where it came with such.
+pub(super) struct MessageMeta {
+    /// All headers, if it arrived over HTTP.
     pub(super) headers: Option<HeaderMap>,
-    /// The header of its version.
+    /// The protocol version header.
     pub(super) version: Option<String>,
-    /// The header of its conversation.
+    /// The conversation header.
     pub(super) conversation: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Agreed on with `initialize`.
+    /// Negotiated with `initialize`.
     version: Option<Version>,
     client: Option<Value>,
-    /// How the client began, to begin like that again.
+    /// The parameters of the client's `initialize`, to open another session.
     initialize: Option<Box<RawValue>>,
     session: Option<HeaderValue>,
-    /// What a session is told once and keeps in mind, by what it is about.
-    kept: BTreeMap<String, Bytes>,
+    /// Messages that set up a session and are repeated in a new one, by subject.
+    repeated: BTreeMap<String, Bytes>,
 }
 
-/// Held by the write that is under way.
-pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
+/// Held by the client's write in flight.
+pub(super) type WriteTurn = tokio::sync::OwnedMutexGuard<()>;
 
 #[derive(Debug)]
-pub(super) struct Agent {
+pub(super) struct ProxyClient {
     pub(super) proxy: Arc<Shared>,
-    /// The conversation, where the client names none.
+    /// The conversation of messages that name none.
     conversation: String,
     state: Mutex<State>,
     opening: tokio::sync::Mutex<()>,
-    /// Writes that may be kept go one after the other: what was sent first is done first, whatever becomes of it.
+    /// Bufferable writes are sent one at a time, so that they keep their order even if one is queued.
     writing: Arc<tokio::sync::Mutex<()>>,
-    /// The client has left.
-    gone: CancellationToken,
-    /// Requests that are answered now, by their ids.
+    /// Cancelled when the client has disconnected.
+    disconnected: CancellationToken,
+    /// Requests in flight, by id.
     running: Mutex<HashMap<String, CancellationToken>>,
 }
 
-impl Agent {
+impl ProxyClient {
     pub(super) fn new(proxy: Arc<Shared>) -> Arc<Self> {
         let conversation = match &proxy.options.session {
             Some(session) => session.clone(),
@@ -76,7 +76,7 @@ impl Agent {
             state: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             writing: Arc::default(),
-            gone: CancellationToken::new(),
+            disconnected: CancellationToken::new(),
             running: Mutex::default(),
         })
     }
@@ -85,35 +85,35 @@ impl Agent {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the client of a message speaks.
-    pub(super) fn dialect(&self, message: &Message<'_>, given: &Given) -> Dialect {
-        if relay::is_modern(message, given.version.as_deref()) {
+    /// The protocol era and version of a message.
+    pub(super) fn dialect(&self, message: &Message<'_>, meta: &MessageMeta) -> Dialect {
+        if relay::is_modern(message, meta.version.as_deref()) {
             return Dialect::Modern;
         }
-        let said = given.version.as_deref().and_then(Version::parse);
-        Dialect::Session(said.or(self.state().version).unwrap_or(Version::V2025_03_26))
+        let version = meta.version.as_deref().and_then(Version::parse);
+        Dialect::Session(version.or(self.state().version).unwrap_or(Version::V2025_03_26))
     }
 
-    /// The conversation that a call is part of.
-    pub(super) fn conversation(&self, meta: &Map<String, Value>, given: &Given) -> String {
-        let named = relay::conversation(meta).or(given.conversation.as_deref());
+    /// The conversation of a call.
+    pub(super) fn conversation(&self, call_meta: &Map<String, Value>, meta: &MessageMeta) -> String {
+        let named = relay::conversation(call_meta).or(meta.conversation.as_deref());
         named.unwrap_or(&self.conversation).to_owned()
     }
 
-    /// `clientInfo`, as the client said it.
+    /// The client's `clientInfo`.
     pub(super) fn client(&self, meta: Option<&RawValue>) -> Option<Value> {
         relay::client_info(meta).or_else(|| self.state().client.clone())
     }
 
-    /// Counts a request as running until the guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>, id: &RawValue) -> Running {
+    /// Registers a request as running until the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>, id: &RawValue) -> RunningRequest {
         let token = CancellationToken::new();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.insert(id.get().to_owned(), token.clone());
-        Running { agent: self.clone(), id: id.get().to_owned(), token }
+        RunningRequest { client: self.clone(), id: id.get().to_owned(), token }
     }
 
-    /// The client does not want the answer to a request any more.
+    /// Cancels a running request of the client.
     pub(super) fn cancel(&self, id: &RawValue) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(token) = running.get(id.get()) {
@@ -121,8 +121,8 @@ impl Agent {
         }
     }
 
-    /// The turn of a write, after all that came before it.
-    pub(super) async fn turn(&self) -> Turn {
+    /// Waits for the client's earlier writes.
+    pub(super) async fn write_turn(&self) -> WriteTurn {
         self.writing.clone().lock_owned().await
     }
 
@@ -131,21 +131,26 @@ impl Agent {
         &self,
         message: &Message<'_>,
         body: &Bytes,
-        given: &Given,
+        meta: &MessageMeta,
         patience: Duration,
-    ) -> Result<HubReply, Failure> {
-        let sent = tokio::time::timeout(patience, self.send(message, body, given)).await;
-        sent.unwrap_or_else(|_| Err(self.proxy.hub.noted(Failure::Late(patience))))
+    ) -> Result<HubReply, HubFailure> {
+        let sent = tokio::time::timeout(patience, self.send(message, body, meta)).await;
+        sent.unwrap_or_else(|_| Err(self.proxy.hub.record_failure(HubFailure::TimedOut(patience))))
     }
 
-    async fn send(&self, message: &Message<'_>, body: &Bytes, given: &Given) -> Result<HubReply, Failure> {
-        let dialect = self.dialect(message, given);
+    async fn send(
+        &self,
+        message: &Message<'_>,
+        body: &Bytes,
+        meta: &MessageMeta,
+    ) -> Result<HubReply, HubFailure> {
+        let dialect = self.dialect(message, meta);
         let version = match dialect {
-            Dialect::Modern => given.version.clone(),
+            Dialect::Modern => meta.version.clone(),
             Dialect::Session(version) => Some(version.to_string()),
         };
         let mut headers = relay::repeated_headers(message, version.as_deref());
-        self.name_conversation(&mut headers, given);
+        self.name_conversation(&mut headers, meta);
         if dialect == Dialect::Modern {
             if let Message::Request(request) = message {
                 self.repeat_arguments(request, &mut headers);
@@ -155,8 +160,8 @@ impl Agent {
         self.in_session(&Method::POST, headers, body).await
     }
 
-    fn name_conversation(&self, headers: &mut HeaderMap, given: &Given) {
-        let named = given.conversation.as_deref().unwrap_or(&self.conversation);
+    fn name_conversation(&self, headers: &mut HeaderMap, meta: &MessageMeta) {
+        let named = meta.conversation.as_deref().unwrap_or(&self.conversation);
         if let Ok(named) = HeaderValue::from_str(named) {
             headers.insert(headers::CONVERSATION, named);
         }
@@ -167,18 +172,20 @@ impl Agent {
 
     fn repeat_arguments(&self, request: &Request<'_>, headers: &mut HeaderMap) {
         let tool = text(request.params.name).filter(|_| request.method == "tools/call");
-        let Some(schema) = tool.and_then(|tool| self.proxy.lists.repeating(&tool)) else { return };
+        let Some(schema) = tool.and_then(|tool| self.proxy.tools.header_arguments_schema(&tool)) else {
+            return;
+        };
         let arguments = request.params.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
         relay::repeat_arguments(&schema, &arguments.unwrap_or_default(), headers);
     }
 
-    /// A request of the session; one that the hub does not know any more is opened again first.
+    /// Sends a request in the session, in a new one if the hub has lost it.
     async fn in_session(
         &self,
         method: &Method,
         mut headers: HeaderMap,
         body: &Bytes,
-    ) -> Result<HubReply, Failure> {
+    ) -> Result<HubReply, HubFailure> {
         let mut session = self.session(None).await?;
         headers.insert(headers::SESSION_ID, session.clone());
         let reply = self.proxy.hub.mcp(method, headers.clone(), body).await?;
@@ -190,8 +197,8 @@ impl Agent {
         self.proxy.hub.mcp(method, headers, body).await
     }
 
-    /// The session with the hub, another one than `lost`.
-    async fn session(&self, lost: Option<&HeaderValue>) -> Result<HeaderValue, Failure> {
+    /// The session with the hub, other than `lost`; opened if necessary.
+    async fn session(&self, lost: Option<&HeaderValue>) -> Result<HeaderValue, HubFailure> {
         let known = || self.state().session.clone().filter(|session| Some(session) != lost);
         if let Some(session) = known() {
             return Ok(session);
@@ -202,12 +209,12 @@ impl Agent {
         }
         match self.open().await? {
             Ok((session, _)) => Ok(session),
-            Err(refused) => Err(Failure::Refused(format!("the hub opens no session: {refused}"))),
+            Err(refused) => Err(HubFailure::Refused(format!("the hub refused to open a session: {refused}"))),
         }
     }
 
-    /// Opens a session as the client began it. Its result as text, or what the hub has against it.
-    async fn open(&self) -> Result<Result<(HeaderValue, Box<RawValue>), String>, Failure> {
+    /// Opens a session with the client's `initialize`. Returns its id and result, or why the hub refused it.
+    async fn open(&self) -> Result<Result<(HeaderValue, Box<RawValue>), String>, HubFailure> {
         #[derive(Deserialize)]
         struct Answer {
             result: Option<Box<RawValue>>,
@@ -215,57 +222,58 @@ impl Agent {
         }
         let hub = &self.proxy.hub;
         let params = self.state().initialize.as_ref().map(|raw| raw.get().to_owned());
-        let Some(params) = params else { return Ok(Err("it was not begun with initialize".to_owned())) };
+        let Some(params) = params else { return Ok(Err("the client has not sent initialize".to_owned())) };
         let body = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":\"plexus\",\"method\":\"initialize\",\"params\":{params}}}"
         );
-        let reply = hub.mcp(&Method::POST, self.plain(None), &body.into()).await?;
+        let reply = hub.mcp(&Method::POST, self.own_headers(None), &body.into()).await?;
         let session = reply.header(headers::SESSION_ID.as_str()).cloned();
         if reply.status().is_server_error() || reply.status() == StatusCode::TOO_MANY_REQUESTS {
-            return Err(Failure::Away { why: told(reply).await, sent: false });
+            return Err(HubFailure::Away { why: error_message(reply).await, sent: false });
         }
         if !reply.is_json() {
-            return Ok(Err(told(reply).await));
+            return Ok(Err(error_message(reply).await));
         }
-        let answer = reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+        let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
         let answer: Answer = match serde_json::from_slice(&answer) {
             Ok(answer) => answer,
-            Err(error) => return Ok(Err(format!("its answer cannot be read: {error}"))),
+            Err(error) => return Ok(Err(format!("cannot read its answer: {error}"))),
         };
         let (Some(mut session), Some(result)) = (session, answer.result) else {
             return Ok(Err(answer
                 .error
-                .map_or_else(|| "it gives none".to_owned(), |error| error.get().to_owned())));
+                .map_or_else(|| "its answer has no session".to_owned(), |error| error.get().to_owned())));
         };
         session.set_sensitive(true);
         let version = version_of(&result);
-        let begun = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
-        let kept: Vec<Bytes> = {
+        let initialized =
+            Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+        let setup: Vec<Bytes> = {
             let mut state = self.state();
             state.version = version.or(state.version);
-            std::iter::once(begun).chain(state.kept.values().cloned()).collect()
+            std::iter::once(initialized).chain(state.repeated.values().cloned()).collect()
         };
-        for message in kept {
-            let mut headers = self.plain(version);
+        for message in setup {
+            let mut headers = self.own_headers(version);
             headers.insert(headers::SESSION_ID, session.clone());
             let reply = hub.mcp(&Method::POST, headers, &message).await?;
-            reply.whole().await.map_err(|error| hub.noted(error.into()))?;
+            reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
         }
         self.state().session = Some(session.clone());
         Ok(Ok((session, result)))
     }
 
-    /// The headers of a message that the proxy itself sends.
-    fn plain(&self, version: Option<Version>) -> HeaderMap {
+    /// The headers of a message sent by the proxy itself.
+    fn own_headers(&self, version: Option<Version>) -> HeaderMap {
         let message = Message::Response { id: RawValue::NULL, outcome: Ok(RawValue::NULL) };
         let mut headers = relay::repeated_headers(&message, version.map(Version::as_str));
-        self.name_conversation(&mut headers, &Given::default());
+        self.name_conversation(&mut headers, &MessageMeta::default());
         headers
     }
 
-    /// The answer to `initialize`: the hub's where it is there, else the same from what is known.
+    /// The answer to `initialize`: the hub's if it is reachable, otherwise one from the last known data.
     pub(super) async fn initialize(&self, request: &Request<'_>, params: &RawValue) -> Bytes {
-        let asked = text(request.params.protocol_version).unwrap_or_default();
+        let version = text(request.params.protocol_version).unwrap_or_default();
         {
             let mut state = self.state();
             state.initialize = Some(params.to_owned());
@@ -276,32 +284,34 @@ impl Agent {
             let _opening = self.opening.lock().await;
             self.open().await
         };
-        let lists = &self.proxy.lists;
-        let failure = match tokio::time::timeout(self.proxy.options.timing.greet, opened).await {
+        let tools = &self.proxy.tools;
+        let failure = match tokio::time::timeout(self.proxy.options.timing.handshake, opened).await {
             Ok(Ok(Ok((_, result)))) => {
-                lists.note_instructions(&instructions_of(&result));
+                tools.note_instructions(&instructions_of(&result));
                 return result_json(request.id, result.get()).into();
             }
             Ok(Ok(Err(refused))) if serde_json::from_str::<Map<String, Value>>(&refused).is_ok() => {
                 let id = request.id.get();
                 return format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{refused}}}").into();
             }
-            Ok(Ok(Err(refused))) => Failure::Refused(refused),
+            Ok(Ok(Err(refused))) => HubFailure::Refused(refused),
             Ok(Err(failure)) => failure,
-            Err(_) => self.proxy.hub.noted(Failure::Late(self.proxy.options.timing.greet)),
+            Err(_) => {
+                self.proxy.hub.record_failure(HubFailure::TimedOut(self.proxy.options.timing.handshake))
+            }
         };
-        if self.proxy.options.plain {
+        if self.proxy.options.passthrough {
             return failed(request.id, &failure, Dialect::Session(Version::V2025_11_25));
         }
-        tracing::debug!(%failure, "the proxy says itself who the hub is");
-        let (version, json) = relay::initialized(request.id, &asked, &lists.instructions());
+        tracing::debug!(%failure, "answering initialize without the hub");
+        let (version, json) = relay::initialized(request.id, &version, &tools.instructions());
         self.state().version = Some(version);
         json.into()
     }
 
-    /// Keeps in mind what a new session has to be told again.
-    pub(super) fn keep(&self, request: &Request<'_>, body: &Bytes) {
-        let about = match &*request.method {
+    /// Remembers a request that must be repeated in a new session.
+    pub(super) fn remember_setup(&self, request: &Request<'_>, body: &Bytes) {
+        let subject = match &*request.method {
             "logging/setLevel" => "level".to_owned(),
             "resources/subscribe" | "resources/unsubscribe" => {
                 format!("resource {}", request.params.uri.map_or("", RawValue::get))
@@ -310,15 +320,15 @@ impl Agent {
         };
         let mut state = self.state();
         if request.method == "resources/unsubscribe" {
-            state.kept.remove(&about);
-        } else if state.kept.len() < MAX_KEPT {
-            state.kept.insert(about, body.clone());
+            state.repeated.remove(&subject);
+        } else if state.repeated.len() < MAX_REPEATED {
+            state.repeated.insert(subject, body.clone());
         }
     }
 
-    /// A stream of the session, from where it was left.
-    pub(super) async fn listen(&self, last: Option<&str>) -> Result<HubReply, Failure> {
-        let mut headers = self.plain(self.state().version);
+    /// Opens a stream of the session, after the event `last`.
+    pub(super) async fn listen(&self, last: Option<&str>) -> Result<HubReply, HubFailure> {
+        let mut headers = self.own_headers(self.state().version);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
             headers.insert(headers::LAST_EVENT_ID, last);
@@ -326,55 +336,55 @@ impl Agent {
         self.in_session(&Method::GET, headers, &Bytes::new()).await
     }
 
-    /// Whether the client may send several messages as one.
-    pub(super) fn has_batches(&self, given: &Given) -> bool {
-        let version = match &given.version {
+    /// Whether the client may send batches.
+    pub(super) fn has_batches(&self, meta: &MessageMeta) -> bool {
+        let version = match &meta.version {
             Some(version) => Version::parse(version),
             None => self.state().version,
         };
         version.is_some_and(Version::has_batches)
     }
 
-    /// Whether the client has begun a session.
-    pub(super) fn has_begun(&self) -> bool {
+    /// Whether the client has sent `initialize`.
+    pub(super) fn has_initialized(&self) -> bool {
         self.state().initialize.is_some()
     }
 
-    /// Cancelled when nothing more is told to the client.
-    pub(super) fn gone(&self) -> &CancellationToken {
-        &self.gone
+    /// Cancelled when the client has disconnected.
+    pub(super) fn disconnected(&self) -> &CancellationToken {
+        &self.disconnected
     }
 
     /// Ends the session with the hub, if there is one.
     pub(super) async fn end(&self) {
-        self.gone.cancel();
+        self.disconnected.cancel();
         let Some(session) = self.state().session.take() else { return };
-        let mut headers = self.plain(self.state().version);
+        let mut headers = self.own_headers(self.state().version);
         headers.insert(headers::SESSION_ID, session);
         let nothing = Bytes::new();
         let ended = self.proxy.hub.mcp(&Method::DELETE, headers, &nothing);
-        // The hub forgets sessions that nobody uses by itself.
-        let _ = tokio::time::timeout(self.proxy.options.timing.greet, ended).await;
+        // Best effort: the hub deletes unused sessions itself.
+        let _ = tokio::time::timeout(self.proxy.options.timing.handshake, ended).await;
     }
 }
 
-/// Ends with the request.
+/// A request in flight; unregistered on drop.
 #[derive(Debug)]
-pub(super) struct Running {
-    agent: Arc<Agent>,
+pub(super) struct RunningRequest {
+    client: Arc<ProxyClient>,
     id: String,
     token: CancellationToken,
 }
 
-impl Running {
+impl RunningRequest {
     pub(super) fn cancelled(&self) -> &CancellationToken {
         &self.token
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
-        self.agent.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.client.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
@@ -391,29 +401,30 @@ pub(super) fn instructions_of(result: &RawValue) -> String {
     member(result, "instructions")
 }
 
-/// Session era: a code that clients take for "try again".
+/// Error code in revisions with sessions, which clients understand as "try again".
 const AWAY: i32 = -32002;
-/// The stateless revision gives that one another meaning; this one it leaves free.
+/// Error code in the stateless revision, which uses the other one for something else.
 const AWAY_STATELESS: i32 = -32010;
-/// The credential is not taken.
+/// Error code for a refused credential.
 pub(super) const REFUSED: i32 = -32001;
 
-/// What a client is told of a request that the hub did not answer.
-pub(super) fn failed(id: &RawValue, failure: &Failure, dialect: Dialect) -> Bytes {
+/// The error for a request that the hub did not answer.
+pub(super) fn failed(id: &RawValue, failure: &HubFailure, dialect: Dialect) -> Bytes {
     let (code, retryable) = match (failure, dialect) {
-        (Failure::Refused(_), _) => (REFUSED, false),
+        (HubFailure::Refused(_), _) => (REFUSED, false),
         (_, Dialect::Session(_)) => (AWAY, true),
         (_, Dialect::Modern) => (AWAY_STATELESS, true),
     };
-    let what = match failure {
-        Failure::Refused(why) => why.clone(),
+    let message = match failure {
+        HubFailure::Refused(why) => why.clone(),
         failure if failure.nothing_ran() => {
-            format!("The hub is away, and nothing was done. Try again later. ({failure})")
+            format!("The hub is away, and nothing was executed. Try again later. ({failure})")
         }
         failure => format!(
-            "The hub was lost before it answered. Nobody knows whether this was done: look before you try again. ({failure})"
+            "The connection to the hub was lost before it answered, so the request may have been executed: check \
+             before you retry. ({failure})"
         ),
     };
     let data = json!({ "retryable": retryable, "may_have_run": !failure.nothing_ran() });
-    Bytes::from(RpcError::new(StatusCode::OK, code, what).with_data(data).with_id(id).to_json())
+    Bytes::from(RpcError::new(StatusCode::OK, code, message).with_data(data).with_id(id).to_json())
 }

@@ -1,7 +1,7 @@
-//! The proxy on a port of this machine, for one agent that knows its secret.
+//! The proxy's HTTP endpoint on a loopback port, for one agent that knows its secret.
 //!
-//! Whatever else runs here, and every page in a browser, can reach a port of this machine. So a request counts only with the
-//! secret, under the name of this machine, and from no page of another site.
+//! Every process on this machine, and every page in a browser, can reach the port. A request is therefore accepted only with the
+//! secret, with a loopback `Host`, and not from a page of another site.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,86 +24,88 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plexus_kit::{ExposeSecret, Secret, Stage, in_place};
 use plexus_mcp::relay::rpc::{self, INVALID_REQUEST, Message, RpcError};
-use plexus_mcp::relay::{Told, headers, sse};
+use plexus_mcp::relay::{Told as HubMessage, headers, sse};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Interval;
 
-use super::agent::{Agent, Given, REFUSED};
-use super::answer::Answer;
-use super::listen::Listener;
-use super::stream::Following;
+use super::client::{MessageMeta, ProxyClient, REFUSED};
+use super::messages::Answer;
+use super::notifications::NotificationStream;
+use super::response_stream::ResponseStream;
 use super::{Proxy, ProxyError, Shared};
 
 const PATH: &str = "/mcp";
-/// Connections at the same time; one more waits in the kernel's queue.
-const CONNECTIONS: usize = 128;
-/// Time to send the head of a request.
+/// Concurrent connections; further ones wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 128;
+/// Time limit for the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Sessions that are kept; the one that was not used for longest goes first.
+/// Maximum number of sessions; the least recently used one is removed.
 const MAX_SESSIONS: usize = 256;
-/// A message of a client.
+/// Maximum size of a message.
 pub(super) const MAX_BODY: usize = 16 << 20;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Where an agent finds the proxy.
+/// The address at which an agent reaches the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub url: String,
     pub address: SocketAddr,
 }
 
-struct Door {
+struct HttpServer {
     proxy: Arc<Shared>,
-    /// Of the secret: two of them are compared in the same time, whatever is in them.
-    secret: [u8; 32],
-    sessions: Mutex<HashMap<String, (Arc<Agent>, u64)>>,
-    /// For clients that have no session.
-    stateless: Arc<Agent>,
+    /// Hash of the secret, compared in constant time.
+    secret_hash: [u8; 32],
+    sessions: Mutex<HashMap<String, (Arc<ProxyClient>, u64)>>,
+    /// Serves clients without a session.
+    stateless: Arc<ProxyClient>,
 }
 
 impl Proxy {
-    /// Takes requests on an address of this machine, with this secret as their bearer token.
+    /// Listens on a loopback address for requests with this secret as bearer token.
     ///
     /// # Errors
-    /// When the address is of no use or taken.
+    /// If the address is not a loopback address or is in use, or the secret is too short.
     pub async fn listen(&self, address: SocketAddr, secret: &Secret) -> Result<Endpoint, ProxyError> {
         if !address.ip().is_loopback() {
             return Err(ProxyError::Address(format!(
-                "{address} can be reached from other machines; the proxy is for this one: use 127.0.0.1:{}",
+                "{address} is reachable from other machines; the proxy serves this machine only: use 127.0.0.1:{}",
                 address.port()
             )));
         }
         if secret.expose_secret().len() < 16 {
-            return Err(ProxyError::Address("the secret is too short to keep anybody out".to_owned()));
+            return Err(ProxyError::Address(
+                "the secret is too short; use at least 16 characters".to_owned(),
+            ));
         }
         let failed = |source| ProxyError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let door = Arc::new(Door {
+        let server = Arc::new(HttpServer {
             proxy: self.0.clone(),
-            secret: hashed(secret.expose_secret().as_bytes()),
+            secret_hash: hashed(secret.expose_secret().as_bytes()),
             sessions: Mutex::default(),
-            stateless: Agent::new(self.0.clone()),
+            stateless: ProxyClient::new(self.0.clone()),
         });
         let supervisor = self.0.supervisor.clone();
         let stop = supervisor.stopping(Stage::Intake);
         self.0.supervisor.spawn(Stage::Intake, "loopback endpoint", async move {
-            let places = Arc::new(Semaphore::new(CONNECTIONS));
+            let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
             loop {
-                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let Ok(permit) = connections.clone().acquire_owned().await else { return };
                 let accepted = tokio::select! {
                     () = stop.cancelled() => return,
                     accepted = listener.accept() => accepted,
                 };
                 match accepted {
                     Ok((stream, _)) => {
-                        let (door, stop) = (door.clone(), stop.clone());
+                        let (server, stop) = (server.clone(), stop.clone());
                         supervisor.spawn(Stage::Intake, "client of the proxy", async move {
-                            let _place = place;
+                            let _permit = permit;
                             tokio::select! {
-                                () = in_place(serve(stream, door)) => {}
+                                () = in_place(serve(stream, server)) => {}
                                 () = stop.cancelled() => {}
                             }
                         });
@@ -119,11 +121,11 @@ impl Proxy {
     }
 }
 
-async fn serve(stream: TcpStream, door: Arc<Door>) {
+async fn serve(stream: TcpStream, server: Arc<HttpServer>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let door = door.clone();
-        async move { Ok::<_, Infallible>(door.answer(request).await) }
+        let server = server.clone();
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -140,12 +142,12 @@ fn hashed(text: &[u8]) -> [u8; 32] {
     hash
 }
 
-impl Door {
+impl HttpServer {
     fn keep_alive(&self) -> Duration {
         self.proxy.options.timing.keep_alive
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Arc<Agent>, u64)>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Arc<ProxyClient>, u64)>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,10 +155,14 @@ impl Door {
         if request.uri().path().trim_end_matches('/') != PATH {
             return refused(StatusCode::NOT_FOUND, INVALID_REQUEST, "there is nothing at this path");
         }
-        if !is_of_this_machine(request.headers(), request.uri()) {
-            return refused(StatusCode::FORBIDDEN, REFUSED, "this Host or Origin may not use the proxy");
+        if !is_local_request(request.headers(), request.uri()) {
+            return refused(
+                StatusCode::FORBIDDEN,
+                REFUSED,
+                "this Host or Origin is not allowed to use the proxy",
+            );
         }
-        if !self.knows_secret(request.headers()) {
+        if !self.has_secret(request.headers()) {
             return refused(
                 StatusCode::UNAUTHORIZED,
                 REFUSED,
@@ -171,7 +177,7 @@ impl Door {
                 let mut response = refused(
                     StatusCode::METHOD_NOT_ALLOWED,
                     INVALID_REQUEST,
-                    "the proxy takes POST, GET and DELETE",
+                    "the proxy supports POST, GET and DELETE",
                 );
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static("DELETE,GET,POST"));
                 response
@@ -179,12 +185,12 @@ impl Door {
         }
     }
 
-    fn knows_secret(&self, headers: &HeaderMap) -> bool {
-        let mut given = headers.get_all(AUTHORIZATION).iter();
-        let bearer = given.next().and_then(|value| value.as_bytes().split_at_checked(7));
-        let Some((scheme, secret)) = bearer.filter(|_| given.next().is_none()) else { return false };
+    fn has_secret(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let bearer = values.next().and_then(|value| value.as_bytes().split_at_checked(7));
+        let Some((scheme, secret)) = bearer.filter(|_| values.next().is_none()) else { return false };
         scheme.eq_ignore_ascii_case(b"bearer ")
-            && verify_slices_are_equal(&hashed(secret), &self.secret).is_ok()
+            && verify_slices_are_equal(&hashed(secret), &self.secret_hash).is_ok()
     }
 
     async fn post(&self, request: Request<Incoming>) -> Response<Body> {
@@ -195,62 +201,62 @@ impl Door {
                 return refused(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     INVALID_REQUEST,
-                    &format!("the body cannot be taken: {error}"),
+                    &format!("cannot read the body: {error}"),
                 );
             }
         };
-        let given = Given {
+        let meta = MessageMeta {
             headers: Some(head.headers.clone()),
             version: text(&head.headers, headers::PROTOCOL_VERSION.as_str()),
             conversation: text(&head.headers, headers::CONVERSATION.as_str()).filter(|name| !name.is_empty()),
         };
-        let (agent, opened) = match self.agent_of(&head.headers, &body, &given) {
+        let (client, opened) = match self.client_of(&head.headers, &body, &meta) {
             Ok(found) => found,
             Err(error) => return respond(Answer::error(&error), self.keep_alive()),
         };
-        let mut response = respond(agent.take(&body, &given).await, self.keep_alive());
+        let mut response = respond(client.handle(&body, &meta).await, self.keep_alive());
         if let Some(id) = opened.and_then(|id| HeaderValue::from_str(&id).ok()) {
             response.headers_mut().insert(headers::SESSION_ID, id);
         }
         response
     }
 
-    /// Whose a message is, and the id of its session where it begins one.
-    fn agent_of(
+    /// The client of a message, and the id of its session if it opens one.
+    fn client_of(
         &self,
         headers: &HeaderMap,
         body: &[u8],
-        given: &Given,
-    ) -> Result<(Arc<Agent>, Option<String>), RpcError> {
+        meta: &MessageMeta,
+    ) -> Result<(Arc<ProxyClient>, Option<String>), RpcError> {
         if let Some(id) = text(headers, headers::SESSION_ID.as_str()) {
             return match self.session(&id) {
-                Some(agent) => Ok((agent, None)),
+                Some(client) => Ok((client, None)),
                 None => Err(RpcError::new(
                     StatusCode::NOT_FOUND,
                     INVALID_REQUEST,
-                    "there is no such session; begin with initialize",
+                    "there is no such session; start with initialize",
                 )),
             };
         }
         let Ok(message) = rpc::parse(body) else { return Ok((self.stateless.clone(), None)) };
         let begins = matches!(&message, Message::Request(request) if request.method == "initialize");
-        if begins && !plexus_mcp::relay::is_modern(&message, given.version.as_deref()) {
-            let (id, agent) = (uuid::Uuid::new_v4().to_string(), Agent::new(self.proxy.clone()));
-            self.keep(id.clone(), agent.clone());
-            return Ok((agent, Some(id)));
+        if begins && !plexus_mcp::relay::is_modern(&message, meta.version.as_deref()) {
+            let (id, client) = (uuid::Uuid::new_v4().to_string(), ProxyClient::new(self.proxy.clone()));
+            self.insert_session(id.clone(), client.clone());
+            return Ok((client, Some(id)));
         }
         Ok((self.stateless.clone(), None))
     }
 
-    fn session(&self, id: &str) -> Option<Arc<Agent>> {
+    fn session(&self, id: &str) -> Option<Arc<ProxyClient>> {
         let mut sessions = self.sessions();
         let newest = sessions.values().map(|(_, used)| *used).max().unwrap_or_default();
-        let (agent, used) = sessions.get_mut(id)?;
+        let (client, used) = sessions.get_mut(id)?;
         *used = newest + 1;
-        Some(agent.clone())
+        Some(client.clone())
     }
 
-    fn keep(&self, id: String, agent: Arc<Agent>) {
+    fn insert_session(&self, id: String, client: Arc<ProxyClient>) {
         let mut sessions = self.sessions();
         if sessions.len() >= MAX_SESSIONS
             && let Some(oldest) = sessions.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| id.clone())
@@ -258,52 +264,51 @@ impl Door {
             sessions.remove(&oldest);
         }
         let newest = sessions.values().map(|(_, used)| *used).max().unwrap_or_default();
-        sessions.insert(id, (agent, newest + 1));
+        sessions.insert(id, (client, newest + 1));
     }
 
     fn get(&self, headers: &HeaderMap) -> Response<Body> {
-        let agent = match text(headers, headers::SESSION_ID.as_str()) {
+        let client = match text(headers, headers::SESSION_ID.as_str()) {
             Some(id) => match self.session(&id) {
-                Some(agent) => agent,
+                Some(client) => client,
                 None => return refused(StatusCode::NOT_FOUND, INVALID_REQUEST, "there is no such session"),
             },
             None => self.stateless.clone(),
         };
         let last = text(headers, headers::LAST_EVENT_ID.as_str());
-        let listener = Box::new(Listener::of_session(agent, last));
-        events(Some(b": connected\n\n"), news(listener), self.keep_alive())
+        let listener = Box::new(NotificationStream::of_session(client, last));
+        events(Some(b": connected\n\n"), notifications(listener), self.keep_alive())
     }
 
     fn delete(&self, headers: &HeaderMap) -> Response<Body> {
         let ended = text(headers, headers::SESSION_ID.as_str()).and_then(|id| self.sessions().remove(&id));
-        if let Some((agent, _)) = ended {
-            self.proxy.supervisor.spawn(Stage::Work, "end of a session", async move { agent.end().await });
+        if let Some((client, _)) = ended {
+            self.proxy.supervisor.spawn(Stage::Work, "end of a session", async move { client.end().await });
         }
         empty(StatusCode::NO_CONTENT)
     }
 }
 
-/// The host of a request must be this machine, and a page that makes one must be of it too. A name that only resolves to this
-/// machine is what a rebinding attack looks like.
-fn is_of_this_machine(headers: &HeaderMap, uri: &Uri) -> bool {
+/// Whether `Host` and `Origin` name this machine. Other names that resolve to it are refused, because of DNS rebinding attacks.
+fn is_local_request(headers: &HeaderMap, uri: &Uri) -> bool {
     let one = |name| {
         let mut values = headers.get_all(name).iter();
         let value = values.next().map(|value| value.to_str().unwrap_or("\0"));
         if values.next().is_some() { Some("\0") } else { value }
     };
-    let host_ok =
-        one(HOST).is_some_and(is_here) && uri.authority().is_none_or(|target| is_here(target.as_str()));
+    let host_ok = one(HOST).is_some_and(is_loopback)
+        && uri.authority().is_none_or(|target| is_loopback(target.as_str()));
     let origin_ok = one(ORIGIN).is_none_or(|origin| {
         origin.parse::<Uri>().is_ok_and(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https"))
-                && uri.authority().is_some_and(|authority| is_here(authority.as_str()))
+                && uri.authority().is_some_and(|authority| is_loopback(authority.as_str()))
         })
     });
     host_ok && origin_ok
 }
 
 /// `127.0.0.1:port`, `[::1]:port` or `localhost:port`.
-fn is_here(authority: &str) -> bool {
+fn is_loopback(authority: &str) -> bool {
     let name = match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => authority,
@@ -321,8 +326,8 @@ fn respond(answer: Answer, keep_alive: Duration) -> Response<Body> {
     match answer {
         Answer::Nothing => empty(StatusCode::ACCEPTED),
         Answer::One(status, json) => one(status, json),
-        Answer::Stream(following) => events(None, answers(following), keep_alive),
-        Answer::News(listener) => events(None, news(listener), keep_alive),
+        Answer::Stream(response) => events(None, answers(response), keep_alive),
+        Answer::Notifications(listener) => events(None, notifications(listener), keep_alive),
     }
 }
 
@@ -345,22 +350,22 @@ fn refused(status: StatusCode, code: i32, message: &str) -> Response<Body> {
     one(status, error.to_json().into())
 }
 
-type Messages = Pin<Box<dyn Stream<Item = Told> + Send>>;
+type Messages = Pin<Box<dyn Stream<Item = HubMessage> + Send>>;
 
-/// The messages of an answer. What is under way stays so while something else is sent: each piece is begun once.
-fn answers(following: Box<Following>) -> Messages {
-    Box::pin(stream::unfold(following, |mut following| async { Some((following.next().await?, following)) }))
+/// The messages of a streamed answer. A pending future is kept while other events are sent.
+fn answers(response: Box<ResponseStream>) -> Messages {
+    Box::pin(stream::unfold(response, |mut response| async { Some((response.next().await?, response)) }))
 }
 
-fn news(listener: Box<Listener>) -> Messages {
+fn notifications(listener: Box<NotificationStream>) -> Messages {
     Box::pin(stream::unfold(listener, |mut listener| async { Some((listener.next().await?, listener)) }))
 }
 
-/// Messages as events, and a comment where there are none for a while.
+/// The next message as an event, or a keep-alive comment.
 async fn next_event(messages: &mut Messages, ticks: &mut Interval) -> Option<Bytes> {
     tokio::select! {
         biased;
-        told = messages.next() => told.map(|Told { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
+        message = messages.next() => message.map(|HubMessage { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
         _ = ticks.tick() => Some(sse::keep_alive()),
     }
 }

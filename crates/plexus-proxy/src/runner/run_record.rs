@@ -1,21 +1,21 @@
-//! `run.json`: what is known of a run, for `plexus ps`, `plexus stop` and whoever clears up after a runner that died.
+//! `run.json`: the record of a run, for `plexus ps`, `plexus stop` and the cleanup after a runner that died.
 
 use plexus_proto::{Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 
-use super::{AgentKind, Ending, ProcessId};
+use super::{AgentExit, AgentKind, ProcessId};
 
 /// How the agent reaches the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Via {
+pub enum HubRoute {
     Proxy,
     Direct,
-    /// Not at all: the hub was away, or the profile says so.
+    /// Not connected, because the hub was away or the profile says so.
     None,
 }
 
-impl Via {
+impl HubRoute {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -31,9 +31,9 @@ impl Via {
 pub enum RunState {
     Starting,
     Running,
-    /// It crashed and is about to be started again.
+    /// It has crashed and will be restarted.
     Restarting,
-    /// It has ended, and the hub has not heard of it yet.
+    /// It has ended, and the hub does not know it yet.
     Ended,
 }
 
@@ -49,55 +49,57 @@ impl RunState {
     }
 }
 
-/// Something that happened to a run, as the session is told.
+/// An event of a run, as reported to its session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEvent {
     /// `started`, `exited`, `crashed`, `stopped` or `restarted`.
     pub state: String,
     pub at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ending: Option<Ending>,
+    pub ending: Option<AgentExit>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RunRecord {
     pub id: String,
     pub agent: AgentKind,
-    /// The command that was asked for.
+    /// The command given by the user.
     pub command: String,
     pub state: RunState,
     pub started_at: Timestamp,
     pub runner: ProcessId,
-    /// The agent, once it was started.
+    /// The agent, once it has started.
     pub process: Option<ProcessId>,
-    /// Whether it leads a process group of its own, which then is all of it.
+    /// Whether the agent leads its own process group.
     pub own_group: bool,
     pub hub: String,
-    pub via: Via,
+    pub via: HubRoute,
     pub profile: Option<String>,
     pub node: Option<String>,
-    /// The token of the run, and the name that it was made with.
+    /// The token of the run, and its name.
     pub token: Option<TokenId>,
     pub token_name: Option<String>,
-    /// What the agent calls itself as a client of MCP, and its conversation, as far as they are known.
+    /// The agent's MCP client name and its conversation, if known.
     pub client: Option<String>,
     pub conversation: Option<String>,
-    /// What happened, in order, and how much of it the hub has.
+    /// The events in order.
     pub events: Vec<RunEvent>,
-    pub told: usize,
+    /// Number of events that the hub has.
+    #[serde(rename = "told")]
+    pub reported: usize,
 }
 
-impl Record {
-    /// The key of its session, where both halves of it are known.
+impl RunRecord {
+    /// The key of its session, if client and conversation are known.
     #[must_use]
     pub fn session_key(&self) -> Option<String> {
         let (client, conversation) = (self.client.as_deref()?, self.conversation.as_deref()?);
         Some(plexus_tools::SessionKey::of_conversation(client, conversation).as_str().to_owned())
     }
 
-    /// Whether somebody has to tell the hub of it, or to take its token back.
+    /// Whether all events are reported and the token is revoked.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.token.is_none() && self.told >= self.events.len()
+        self.token.is_none() && self.reported >= self.events.len()
     }
 }

@@ -1,35 +1,35 @@
-//! A message of a client, and what it is answered.
+//! Handles the messages of a client.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
 use plexus_mcp::relay::rpc::{self, Message, Notification, Request, RpcError, result_json, text};
-use plexus_mcp::relay::{self, Dialect, HubReply, Told};
+use plexus_mcp::relay::{self, Dialect, HubReply, Told as HubMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::agent::{Agent, Given, failed, instructions_of};
-use super::calls::{self, Write};
-use super::hub::{self, Failure, Reach, told};
-use super::listen::Listener;
-use super::stream::Following;
+use super::calls::{self, BufferableWrite};
+use super::client::{MessageMeta, ProxyClient, RunningRequest, failed, instructions_of};
+use super::hub::{self, HubFailure, Reachability, error_message};
+use super::notifications::NotificationStream;
+use super::response_stream::ResponseStream;
 
-/// Nesting of arrays and objects in a message.
-const DEPTH: usize = 64;
-/// Messages in one batch.
+/// Maximum nesting of arrays and objects in a message.
+const MAX_DEPTH: usize = 64;
+/// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 50;
 
-/// What a message is answered.
+/// The answer to a message of a client.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It was taken, and needs no answer.
+    /// Accepted; there is no answer.
     Nothing,
     One(StatusCode, Bytes),
     /// Messages, the last of which is the answer.
-    Stream(Box<Following>),
-    /// News, for as long as they are wanted.
-    News(Box<Listener>),
+    Stream(Box<ResponseStream>),
+    /// Notifications, until the client stops listening.
+    Notifications(Box<NotificationStream>),
 }
 
 impl Answer {
@@ -42,17 +42,17 @@ impl Answer {
     }
 }
 
-impl Agent {
-    /// Takes what a client sent.
-    pub(super) async fn take(self: &Arc<Self>, body: &Bytes, given: &Given) -> Answer {
-        if let Err(error) = rpc::check_depth(body, DEPTH) {
+impl ProxyClient {
+    /// Handles a message or batch.
+    pub(super) async fn handle(self: &Arc<Self>, body: &Bytes, meta: &MessageMeta) -> Answer {
+        if let Err(error) = rpc::check_depth(body, MAX_DEPTH) {
             return Answer::error(&error);
         }
         if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return self.take_batch(body, given).await;
+            return self.handle_batch(body, meta).await;
         }
         match rpc::parse(body) {
-            Ok(message) => self.take_message(message, body, given).await,
+            Ok(message) => self.handle_message(message, body, meta).await,
             Err(mut error) => {
                 error.id.get_or_insert_with(|| "null".to_owned());
                 Answer::error(&error)
@@ -60,20 +60,20 @@ impl Agent {
         }
     }
 
-    /// Several messages, which one revision has.
-    async fn take_batch(self: &Arc<Self>, body: &Bytes, given: &Given) -> Answer {
+    /// Batches exist in one revision only.
+    async fn handle_batch(self: &Arc<Self>, body: &Bytes, meta: &MessageMeta) -> Answer {
         let refused = |message: String| {
             let mut error = RpcError::invalid_request(message);
             error.id = Some("null".to_owned());
             Answer::error(&error)
         };
-        if !self.has_batches(given) {
-            return refused("this revision has no batches".to_owned());
+        if !self.has_batches(meta) {
+            return refused("this revision does not support batches".to_owned());
         }
         let parts = match rpc::parse_batch(body) {
             Ok(parts) if parts.is_empty() => return refused("the batch is empty".to_owned()),
             Ok(parts) if parts.len() > MAX_BATCH => {
-                return refused(format!("a batch has at most {MAX_BATCH} messages"));
+                return refused(format!("a batch can have at most {MAX_BATCH} messages"));
             }
             Ok(parts) => parts,
             Err(error) => return refused(error.message),
@@ -82,7 +82,7 @@ impl Agent {
         for part in parts {
             let body = Bytes::copy_from_slice(part.get().as_bytes());
             let answer = match rpc::message(part) {
-                Ok(message) => Box::pin(self.take_message(message, &body, given)).await,
+                Ok(message) => Box::pin(self.handle_message(message, &body, meta)).await,
                 Err(mut error) => {
                     error.id.get_or_insert_with(|| "null".to_owned());
                     Answer::error(&error)
@@ -92,7 +92,9 @@ impl Agent {
                 Answer::Nothing => {}
                 Answer::One(_, json) => answers.push(json),
                 Answer::Stream(stream) => answers.extend(stream.last().await),
-                Answer::News(_) => return refused("a batch cannot wait for news".to_owned()),
+                Answer::Notifications(_) => {
+                    return refused("a batch cannot contain a subscription".to_owned());
+                }
             }
         }
         if answers.is_empty() {
@@ -102,37 +104,42 @@ impl Agent {
         Answer::one([b"[".as_slice(), &joined, b"]"].concat())
     }
 
-    async fn take_message(self: &Arc<Self>, message: Message<'_>, body: &Bytes, given: &Given) -> Answer {
-        if let Err(error) = relay::check(&message, given.headers.as_ref()) {
+    async fn handle_message(
+        self: &Arc<Self>,
+        message: Message<'_>,
+        body: &Bytes,
+        meta: &MessageMeta,
+    ) -> Answer {
+        if let Err(error) = relay::check(&message, meta.headers.as_ref()) {
             return Answer::error(&error);
         }
         match &message {
             Message::Request(request) => {
                 let running = self.begin(request.id);
                 let cancelled = running.cancelled().clone();
-                // A client of the older era is answered by the hub; closing the line to it would cancel nothing.
-                let closes = self.dialect(&message, given) == Dialect::Modern;
+                // In sessions the hub itself cancels; only in the stateless revision closing the connection cancels.
+                let closes = self.dialect(&message, meta) == Dialect::Modern;
                 tokio::select! {
-                    answer = self.answer(&message, request, body, given, running) => answer,
+                    answer = self.answer(&message, request, body, meta, running) => answer,
                     () = cancelled.cancelled(), if closes => Answer::Nothing,
                 }
             }
             Message::Notification(notification) => {
-                self.notified(notification);
-                // The proxy says this itself, when the hub is there.
+                self.cancel_if_requested(notification);
+                // The proxy sends this itself when it opens a session.
                 if notification.method != "notifications/initialized" {
-                    self.pass_on(&message, body, given).await;
+                    self.forward_without_answer(&message, body, meta).await;
                 }
                 Answer::Nothing
             }
             Message::Response { .. } => {
-                self.pass_on(&message, body, given).await;
+                self.forward_without_answer(&message, body, meta).await;
                 Answer::Nothing
             }
         }
     }
 
-    fn notified(&self, notification: &Notification<'_>) {
+    fn cancel_if_requested(&self, notification: &Notification<'_>) {
         if notification.method == "notifications/cancelled"
             && let Some(id) = notification.params.request_id
         {
@@ -140,12 +147,12 @@ impl Agent {
         }
     }
 
-    /// Passes on what needs no answer. Where the hub is away it has no use for it.
-    async fn pass_on(&self, message: &Message<'_>, body: &Bytes, given: &Given) {
-        if matches!(self.dialect(message, given), Dialect::Session(_)) && !self.has_begun() {
+    /// Forwards a message that has no answer. It is dropped if the hub is away.
+    async fn forward_without_answer(&self, message: &Message<'_>, body: &Bytes, meta: &MessageMeta) {
+        if matches!(self.dialect(message, meta), Dialect::Session(_)) && !self.has_initialized() {
             return;
         }
-        match self.forward(message, body, given, self.proxy.options.timing.greet).await {
+        match self.forward(message, body, meta, self.proxy.options.timing.handshake).await {
             Ok(reply) => drop(reply.whole().await),
             Err(error) => tracing::debug!(%error, "a notification did not reach the hub"),
         }
@@ -156,31 +163,31 @@ impl Agent {
         message: &Message<'_>,
         request: &Request<'_>,
         body: &Bytes,
-        given: &Given,
-        running: super::agent::Running,
+        meta: &MessageMeta,
+        running: RunningRequest,
     ) -> Answer {
-        let dialect = self.dialect(message, given);
+        let dialect = self.dialect(message, meta);
         match &*request.method {
             "ping" if dialect != Dialect::Modern => Answer::one(result_json(request.id, "{}")),
             "initialize" if dialect != Dialect::Modern => match params(body) {
                 Some(params) => Answer::one(self.initialize(request, &params).await),
                 None => Answer::error(&RpcError::invalid_params("params are missing").with_id(request.id)),
             },
-            "server/discover" => self.discover(message, request, body, given).await,
+            "server/discover" => self.discover(message, request, body, meta).await,
             "tools/list" => self.list(request, dialect).await,
-            "tools/call" => calls::call(self, message, request, body, given, running).await,
-            "subscriptions/listen" if dialect == Dialect::Modern => {
-                Answer::News(Box::new(Listener::subscribed(self.clone(), request, body, given, running)))
-            }
+            "tools/call" => calls::call(self, message, request, body, meta, running).await,
+            "subscriptions/listen" if dialect == Dialect::Modern => Answer::Notifications(Box::new(
+                NotificationStream::subscribed(self.clone(), request, body, meta, running),
+            )),
             _ => {
                 if let Dialect::Session(_) = dialect {
-                    self.keep(request, body);
+                    self.remember_setup(request, body);
                 }
                 let patience = match &*request.method {
                     "resources/read" | "prompts/get" => self.proxy.options.timing.call,
                     _ => self.proxy.options.timing.answer,
                 };
-                match self.forward(message, body, given, patience).await {
+                match self.forward(message, body, meta, patience).await {
                     Ok(reply) => self.received(reply, request.id, dialect, None, running).await,
                     Err(failure) => Answer::one(failed(request.id, &failure, dialect)),
                 }
@@ -188,23 +195,23 @@ impl Agent {
         }
     }
 
-    /// What the hub answers a request, for the client.
+    /// Converts the hub's answer to a request for the client.
     pub(super) async fn received(
         self: &Arc<Self>,
         reply: HubReply,
         id: &RawValue,
         dialect: Dialect,
-        write: Option<Write>,
-        running: super::agent::Running,
+        write: Option<BufferableWrite>,
+        running: RunningRequest,
     ) -> Answer {
         let status = reply.status();
         if hub::is_away(status) {
-            let why = told(reply).await;
-            // It says that nothing was run, but who says so may be somebody on the way.
-            return calls::unanswered(self, id, Failure::Away { why, sent: true }, dialect, write).await;
+            let why = error_message(reply).await;
+            // The status says that nothing was run, but it may come from an intermediary.
+            return calls::unanswered(self, id, HubFailure::Away { why, sent: true }, dialect, write).await;
         }
         if reply.is_stream() {
-            return Answer::Stream(Box::new(Following::new(
+            return Answer::Stream(Box::new(ResponseStream::new(
                 self.clone(),
                 reply,
                 id,
@@ -217,18 +224,18 @@ impl Agent {
             if status == StatusCode::ACCEPTED {
                 return Answer::Nothing;
             }
-            let why = told(reply).await;
+            let why = error_message(reply).await;
             return Answer::error(&RpcError::new(status, rpc::INTERNAL_ERROR, why).with_id(id));
         }
         match reply.whole().await {
             Ok(json) if is_rpc(&json) => {
-                let json = self.proxy.with_letters(json).await;
+                let json = self.proxy.with_dead_letters(json).await;
                 Answer::One(status, json)
             }
-            // The REST side of the hub has words of its own.
+            // An error of the hub's REST layer.
             Ok(json) => Answer::error(&refused(status, &json).with_id(id)),
             Err(error) => {
-                let failure = self.proxy.hub.noted(error.into());
+                let failure = self.proxy.hub.record_failure(error.into());
                 calls::unanswered(self, id, failure, dialect, write).await
             }
         }
@@ -239,16 +246,16 @@ impl Agent {
         message: &Message<'_>,
         request: &Request<'_>,
         body: &Bytes,
-        given: &Given,
+        meta: &MessageMeta,
     ) -> Answer {
         #[derive(Deserialize)]
         struct Discovered {
             result: Box<RawValue>,
         }
-        let lists = &self.proxy.lists;
-        let reply = self.forward(message, body, given, self.proxy.options.timing.greet).await;
+        let tools = &self.proxy.tools;
+        let reply = self.forward(message, body, meta, self.proxy.options.timing.handshake).await;
         if let Err(failure) = &reply
-            && self.proxy.options.plain
+            && self.proxy.options.passthrough
         {
             return Answer::one(failed(request.id, failure, Dialect::Modern));
         }
@@ -259,41 +266,41 @@ impl Agent {
             let status = reply.status();
             if let Ok(json) = reply.whole().await {
                 if let Ok(discovered) = serde_json::from_slice::<Discovered>(&json) {
-                    lists.note_instructions(&instructions_of(&discovered.result));
+                    tools.note_instructions(&instructions_of(&discovered.result));
                 }
                 if is_rpc(&json) {
                     return Answer::One(status, json);
                 }
             }
         }
-        Answer::one(relay::discovered(request.id, &lists.instructions()))
+        Answer::one(relay::discovered(request.id, &tools.instructions()))
     }
 
-    /// All tools on one page, from the hub or as they were last.
+    /// All visible tools on one page, from the hub or from the last known list.
     async fn list(&self, request: &Request<'_>, dialect: Dialect) -> Answer {
         if text(request.params.cursor).is_some() {
-            let error = RpcError::invalid_params("the cursor is not one of ours: the list has one page");
+            let error = RpcError::invalid_params("unknown cursor: the list has a single page");
             return Answer::error(&error.with_id(request.id));
         }
-        let (hub, lists) = (&self.proxy.hub, &self.proxy.lists);
-        if let Err(failure) = lists.refresh(hub, self.proxy.options.timing.list, None).await {
-            if let Failure::Refused(_) = failure {
-                lists.forget();
+        let (hub, tools) = (&self.proxy.hub, &self.proxy.tools);
+        if let Err(failure) = tools.refresh(hub, self.proxy.options.timing.list, None).await {
+            if let HubFailure::Refused(_) = failure {
+                tools.forget();
                 return Answer::one(failed(request.id, &failure, dialect));
             }
-            if self.proxy.options.plain {
+            if self.proxy.options.passthrough {
                 return Answer::one(failed(request.id, &failure, dialect));
             }
-            tracing::debug!(%failure, "the tools are listed as they were last");
+            tracing::debug!(%failure, "listing the last known tools");
         }
-        if let Reach::Refused(why) = &*hub.reach().borrow() {
-            return Answer::one(failed(request.id, &Failure::Refused(why.clone()), dialect));
+        if let Reachability::Refused(why) = &*hub.reachability().borrow() {
+            return Answer::one(failed(request.id, &HubFailure::Refused(why.clone()), dialect));
         }
-        Answer::one(relay::listed(request.id, &lists.text(dialect), dialect))
+        Answer::one(relay::listed(request.id, &tools.text(dialect), dialect))
     }
 }
 
-/// Whether it is a message, and not something else in JSON.
+/// Whether the JSON is a JSON-RPC message.
 fn is_rpc(json: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Marked {
@@ -310,7 +317,7 @@ fn refused(status: StatusCode, json: &[u8]) -> RpcError {
     let envelope: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
     let message = envelope["message"].as_str().unwrap_or("the hub refused the request").to_owned();
     let code = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => super::agent::REFUSED,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => super::client::REFUSED,
         _ => rpc::INVALID_REQUEST,
     };
     RpcError::new(StatusCode::OK, code, message).with_data(envelope)
@@ -324,7 +331,7 @@ fn params(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::from_slice::<With>(body).ok()?.params
 }
 
-/// A message of a stream that was made here.
-pub(super) fn here(json: impl Into<Bytes>) -> Told {
-    Told { id: None, json: json.into() }
+/// A stream message created by the proxy.
+pub(super) fn own_message(json: impl Into<Bytes>) -> HubMessage {
+    HubMessage { id: None, json: json.into() }
 }

@@ -1,6 +1,6 @@
-//! The hub, as a node asks it over HTTP: to be let in, and for a new credential.
+//! HTTP client of a node for the hub, to join it and to renew the credential.
 //!
-//! Redirects are not followed, since they would carry the credential elsewhere, and answers are bounded.
+//! It does not follow redirects, which could send the credential to another server, and limits the size of answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 use url::{Host, Url};
 
-use crate::link::poll::Exchange;
+use crate::link::poll::PollEndpoint;
 use crate::link::tls::TlsOptions;
 
-const CONNECT: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(30);
-/// Longest answer that is no frame.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of an answer.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Why the hub did not do what it was asked.
+/// Why a request to the hub failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum HubError {
-    /// Not a place where a hub can be.
+    /// The address is not a valid hub address.
     #[error("{0}")]
     Address(String),
-    #[error("the hub at {hub} cannot be reached: {why}")]
+    #[error("cannot reach the hub at {hub}: {why}")]
     Unreachable { hub: String, why: String },
-    /// It was reached, and says no.
+    /// The hub has answered with an error.
     #[error("{message}")]
     Refused { code: ErrorCode, message: String, hint: Option<String> },
-    #[error("{hub} does not answer as a hub does: {why}")]
-    Strange { hub: String, why: String },
+    #[error("{hub} does not answer like a hub: {why}")]
+    UnexpectedAnswer { hub: String, why: String },
 }
 
 impl HubError {
-    /// Whether the same may be granted later without a change.
+    /// Whether the same request may succeed later.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Strange { .. } => true,
+            Self::Unreachable { .. } | Self::UnexpectedAnswer { .. } => true,
             Self::Refused { code, .. } => code.is_retryable(),
             Self::Address(_) => false,
         }
@@ -52,60 +52,60 @@ impl HubError {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Hub {
+pub struct HubClient {
     url: Url,
     http: reqwest::Client,
     tls: Arc<ClientConfig>,
     files: TlsOptions,
 }
 
-impl fmt::Debug for Hub {
+impl fmt::Debug for HubClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("url", &self.url.as_str()).finish_non_exhaustive()
+        f.debug_struct("HubClient").field("url", &self.url.as_str()).finish_non_exhaustive()
     }
 }
 
-impl Hub {
+impl HubClient {
     /// The hub at an address such as `https://hub.example`.
     ///
     /// # Errors
-    /// When that is no address, or a file of `tls` cannot be used.
+    /// If the address is not valid, or a file of `tls` cannot be used.
     pub fn new(address: &str, tls: &TlsOptions) -> Result<Self, HubError> {
         let url = parse(address)?;
         let files = tls.clone();
         let tls = files.client().map_err(HubError::Address)?;
         let mut builder = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .redirect(Policy::none())
             .tcp_nodelay(true)
             .tls_backend_preconfigured(ClientConfig::clone(&tls))
             .user_agent(concat!("plexus-node/", env!("CARGO_PKG_VERSION")));
-        if is_here(&url) {
+        if is_loopback(&url) {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| HubError::Address(error.to_string()))?;
         Ok(Self { url, http, tls, files })
     }
 
-    /// As people write it.
+    /// The address as users write it.
     #[must_use]
     pub fn address(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
 
-    /// Trades a code, or the key that all machines of the hub share, for a credential.
+    /// Exchanges an invitation code, or the join key of the hub, for a credential.
     ///
     /// # Errors
-    /// When the hub cannot be reached, or does not let the machine in.
+    /// If the hub cannot be reached, or refuses the machine.
     pub async fn join(&self, params: &JoinNodeParams) -> Result<NodeCredential, HubError> {
         let request = self.request(Method::POST, &["nodes", "join"], None)?.json(params);
         self.ask(request).await
     }
 
-    /// A credential in place of the one that is presented.
+    /// Exchanges the presented credential for a new one.
     ///
     /// # Errors
-    /// When the hub cannot be reached, or does not take the old one.
+    /// If the hub cannot be reached, or refuses the presented credential.
     pub(crate) async fn renew(
         &self,
         node: NodeId,
@@ -115,25 +115,25 @@ impl Hub {
         self.ask(self.request(Method::POST, &path, authorization)?).await
     }
 
-    /// Where the WebSocket of a node is.
-    pub(crate) fn socket(&self, node: NodeId) -> Result<Url, HubError> {
-        let mut url = self.at(&["ws", "nodes", &node.to_string()])?;
+    /// URL of the node's WebSocket.
+    pub(crate) fn websocket_url(&self, node: NodeId) -> Result<Url, HubError> {
+        let mut url = self.url_of(&["ws", "nodes", &node.to_string()])?;
         let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
-        url.set_scheme(scheme).map_err(|()| self.strange("its address has a scheme that is no HTTP"))?;
+        url.set_scheme(scheme).map_err(|()| self.unexpected("its address is not an HTTP URL"))?;
         Ok(url)
     }
 
-    /// Where its frames are exchanged by requests.
-    pub(crate) fn exchange(
+    /// The endpoint for exchanging frames by HTTP requests.
+    pub(crate) fn poll_endpoint(
         &self,
         node: NodeId,
         authorization: Option<HeaderValue>,
-    ) -> Result<Exchange, HubError> {
-        let url = self.at(&["api", "v1", "nodes", &node.to_string(), "frames"])?;
-        Ok(Exchange { http: self.http.clone(), url, authorization })
+    ) -> Result<PollEndpoint, HubError> {
+        let url = self.url_of(&["api", "v1", "nodes", &node.to_string(), "frames"])?;
+        Ok(PollEndpoint { http: self.http.clone(), url, authorization })
     }
 
-    /// The files that it was made with.
+    /// The TLS files it was created with.
     pub(crate) fn files(&self) -> &TlsOptions {
         &self.files
     }
@@ -142,10 +142,10 @@ impl Hub {
         &self.tls
     }
 
-    fn at(&self, path: &[&str]) -> Result<Url, HubError> {
+    fn url_of(&self, path: &[&str]) -> Result<Url, HubError> {
         let mut url = self.url.clone();
         url.path_segments_mut()
-            .map_err(|()| HubError::Address(format!("{} cannot be a hub", self.url)))?
+            .map_err(|()| HubError::Address(format!("{} is not a hub address", self.url)))?
             .pop_if_empty()
             .extend(path);
         Ok(url)
@@ -157,8 +157,8 @@ impl Hub {
         path: &[&str],
         authorization: Option<&HeaderValue>,
     ) -> Result<reqwest::RequestBuilder, HubError> {
-        let url = self.at(&[&["api", "v1"], path].concat())?;
-        let request = self.http.request(method, url).timeout(ANSWER);
+        let url = self.url_of(&[&["api", "v1"], path].concat())?;
+        let request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
         Ok(match authorization {
             Some(authorization) => request.header(AUTHORIZATION, authorization.clone()),
             None => request,
@@ -175,12 +175,12 @@ impl Hub {
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > MAX_ANSWER {
-                return Err(self.strange("its answer is too long"));
+                return Err(self.unexpected("its answer is too long"));
             }
             body.extend_from_slice(&chunk);
         }
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| self.strange(&error.to_string()));
+            return serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()));
         }
         match serde_json::from_slice::<ErrorEnvelope>(&body) {
             Ok(ErrorEnvelope { code, message, hint, .. }) => Err(HubError::Refused { code, message, hint }),
@@ -189,35 +189,39 @@ impl Hub {
                 message: "too many requests".to_owned(),
                 hint: None,
             }),
-            Err(_) => Err(self.strange(&format!("the answer was {status}"))),
+            Err(_) => Err(self.unexpected(&format!("the answer was {status}"))),
         }
     }
 
-    fn strange(&self, why: &str) -> HubError {
-        HubError::Strange { hub: self.address().to_owned(), why: why.to_owned() }
+    fn unexpected(&self, why: &str) -> HubError {
+        HubError::UnexpectedAnswer { hub: self.address().to_owned(), why: why.to_owned() }
     }
 }
 
 fn parse(address: &str) -> Result<Url, HubError> {
     let wrong = |why: &str| {
-        HubError::Address(format!("{address:?} is no address of a hub, such as https://hub.example: {why}"))
+        HubError::Address(format!(
+            "{address:?} is not the address of a hub, such as https://hub.example: {why}"
+        ))
     };
     let mut url = Url::parse(address).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("it has to begin with https:// or http://"));
+        return Err(wrong("it must start with https:// or http://"));
     }
     if url.host().is_none() {
-        return Err(wrong("it names no host"));
+        return Err(wrong("the host is missing"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(HubError::Address("the address of a hub holds no name and no password".to_owned()));
+        return Err(HubError::Address(
+            "the address of a hub must not contain a user name or password".to_owned(),
+        ));
     }
     url.set_query(None);
     url.set_fragment(None);
     Ok(url)
 }
 
-fn is_here(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -226,14 +230,14 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// An error with all that led to it.
+/// The error message with its causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }

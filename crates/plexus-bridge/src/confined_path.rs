@@ -1,4 +1,4 @@
-//! A file below an allowed folder.
+//! The path of a file below an allowed folder.
 //!
 //! The path from that folder to the file is opened component by component without following symlinks, and all reads and writes use the
 //! opened folder's descriptor, so a symlink created meanwhile cannot redirect them.
@@ -19,7 +19,7 @@ use crate::error::BridgeError;
 
 /// An allowed folder and a path below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ConfinedPath {
     root: PathBuf,
     below: PathBuf,
     /// The mode of created files and folders: readable by everyone, as in a project, or by the owner only.
@@ -28,7 +28,7 @@ pub struct Place {
 
 /// The content and metadata of a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FileContent {
     pub text: String,
     pub(crate) hash: String,
     pub(crate) mode: u32,
@@ -45,7 +45,7 @@ pub(crate) fn hash(content: &[u8]) -> String {
     hex::encode(digest(&SHA256, content).as_ref())
 }
 
-impl Place {
+impl ConfinedPath {
     /// `below` must be a plain relative path.
     pub fn new(root: &Path, below: &Path, shared: bool) -> Result<Self, BridgeError> {
         let path = root.join(below);
@@ -129,7 +129,7 @@ impl Place {
     }
 
     /// Reads the file; none if it is missing. A file that must not be replaced is an error.
-    pub fn read(&self) -> Result<Option<Found>, BridgeError> {
+    pub fn read(&self) -> Result<Option<FileContent>, BridgeError> {
         match self.folder(false)? {
             Some(folder) => self.read_in(&folder, &folder.name),
             None => Ok(None),
@@ -137,7 +137,11 @@ impl Place {
     }
 
     /// The same for a file in the same folder.
-    pub(crate) fn read_in(&self, folder: &Folder, name: &OsString) -> Result<Option<Found>, BridgeError> {
+    pub(crate) fn read_in(
+        &self,
+        folder: &Folder,
+        name: &OsString,
+    ) -> Result<Option<FileContent>, BridgeError> {
         let path = self.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = match rustix::fs::openat(&folder.fd, name, flags, Mode::empty()) {
@@ -172,7 +176,7 @@ impl Place {
         }
         let hash = hash(&bytes);
         match String::from_utf8(bytes) {
-            Ok(text) => Ok(Some(Found { text, hash, mode, owner: (stat.st_uid, stat.st_gid) })),
+            Ok(text) => Ok(Some(FileContent { text, hash, mode, owner: (stat.st_uid, stat.st_gid) })),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 refused(

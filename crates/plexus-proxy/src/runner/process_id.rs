@@ -1,15 +1,15 @@
-//! A process that is told from a later one of the same number.
+//! Identifies a process even if its id is reused.
 
 use plexus_kit::process::Stat;
 use serde::{Deserialize, Serialize};
 
-/// One process, for as long as the machine remembers it.
+/// The identity of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
-    /// When it was born, in ticks since the machine was started; none where the system does not tell.
+    /// Start time in ticks since the boot; none if unknown.
     pub born: Option<u64>,
-    /// Which start of the machine that is.
+    /// Id of the boot.
     pub boot: Option<String>,
 }
 
@@ -24,19 +24,19 @@ impl ProcessId {
         Self::of(std::process::id())
     }
 
-    /// Whether this very process is there and has not ended.
+    /// Whether this process is running.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.stat().is_some_and(|stat| !stat.dead)
     }
 
-    /// Whether it was told to stop and waits to go on.
+    /// Whether it is suspended by a signal.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.stat().is_some_and(|stat| stat.stopped)
     }
 
-    /// What is not known to be the same is taken for another.
+    /// None if the process is not known to be the same.
     fn stat(&self) -> Option<Stat> {
         let born = self.born?;
         let stat = Stat::of(self.pid).filter(|stat| stat.born == born)?;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_was_given_to_another_is_not_the_process() {
+    fn reused_process_id_is_not_the_process() {
         let own = ProcessId::own();
         assert!(own.is_alive() && !own.is_suspended());
         let earlier = ProcessId { born: own.born.map(|born| born - 1), ..own.clone() };

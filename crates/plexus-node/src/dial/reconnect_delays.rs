@@ -1,0 +1,85 @@
+//! Delays before the hub is dialled again.
+//!
+//! Delays are random, so that the nodes of a restarted hub do not all return at once. They double with every failed attempt up
+//! to a limit, and start again only after a link that has lasted.
+
+use std::time::Duration;
+
+pub use plexus_kit::backoff::Jitter;
+use plexus_kit::backoff::doubled;
+
+/// Maximum delay after the first loss.
+const FIRST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(30);
+/// A link of at least this duration resets the delays.
+const LASTED: Duration = Duration::from_secs(30);
+/// Delays after a refusal are long, because a user has to act first.
+const REFUSED: Duration = Duration::from_secs(10);
+const REFUSED_LONGEST: Duration = Duration::from_secs(300);
+
+#[derive(Debug)]
+pub(super) struct ReconnectDelays {
+    jitter: Jitter,
+    losses: u32,
+    refusals: u32,
+}
+
+impl ReconnectDelays {
+    pub(super) fn new(jitter: Jitter) -> Self {
+        Self { jitter, losses: 0, refusals: 0 }
+    }
+
+    /// The delay after a link was lost, or could not be opened.
+    pub(super) fn after_loss(&mut self, lasted: Duration) -> Duration {
+        self.refusals = 0;
+        if lasted >= LASTED {
+            self.losses = 0;
+        }
+        self.losses += 1;
+        match self.losses {
+            // From zero: nodes that were lost together spread over the whole delay.
+            1 => FIRST.mul_f64(self.jitter.number()),
+            n => self.jitter.shorten(doubled(FIRST, n - 1, LONGEST)),
+        }
+    }
+
+    /// The delay after a refusal.
+    pub(super) fn after_refusal(&mut self) -> Duration {
+        self.refusals += 1;
+        self.jitter.shorten(doubled(REFUSED, self.refusals - 1, REFUSED_LONGEST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Jitter, ReconnectDelays};
+
+    #[test]
+    fn delays_grow_to_a_limit_and_reset_after_a_lasting_link() {
+        let mut delays = ReconnectDelays::new(Jitter::fixed(1.0));
+        let lost: Vec<_> = (0..9).map(|_| delays.after_loss(Duration::ZERO).as_millis()).collect();
+        assert_eq!(lost, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
+        assert_eq!(
+            delays.after_loss(Duration::from_secs(29)).as_millis(),
+            30_000,
+            "too short to reset the delay"
+        );
+        assert_eq!(delays.after_loss(Duration::from_secs(30)).as_millis(), 500);
+    }
+
+    #[test]
+    fn first_delay_is_spread_over_the_whole_range() {
+        let first =
+            |number| ReconnectDelays::new(Jitter::fixed(number)).after_loss(Duration::ZERO).as_millis();
+        assert_eq!((first(0.0), first(0.5), first(1.0)), (0, 250, 500));
+    }
+
+    #[test]
+    fn refused_node_retries_rarely() {
+        let mut delays = ReconnectDelays::new(Jitter::fixed(1.0));
+        let refused: Vec<_> = (0..7).map(|_| delays.after_refusal().as_secs()).collect();
+        assert_eq!(refused, [10, 20, 40, 80, 160, 300, 300]);
+    }
+}
