@@ -78,6 +78,11 @@ impl HubFile {
         Ok(Some(Self { url: target::parse(&url, &name)?, pid, certificate }))
     }
 
+    /// Its URL without a path.
+    pub(crate) fn address(&self) -> &str {
+        self.url.as_str().trim_end_matches('/')
+    }
+
     /// Whether the process that wrote it is there, or at least one with its number.
     pub(crate) fn is_alive(&self) -> bool {
         let alive = |pid| !matches!(test_kill_process(pid), Err(Errno::SRCH));

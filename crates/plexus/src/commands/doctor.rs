@@ -139,17 +139,19 @@ async fn run_checks(context: &CheckContext, invocation: &Invocation<'_>, finding
     if folder != FolderState::Unused || running_hub.is_some() || invocation.names_hub() {
         findings.extend(hub_findings);
     }
+    // A hub that was named runs with other files than those of this folder.
+    let folder_hub = running_hub.as_ref().filter(|hub| hub.on_folder);
     if folder != FolderState::Unusable {
-        findings.extend(upstreams::check(context, invocation, running_hub.is_some()).await);
+        findings.extend(upstreams::check(context, invocation, folder_hub.is_some()).await);
     }
     if folder == FolderState::Ours {
-        findings.extend(profiles::check(context, invocation, running_hub.is_some()).await);
-        findings.extend(user_tools::check(context, invocation, running_hub.is_some()).await);
+        findings.extend(profiles::check(context, invocation, folder_hub.is_some()).await);
+        findings.extend(user_tools::check(context, invocation, folder_hub.is_some()).await);
     }
     if folder == FolderState::Ours || folder == FolderState::Unused {
-        findings.extend(agents::check(context, invocation, running_hub.is_some()).await);
+        findings.extend(agents::check(context, invocation).await);
     }
-    findings.push(port::check(context, running_hub.as_ref()));
+    findings.push(port::check(context));
     findings.push(clock::check(checked_at, running_hub.as_ref()));
     findings.push(disk::check(context));
     findings.push(open_files::check());

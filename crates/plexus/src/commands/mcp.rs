@@ -156,11 +156,12 @@ fn credential_of_grant(
     let by_admin = here && grant.by_admin;
     let (agent, find) = (agent.to_owned(), invocation.maker_of(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
-    let admin: FindAdminToken = Box::new(move || match find().map_err(|error| error.to_string())?.credential {
-        Credential::Local(token) => Ok(token),
-        Credential::Given { .. } => Err("a token other than the admin token was given".to_owned()),
-        Credential::Missing(why) => Err(why),
-    });
+    let admin: FindAdminToken =
+        Box::new(move || match find().map_err(|error| error.to_string())?.credential {
+            Credential::Local(token) => Ok(token),
+            Credential::Given { .. } => Err("a token other than the admin token was given".to_owned()),
+            Credential::Missing(why) => Err(why),
+        });
     CredentialSource::Granted(GrantedCredential {
         read: Box::new(move || read.read(&name).ok().flatten()),
         admin: by_admin.then_some(admin),
@@ -186,9 +187,11 @@ fn credential_of_target(target: Target, invocation: &Invocation<'_>) -> Credenti
         Credential::Given { token, .. } => CredentialSource::Token(token),
         Credential::Local(_) | Credential::Missing(_) => {
             let find = invocation.again();
-            CredentialSource::Admin(Box::new(move || match find().map_err(|error| error.to_string())?.credential {
-                Credential::Given { token, .. } | Credential::Local(token) => Ok(token),
-                Credential::Missing(why) => Err(why),
+            CredentialSource::Admin(Box::new(move || {
+                match find().map_err(|error| error.to_string())?.credential {
+                    Credential::Given { token, .. } | Credential::Local(token) => Ok(token),
+                    Credential::Missing(why) => Err(why),
+                }
             }))
         }
     }

@@ -16,6 +16,7 @@ use super::{CheckContext, Finding};
 use crate::client::Hub;
 use crate::commands::Invocation;
 use crate::commands::connect::local_agents::LocalAgents;
+use crate::hub_file::Occupant;
 
 const CHECK: &str = "agents";
 /// Name of the entry during the trial; servers may not have the name of the hub.
@@ -27,11 +28,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Most tools named in a finding.
 const NAMED: usize = 6;
 
-pub(super) async fn check(
-    context: &CheckContext,
-    invocation: &Invocation<'_>,
-    own_hub: bool,
-) -> Vec<Finding> {
+pub(super) async fn check(context: &CheckContext, invocation: &Invocation<'_>) -> Vec<Finding> {
     let plexus = &context.plexus;
     let local_agents = match LocalAgents::open(invocation) {
         Ok(local_agents) => local_agents,
@@ -62,7 +59,7 @@ pub(super) async fn check(
         if entries.is_empty() {
             continue;
         }
-        let unreachable = unreachable(connection, &local_agents, invocation, own_hub).await;
+        let unreachable = unreachable(connection, &local_agents, invocation).await;
         for entry in entries {
             found.push(
                 try_entry(connection, entry, plexus, invocation.environment(), unreachable.as_deref()).await,
@@ -77,11 +74,10 @@ async fn unreachable(
     connection: &Connection,
     local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
-    own_hub: bool,
 ) -> Option<String> {
-    let named = connection.hub.as_ref();
-    let Some(named) = named else {
-        return (!own_hub).then(|| format!("the hub of {}", local_agents.data_dir.display()));
+    let Some(named) = &connection.hub else {
+        let runs = matches!(Occupant::of(&local_agents.data_dir), Ok(Occupant::Hub(_)));
+        return (!runs).then(|| format!("the hub of {}", local_agents.data_dir.display()));
     };
     let grant = local_agents.keeper.grants().read(&connection.agent).ok().flatten();
     let hub = grant.and_then(|grant| Hub::new(invocation.target_of(&grant).ok()?).ok());

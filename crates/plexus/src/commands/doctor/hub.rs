@@ -8,13 +8,14 @@ use super::{CheckContext, Finding};
 use crate::client::Hub;
 use crate::commands::{FolderHub, Invocation};
 use crate::failure::Failure;
+use crate::hub_file::Occupant;
 
 const CHECK: &str = "hub";
 
 /// A hub that responded.
 pub(super) struct RunningHub {
     pub(super) hub: Hub,
-    /// Whether it runs on the data folder, rather than being named by a flag or variable.
+    /// Whether it runs on the data folder.
     pub(super) on_folder: bool,
     /// Its `Date` header.
     pub(super) date: Option<String>,
@@ -35,7 +36,11 @@ pub(super) async fn check(
     let up = || format!("{} up", context.plexus);
     let problem = |message: String, fix: String| (vec![Finding::problem(CHECK, message, fix)], None);
     let (hub, on_folder) = match invocation.hub_of_folder() {
-        Ok(FolderHub::Named(hub)) => (hub, false),
+        Ok(FolderHub::Named(hub)) => {
+            let own = Occupant::of(&context.config.data_dir);
+            let is_own = matches!(own, Ok(Occupant::Hub(own)) if own.address() == hub.url());
+            (hub, is_own)
+        }
         Ok(FolderHub::Runs { hub, .. }) => (hub, true),
         Ok(FolderHub::Unready { pid, .. }) => {
             let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();

@@ -3,15 +3,15 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
-use super::hub::RunningHub;
 use super::{CheckContext, Finding};
+use crate::hub_file::Occupant;
 
 const CHECK: &str = "port";
 
-pub(super) fn check(context: &CheckContext, hub: Option<&RunningHub>) -> Finding {
+pub(super) fn check(context: &CheckContext) -> Finding {
     let address = context.config.listen;
-    if let Some(hub) = hub {
-        return Finding::ok(CHECK, format!("the hub listens at {}", hub.url()));
+    if let Ok(Occupant::Hub(hub)) = Occupant::of(&context.config.data_dir) {
+        return Finding::ok(CHECK, format!("the hub listens at {}", hub.address()));
     }
     // The listener is closed at once, before a client could connect.
     match TcpListener::bind(address) {
