@@ -15,15 +15,12 @@ use plexus_tools::Registry;
 use plexus_upstream::{Timing, Upstreams};
 use tempfile::TempDir;
 
-use crate::{EventRequest, McpClient, postgres};
+use crate::{EventRequest, McpClient, eventually, postgres};
 
 /// Variable that makes every hub of a test use PostgreSQL: `postgres`.
 const DATABASE: &str = "PLEXUS_TEST_DATABASE";
 /// Keep-alives are frequent, so that tests need not wait 25 seconds for one.
 const KEEP_ALIVE: Duration = Duration::from_millis(100);
-/// Interval between two looks at a state that only the API shows.
-const POLL: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An HTTP client that uses no proxy.
 pub fn http_client() -> reqwest::Client {
@@ -201,16 +198,14 @@ impl TestHub {
 
     /// The audited outcome of the newest call of a tool; waits for its end.
     pub async fn outcome_of(&self, tool: &str) -> String {
-        let ended = async {
-            loop {
-                let page = self.api(&format!("/api/v1/audit?limit=1&tool={tool}")).await;
-                match page["items"][0]["outcome"].as_str() {
-                    None | Some("unfinished") => tokio::time::sleep(POLL).await,
-                    Some(outcome) => return outcome.to_owned(),
-                }
+        eventually("the call has ended", async || {
+            let page = self.api(&format!("/api/v1/audit?limit=1&tool={tool}")).await;
+            match page["items"][0]["outcome"].as_str() {
+                None | Some("unfinished") => Err(page),
+                Some(outcome) => Ok(outcome.to_owned()),
             }
-        };
-        tokio::time::timeout(PATIENCE, ended).await.expect("the call ends in time")
+        })
+        .await
     }
 
     /// An MCP client with this token.

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::McpClient;
+use crate::{McpClient, eventually};
 
 /// Time limit for a hub to start or stop, or for a command to finish: far beyond what each should take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -268,6 +268,24 @@ impl HubProcess {
         let (status, body) = (response.status(), response.text().await.expect("a body"));
         assert!(status.is_success(), "{path}: {status} {body}");
         serde_json::from_str(&body).expect("JSON")
+    }
+
+    /// Polls [`Self::api`] until the condition holds; returns the answer for which it did.
+    pub async fn api_until(&self, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        eventually(path, async || {
+            let answer = self.api(path).await;
+            if condition(&answer) { Ok(answer) } else { Err(answer) }
+        })
+        .await
+    }
+
+    /// Polls until the log contains `words` at least `times` times.
+    pub async fn logged(&self, words: &str, times: usize) {
+        eventually(&format!("{words:?} is in the log {times} times"), async || {
+            let log = self.log();
+            if log.matches(words).count() >= times { Ok(()) } else { Err(log) }
+        })
+        .await;
     }
 
     /// All items of a list, page by page, until `enough` returns true.

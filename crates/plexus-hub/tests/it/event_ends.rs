@@ -2,27 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use plexus_hub::EventOptions;
-use plexus_testkit::{Received, TestHub};
+use plexus_hub::{EventOptions, EventStats};
+use plexus_testkit::{Received, TestHub, eventually};
 
 use crate::agent::Agent;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(10);
 /// More than the buffers between hub and client can hold.
 const LARGE: usize = 30_000;
 const CALLS: usize = 150;
 
-/// Waits for a state that only the hub knows.
-async fn until(hub: &TestHub, what: &str, true_of: impl Fn(&TestHub) -> bool) {
-    let waited = async {
-        while !true_of(hub) {
-            tokio::time::sleep(POLL).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waited)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: {:?}", hub.event_stats()));
+/// Polls until the hub's statistics of its streams satisfy the condition.
+async fn until_stats(hub: &TestHub, what: &str, condition: impl Fn(&EventStats) -> bool) {
+    eventually(what, async || {
+        let stats = hub.event_stats();
+        if condition(&stats) { Ok(()) } else { Err(format!("{stats:?}")) }
+    })
+    .await;
 }
 
 async fn slow_hub() -> (TestHub, Agent) {
@@ -39,7 +34,7 @@ async fn slow_hub() -> (TestHub, Agent) {
 async fn stalled_reader_is_closed_with_the_number_to_resume_from() {
     let (hub, agent) = slow_hub().await;
     let mut stream = hub.events("/ws/events?after=0", &agent.token.token).open().await;
-    until(&hub, "no reader became too slow", |hub| hub.event_stats().too_slow == 1).await;
+    until_stats(&hub, "one reader is too slow", |stats| stats.too_slow == 1).await;
     // The reader wakes up: the data in flight arrives in order, followed by the close.
     let mut last = 0;
     let closed = loop {
@@ -93,7 +88,7 @@ async fn stream_ends_within_a_second_of_revocation() {
     let unwelcome = Received::Closed { code: 4401, resume_after: Some(2) };
     assert_eq!((all.end().await, one.end().await), (unwelcome.clone(), unwelcome));
     assert!(revoked.elapsed() < Duration::from_secs(1), "{:?}", revoked.elapsed());
-    until(&hub, "still counted", |hub| hub.event_stats().open == 0).await;
+    until_stats(&hub, "no stream is open", |stats| stats.open == 0).await;
 }
 
 #[tokio::test]
@@ -106,7 +101,7 @@ async fn closing_client_is_answered_and_removed() {
     stream.socket().close(None).await.unwrap();
     assert!(matches!(stream.end().await, Received::Closed { resume_after: None, .. }), "no answer");
     assert_eq!(stream.next().await, Received::Lost, "a message after the close");
-    until(&hub, "still counted", |hub| hub.event_stats().open == 0).await;
+    until_stats(&hub, "no stream is open", |stats| stats.open == 0).await;
 }
 
 #[tokio::test]
@@ -121,7 +116,7 @@ async fn client_without_pongs_is_dropped() {
     let mut heard = hub.events("/ws/events", &agent.token.token).open().await;
     let hears = async { heard.end().await };
     tokio::select! {
-        () = until(&hub, "the silent client stays connected", |hub| hub.event_stats().open == 1) => {}
+        () = until_stats(&hub, "the silent client is disconnected", |stats| stats.open == 1) => {}
         ended = hears => panic!("the client that answers was dropped: {ended:?}"),
     }
     assert_eq!(hub.event_stats().too_slow, 0);

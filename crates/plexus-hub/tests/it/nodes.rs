@@ -11,7 +11,7 @@ mod real;
 use std::time::Duration;
 
 use plexus_kit::Config;
-use plexus_testkit::TestHub;
+use plexus_testkit::{TestHub, eventually};
 use serde_json::Value;
 
 use end::Enrolled;
@@ -29,20 +29,12 @@ async fn quick_hub() -> TestHub {
 }
 
 /// The hub's view of a node, once the condition holds.
-async fn until(hub: &TestHub, node: &Enrolled, what: &str, so: impl Fn(&Value) -> bool) -> Value {
-    let mut last = Value::Null;
-    let waited = async {
-        loop {
-            last = hub.api(&format!("/api/v1/nodes/{}", node.id)).await;
-            if so(&last) {
-                return;
-            }
-            tokio::time::sleep(POLL).await;
-        }
-    };
-    let waited = tokio::time::timeout(PATIENCE, waited).await;
-    assert!(waited.is_ok(), "not {what} in time: {last}");
-    last
+async fn until(hub: &TestHub, node: &Enrolled, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    eventually(&format!("the node is {what}"), async || {
+        let shown = hub.api(&format!("/api/v1/nodes/{}", node.id)).await;
+        if condition(&shown) { Ok(shown) } else { Err(shown) }
+    })
+    .await
 }
 
 async fn until_state(hub: &TestHub, node: &Enrolled, state: &str) -> Value {

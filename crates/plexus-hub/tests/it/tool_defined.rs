@@ -1,15 +1,12 @@
 //! User-defined tools over REST: who may enable and test them, and from where.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
 
-use plexus_testkit::TestHub;
+use plexus_testkit::{TestHub, until};
 use reqwest::Method;
 use serde_json::json;
 
 use crate::client::{Client, send};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A tool that returns its arguments.
 fn write_tool(hub: &TestHub, name: &str) {
@@ -73,7 +70,8 @@ async fn broken_tool_is_counted_and_removed_tool_stays_disabled() {
     let dir = hub.data_dir().join("tools.d/say_back");
     std::fs::write(dir.join("tool.json"), "{").unwrap();
     // The hub notices the change without a request.
-    until(async || admin.get("/status").await.ok()["broken_tools"] == 1).await;
+    until("the tool is counted as broken", async || admin.get("/status").await.ok()["broken_tools"] == 1)
+        .await;
     let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
     assert_eq!((&listed["state"], &listed["enabled_by"]), (&json!("invalid"), &json!("command")), "{listed}");
     let unknown = admin.get("/tools/say_back").await;
@@ -81,19 +79,13 @@ async fn broken_tool_is_counted_and_removed_tool_stays_disabled() {
     assert!(unknown.body["hint"].as_str().unwrap().contains("It is a user-defined tool that is wrong: "));
     std::fs::remove_dir_all(&dir).unwrap();
     let state = hub.data_dir().join("tools-enabled.json");
-    until(async || !std::fs::read_to_string(&state).unwrap().contains("say_back")).await;
+    until("the removed tool is disabled", async || {
+        !std::fs::read_to_string(&state).unwrap().contains("say_back")
+    })
+    .await;
     write_tool(&hub, "say_back");
     let listed = admin.get("/tools/-/defined").await.ok()["items"][0].clone();
     assert_eq!((&listed["state"], &listed["enabled_by"]), (&json!("disabled"), &json!(null)), "{listed}");
-}
-
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    waited.await.expect("the condition holds in time");
 }
 
 #[tokio::test]

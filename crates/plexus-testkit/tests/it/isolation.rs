@@ -2,13 +2,10 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Duration;
 
-use plexus_testkit::{AgentHome, on_loopback};
+use plexus_testkit::{AgentHome, on_loopback, until};
 use tokio::net::{TcpListener, TcpStream};
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(20);
 /// An address reserved for documentation (RFC 5737).
 const ELSEWHERE: &str = "192.0.2.1:80";
 
@@ -31,15 +28,6 @@ fn runs(process: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-async fn until(what: &str, done: impl Fn() -> bool) {
-    let wait = async {
-        while !done() {
-            tokio::time::sleep(POLL).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} in time"));
-}
-
 /// Codex as installed by npm: a script that starts the real program and waits for it.
 #[tokio::test]
 async fn children_of_a_program_like_codex_end_with_it() {
@@ -49,11 +37,11 @@ async fn children_of_a_program_like_codex_end_with_it() {
                   require('fs').renameSync('new', 'pid');";
     let agent = home.start("node", &["-e", script]);
     let file = home.work().join("pid");
-    until("it starts another", || file.exists()).await;
+    until("the program has started a child", async || file.exists()).await;
     let started = std::fs::read_to_string(file).unwrap();
     assert!(runs(&started));
     drop(agent);
-    until("that one ends", || !runs(&started)).await;
+    until("the child has ended", async || !runs(&started)).await;
 }
 
 #[tokio::test]

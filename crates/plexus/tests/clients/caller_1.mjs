@@ -1,4 +1,4 @@
-// Calls tools with the TypeScript SDK 1.x and says what came back, one JSON object for each server.
+// Calls tools with the TypeScript SDK 1.x and prints the results, one JSON object per server.
 //
 // Argument: a list of servers as JSON, each with `calls`, pairs of a tool and its arguments, and with `command` and
 // `args`, with `sse` or with `url`. A token, if one is needed, is in PLEXUS_TOKEN.

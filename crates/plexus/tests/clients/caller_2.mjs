@@ -1,4 +1,4 @@
-// Calls tools of a hub with the TypeScript SDK 2.x in 2026-07-28 and says what came back, as one JSON object.
+// Calls tools of a hub with the TypeScript SDK 2.x in 2026-07-28 and prints the results as one JSON object.
 //
 // Argument: a list with one server as JSON, with `calls`, pairs of a tool and its arguments, and with `command` and `args`
 // or with `url`. A token, if one is needed, is in PLEXUS_TOKEN.

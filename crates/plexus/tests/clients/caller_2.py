@@ -1,4 +1,4 @@
-"""Calls tools of a hub with the Python SDK 2.x in 2026-07-28 and says what came back, as one JSON object.
+"""Calls tools of a hub with the Python SDK 2.x in 2026-07-28 and prints the results as one JSON object.
 
 Argument: a list with one server as JSON, with its `url` and `calls`, pairs of a tool and its arguments. The token is in
 PLEXUS_TOKEN.

@@ -1,46 +1,52 @@
-//! The hub without a terminal: `plexus up --background`, `plexus down`, and its service.
+//! A hub without a terminal: `plexus up --background`, `plexus down` and `plexus service`.
 
 use plexus_testkit::{Plexus, Ran};
 use serde_json::Value;
+
+use crate::pty::run_on_terminal;
 
 async fn up(plexus: &Plexus, more: &[&str]) -> Ran {
     plexus.run(&[&["up", "--background", "--listen", "127.0.0.1:0"], more].concat()).await
 }
 
-fn pid_of(about: &Value) -> i32 {
+fn pid_in(about: &Value) -> i32 {
     about["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a process")
 }
 
-/// Ends a hub in the background should the test fail before it has.
-struct Ended(i32);
+/// Kills a background hub, in case the test fails before it has stopped.
+struct KillOnDrop(i32);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = std::process::Command::new("kill").args(["-KILL", &self.0.to_string()]).output();
     }
 }
 
-/// The session and the terminal of a process: the fields after its name, which may have blanks in it.
-fn session_of(pid: i32) -> (String, String) {
+/// Session and terminal of a process. Its name, which may contain blanks, precedes these fields.
+fn session_and_terminal(pid: i32) -> (String, String) {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     (fields[3].to_owned(), fields[4].to_owned())
 }
 
 #[tokio::test]
-async fn a_hub_in_the_background_is_ready_when_the_command_ends_and_down_stops_it() {
+async fn background_hub_is_ready_when_up_returns_and_stopped_by_down() {
     let plexus = crate::plexus();
     let about = up(&plexus, &["--json"]).await.json(0);
-    let pid = pid_of(&about);
-    let _ended = Ended(pid);
-    assert_eq!(session_of(pid), (pid.to_string(), "0".to_owned()), "a session of its own without a terminal");
+    let pid = pid_in(&about);
+    let _guard = KillOnDrop(pid);
+    assert_eq!(
+        session_and_terminal(pid),
+        (pid.to_string(), "0".to_owned()),
+        "a session of its own without a terminal"
+    );
     let url = about["url"].as_str().expect("an address");
     let ready = plexus.http().get(format!("{url}/readyz")).send().await.expect("an answer");
     assert_eq!(ready.status(), 200);
     let log = std::fs::read_to_string(about["log"].as_str().expect("a log")).expect("a log");
     assert!(log.contains("INFO") && !log.contains('\u{1b}'), "{log}");
 
-    // A second one is not started, and the first is named.
+    // A second `up` starts no other hub and names the first.
     let again = up(&plexus, &[]).await;
     assert!(again.ok().contains(&format!("{url}/mcp")) && again.ok().contains(&pid.to_string()), "{again:?}");
     assert!(again.stderr.contains("already runs") && again.stderr.contains(" down`"), "{again:?}");
@@ -53,7 +59,7 @@ async fn a_hub_in_the_background_is_ready_when_the_command_ends_and_down_stops_i
 }
 
 #[tokio::test]
-async fn down_stops_a_hub_in_the_foreground_too() {
+async fn down_stops_a_foreground_hub() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let pid = hub.pid();
@@ -62,7 +68,7 @@ async fn down_stops_a_hub_in_the_foreground_too() {
 }
 
 #[tokio::test]
-async fn a_hub_that_cannot_start_says_why_and_leaves_nothing_behind() {
+async fn failed_background_start_is_explained_and_leaves_nothing() {
     let plexus = crate::plexus();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -70,7 +76,7 @@ async fn a_hub_that_cannot_start_says_why_and_leaves_nothing_behind() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains(&format!("cannot listen on {address}")), "{refused:?}");
     assert!(plexus.run(&["down"]).await.stderr.contains("No hub runs"));
-    // A folder of somebody else stays as it is.
+    // A folder with other files is not changed.
     let foreign = plexus.home().join("foreign");
     std::fs::create_dir(&foreign).expect("a folder");
     std::fs::write(foreign.join("thesis.txt"), "").expect("a file");
@@ -83,20 +89,19 @@ async fn a_hub_that_cannot_start_says_why_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_hub_in_the_background_outlives_the_terminal_that_it_was_started_from() {
+async fn background_hub_outlives_its_terminal() {
     let plexus = crate::plexus();
-    let line = "script -qec \"plexus up --background --listen 127.0.0.1:0\" /dev/null < /dev/null";
-    let seen = plexus.shell(line).await;
-    assert!(seen.ok().contains("MCP endpoint") && seen.ok().contains("hub.log"), "{seen:?}");
-    let pid = seen.stdout.lines().find_map(|line| line.strip_prefix("Process")).expect("its process");
-    let _ended = Ended(pid.trim().parse().expect("a number"));
-    // The terminal is gone with `script`.
+    let printed = run_on_terminal(&plexus, "plexus up --background --listen 127.0.0.1:0").await;
+    assert!(printed.contains("MCP endpoint") && printed.contains("hub.log"), "{printed:?}");
+    let pid = printed.lines().find_map(|line| line.strip_prefix("Process")).expect("its process");
+    let _guard = KillOnDrop(pid.trim().parse().expect("a number"));
+    // The terminal is closed now.
     plexus.run(&["status"]).await.ok();
     plexus.run(&["down"]).await.ok();
 }
 
 #[tokio::test]
-async fn the_hub_is_installed_as_a_service_and_taken_away_again() {
+async fn service_is_installed_and_uninstalled() {
     let plexus = crate::plexus();
     let units = plexus.home().join("units").display().to_string();
     let printed = plexus.run(&["service", "install", "--user", "--print"]).await;
@@ -105,8 +110,8 @@ async fn the_hub_is_installed_as_a_service_and_taken_away_again() {
         printed.ok().contains(" up\n") && printed.ok().contains(&format!("PLEXUS_DATA_DIR={data}\n")),
         "{printed:?}"
     );
-    let place = ["--user", "--unit-dir", units.as_str()];
-    let installed = plexus.run(&[&["service", "install"], &place[..]].concat()).await;
+    let target = ["--user", "--unit-dir", units.as_str()];
+    let installed = plexus.run(&[&["service", "install"], &target[..]].concat()).await;
     assert!(installed.stderr.contains("systemctl --user enable --now plexus`"), "{installed:?}");
     let unit = std::path::Path::new(&units).join("plexus.service");
     let text = std::fs::read_to_string(&unit).expect("a unit");
@@ -115,8 +120,8 @@ async fn the_hub_is_installed_as_a_service_and_taken_away_again() {
         "{text}"
     );
     std::fs::write(&unit, format!("{text}# mine\n")).expect("a unit");
-    let refused = plexus.run(&[&["service", "uninstall"], &place[..]].concat()).await;
+    let refused = plexus.run(&[&["service", "uninstall"], &target[..]].concat()).await;
     assert!(refused.code == Some(1) && refused.stderr.contains("plexus service install"), "{refused:?}");
-    plexus.run(&[&["service", "uninstall", "--force"], &place[..]].concat()).await.ok();
+    plexus.run(&[&["service", "uninstall", "--force"], &target[..]].concat()).await.ok();
     assert!(!unit.exists());
 }

@@ -1,4 +1,4 @@
-//! An authority that nobody else knows, and certificates that it vouches for, as files.
+//! A private certificate authority and the certificates that it issues, as files.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-/// When a certificate is good.
+/// When a certificate is valid.
 #[derive(Clone, Copy)]
-pub(crate) enum Time {
+pub(crate) enum Validity {
     Now,
-    /// For so many seconds from now.
-    Shortly(u32),
+    /// For this many seconds from now.
+    Seconds(u32),
     Past,
     Future,
 }
@@ -25,13 +25,13 @@ pub(crate) struct Authority {
 }
 
 /// A certificate and its key.
-pub(crate) struct Pair {
+pub(crate) struct CertificateFiles {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
 }
 
 impl Authority {
-    /// Its files, and those of all that it vouches for, are in a folder of this name.
+    /// All its files are in a folder of this name in `home`.
     pub(crate) fn new(home: &Path, name: &str) -> Self {
         let folder = home.join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -39,48 +39,48 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
-        let own = params.self_signed(&key).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
         let file = folder.join("ca.pem");
-        std::fs::write(&file, pem("CERTIFICATE", own.der())).unwrap();
+        std::fs::write(&file, pem("CERTIFICATE", certificate.der())).unwrap();
         Self { issuer: Issuer::new(params, key), folder, file }
     }
 
-    pub(crate) fn vouch(&self, name: &str) -> Pair {
-        self.vouch_for(name, Time::Now)
+    pub(crate) fn issue(&self, name: &str) -> CertificateFiles {
+        self.issue_with(name, Validity::Now)
     }
 
-    pub(crate) fn vouch_for(&self, name: &str, time: Time) -> Pair {
+    pub(crate) fn issue_with(&self, name: &str, validity: Validity) -> CertificateFiles {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        self.sign(params, name, time)
+        self.sign(params, name, validity)
     }
 
-    /// As people make them who do not know that names belong elsewhere by now.
-    pub(crate) fn vouch_by_common_name(&self, name: &str) -> Pair {
+    /// With the name as common name instead of a subject alternative name, as some people still make them.
+    pub(crate) fn issue_by_common_name(&self, name: &str) -> CertificateFiles {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
-        self.sign(params, name, Time::Now)
+        self.sign(params, name, Validity::Now)
     }
 
-    fn sign(&self, mut params: CertificateParams, name: &str, time: Time) -> Pair {
-        (params.not_before, params.not_after) = match time {
-            Time::Now => (date_time_ymd(2020, 1, 1), date_time_ymd(2120, 1, 1)),
-            Time::Shortly(seconds) => {
+    fn sign(&self, mut params: CertificateParams, name: &str, validity: Validity) -> CertificateFiles {
+        (params.not_before, params.not_after) = match validity {
+            Validity::Now => (date_time_ymd(2020, 1, 1), date_time_ymd(2120, 1, 1)),
+            Validity::Seconds(seconds) => {
                 let until = SystemTime::now() + Duration::from_secs(seconds.into());
                 (date_time_ymd(2020, 1, 1), until.into())
             }
-            Time::Past => (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1)),
-            Time::Future => (date_time_ymd(2120, 1, 1), date_time_ymd(2121, 1, 1)),
+            Validity::Past => (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1)),
+            Validity::Future => (date_time_ymd(2120, 1, 1), date_time_ymd(2121, 1, 1)),
         };
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let pair = Pair {
+        let files = CertificateFiles {
             cert: self.folder.join(format!("{name}.pem")),
             key: self.folder.join(format!("{name}.key")),
         };
-        std::fs::write(&pair.cert, pem("CERTIFICATE", certificate.der())).unwrap();
-        std::fs::write(&pair.key, pem("PRIVATE KEY", &key.serialize_der())).unwrap();
-        std::fs::set_permissions(&pair.key, std::fs::Permissions::from_mode(0o600)).unwrap();
-        pair
+        std::fs::write(&files.cert, pem("CERTIFICATE", certificate.der())).unwrap();
+        std::fs::write(&files.key, pem("PRIVATE KEY", &key.serialize_der())).unwrap();
+        std::fs::set_permissions(&files.key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        files
     }
 }
 

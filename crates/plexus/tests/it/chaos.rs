@@ -1,4 +1,4 @@
-//! Servers that crash, hang, talk nonsense, flood and stand still, beside two that are well and must not notice.
+//! Servers that crash, hang, send garbage, flood or are frozen must not affect two healthy ones beside them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,33 +9,24 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long each of the two is called, and from how many clients at once.
+/// How long each healthy server is called, and by how many clients at once.
 const LOAD: Duration = Duration::from_secs(4);
 const CLIENTS: usize = 2;
-const WELL: [&str; 2] = ["well-stdio", "well-http"];
-/// The bad ones, and how each is bad.
-const UNWELL: [(&str, &str); 5] = [
+const HEALTHY: [&str; 2] = ["healthy-stdio", "healthy-http"];
+/// The faulty servers and their faults.
+const FAULTY: [(&str, &str); 5] = [
     ("crashes", "crash-at-start"),
     ("crashes-later", "crash-after=3"),
     ("hangs", "hang-on-calls"),
-    ("babbles", "garbage"),
+    ("garbles", "garbage"),
     ("floods", "flood=1000"),
 ];
-const STOPPED: &str = "stands-still";
+const FROZEN: &str = "frozen";
 
-/// Returns when so many servers are ready, after the hub has read its files.
+/// Reloads the servers, and waits until this many are ready.
 pub(crate) async fn ready(plexus: &Plexus, hub: &HubProcess, servers: usize) {
-    let reloaded = plexus.run(&["upstream", "reload"]).await;
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while hub.api("/api/v1/status").await["upstreams"]["ready"] != servers {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    if waited.await.is_err() {
-        let listed = plexus.run(&["upstream", "list"]).await;
-        panic!("not all {servers} servers are up in time: {reloaded:?} {listed:?}");
-    }
+    plexus.run(&["upstream", "reload"]).await;
+    hub.api_until("/api/v1/status", |status| status["upstreams"]["ready"] == servers).await;
 }
 
 fn write(hub: &HubProcess, name: &str, file: &Value) {
@@ -44,8 +35,8 @@ fn write(hub: &HubProcess, name: &str, file: &Value) {
     std::fs::write(folder.join(format!("{name}.json")), file.to_string()).unwrap();
 }
 
-fn stdio(args: &[&str]) -> Value {
-    // Whoever waits for a bad one is told soon.
+fn stdio_server(args: &[&str]) -> Value {
+    // A short timeout, so that calls of a faulty server fail soon.
     let args = [&["--stdio"], args].concat();
     json!({ "command": program(), "args": args, "timeout": "1s" })
 }
@@ -54,12 +45,12 @@ async fn upstream(hub: &HubProcess, name: &str) -> Value {
     hub.api(&format!("/api/v1/upstreams/{name}")).await
 }
 
-/// Times of calls to the two that are well, each from several clients; a call that fails ends the test.
+/// Durations of calls to the healthy servers, by several clients each. No call may fail.
 async fn load(hub: &HubProcess, token: &str) -> Vec<Duration> {
     let mut clients = JoinSet::new();
     let until = Instant::now() + LOAD;
-    for number in 0..CLIENTS * WELL.len() {
-        let (mcp, server) = (hub.mcp(token), WELL[number % WELL.len()]);
+    for number in 0..CLIENTS * HEALTHY.len() {
+        let (mcp, server) = (hub.mcp(token), HEALTHY[number % HEALTHY.len()]);
         clients.spawn(async move {
             let mut times = Vec::new();
             while Instant::now() < until {
@@ -83,30 +74,30 @@ fn tool(server: &str) -> String {
     format!("mcp__{}__echo", server.replace('-', "_"))
 }
 
-/// What calls of one bad server came to.
-struct Pestered {
+/// The results of calls to one faulty server.
+struct CallTally {
     server: &'static str,
     answered: usize,
     failed: Vec<String>,
 }
 
-/// Calls a bad server for as long as the others are called. Whatever it does, the hub has an answer.
-async fn pester(mcp: McpClient, server: &'static str, until: Instant) -> Pestered {
-    let mut pestered = Pestered { server, answered: 0, failed: vec![] };
+/// Calls a faulty server until the load ends. The hub must answer every call.
+async fn call_until(mcp: McpClient, server: &'static str, until: Instant) -> CallTally {
+    let mut tally = CallTally { server, answered: 0, failed: vec![] };
     while Instant::now() < until {
         let call = json!({ "name": tool(server), "arguments": { "text": "x" } });
         let answer = mcp.modern("tools/call", call).await.json();
         match answer["result"]["isError"] == true || answer.get("error").is_some() {
-            true => pestered.failed.push(answer.to_string()),
+            true => tally.failed.push(answer.to_string()),
             false => {
                 assert_eq!(answer["result"]["content"][0]["text"], "x", "{server}");
-                pestered.answered += 1;
+                tally.answered += 1;
             }
         }
-        // At the pace of a model that does not give up.
+        // The pace of a model that keeps retrying.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    pestered
+    tally
 }
 
 fn quantile(times: &mut [Duration], part: f64) -> Duration {
@@ -122,38 +113,38 @@ fn quantile(times: &mut [Duration], part: f64) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chaos_among_some_servers_is_not_noticed_at_the_others() {
+async fn chaos_in_some_servers_does_not_affect_the_others() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
-    let web = FixtureProcess::start(Eras::Stateless).await;
-    write(&hub, WELL[0], &json!({ "command": program(), "args": ["--stdio"] }));
-    write(&hub, WELL[1], &json!({ "url": web.url() }));
-    ready(&plexus, &hub, WELL.len()).await;
-    let (token, pest) = (hub.token("well").await.token, hub.token("pest").await.token);
-    // The first calls pay for connections and caches.
+    let http_fixture = FixtureProcess::start(Eras::Stateless).await;
+    write(&hub, HEALTHY[0], &json!({ "command": program(), "args": ["--stdio"] }));
+    write(&hub, HEALTHY[1], &json!({ "url": http_fixture.url() }));
+    ready(&plexus, &hub, HEALTHY.len()).await;
+    let (token, other_token) = (hub.token("healthy").await.token, hub.token("other").await.token);
+    // Warms up connections and caches.
     load(&hub, &token).await;
-    let mut quiet = load(&hub, &token).await;
+    let mut baseline = load(&hub, &token).await;
 
-    for (name, how) in UNWELL {
-        write(&hub, name, &stdio(&["--misbehave", how]));
+    for (name, how) in FAULTY {
+        write(&hub, name, &stdio_server(&["--misbehave", how]));
     }
-    write(&hub, STOPPED, &stdio(&[]));
-    // All but the one that never comes up.
-    ready(&plexus, &hub, WELL.len() + UNWELL.len()).await;
-    let stopped = upstream(&hub, STOPPED).await["pid"]
+    write(&hub, FROZEN, &stdio_server(&[]));
+    // All but the one that crashes at its start.
+    ready(&plexus, &hub, HEALTHY.len() + FAULTY.len()).await;
+    let frozen = upstream(&hub, FROZEN).await["pid"]
         .as_i64()
         .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
         .unwrap();
-    kill_process(stopped, Signal::STOP).unwrap();
-    let mut pests = JoinSet::new();
-    for name in UNWELL.iter().map(|(name, _)| *name).chain([STOPPED]) {
-        pests.spawn(pester(hub.mcp(&pest), name, Instant::now() + LOAD));
+    kill_process(frozen, Signal::STOP).unwrap();
+    let mut callers = JoinSet::new();
+    for name in FAULTY.iter().map(|(name, _)| *name).chain([FROZEN]) {
+        callers.spawn(call_until(hub.mcp(&other_token), name, Instant::now() + LOAD));
     }
     let mut chaos = load(&hub, &token).await;
-    for Pestered { server, answered, failed } in pests.join_all().await {
+    for CallTally { server, answered, failed } in callers.join_all().await {
         let worst = failed.first().map_or("", String::as_str);
         eprintln!("{server}: {answered} calls answered, {} failed; the first: {worst}", failed.len());
-        // Or there was no chaos.
+        // Otherwise the fault did not occur.
         let expected = match server {
             "floods" => answered > 0,
             "crashes-later" => answered > 0 && !failed.is_empty(),
@@ -162,21 +153,21 @@ async fn chaos_among_some_servers_is_not_noticed_at_the_others() {
         assert!(expected, "{server}");
     }
 
-    let [quiet_p99, chaos_p99] = [&mut quiet, &mut chaos].map(|times| quantile(times, 0.99));
+    let [baseline_p99, chaos_p99] = [&mut baseline, &mut chaos].map(|times| quantile(times, 0.99));
     eprintln!(
-        "{} calls in quiet: p50 {:.2?}, p99 {quiet_p99:.2?}; {} amid chaos: p50 {:.2?}, p99 {chaos_p99:.2?}; p99 {:.2} times",
-        quiet.len(),
-        quantile(&mut quiet.clone(), 0.5),
+        "{} calls without faults: p50 {:.2?}, p99 {baseline_p99:.2?}; {} with faults: p50 {:.2?}, p99 {chaos_p99:.2?}; p99 {:.2} times",
+        baseline.len(),
+        quantile(&mut baseline.clone(), 0.5),
         chaos.len(),
         quantile(&mut chaos.clone(), 0.5),
-        chaos_p99.as_secs_f64() / quiet_p99.as_secs_f64(),
+        chaos_p99.as_secs_f64() / baseline_p99.as_secs_f64(),
     );
     let crashed = upstream(&hub, "crashes").await;
     assert!(["down", "failed", "starting"].contains(&crashed["state"].as_str().unwrap()), "{crashed}");
     assert!(crashed["last_error"].to_string().contains("ends before it has read anything"), "{crashed}");
-    for name in WELL {
-        let well = upstream(&hub, name).await;
-        assert_eq!((&well["state"], &well["restarts"]), (&json!("ready"), &json!(0)), "{well}");
+    for name in HEALTHY {
+        let healthy = upstream(&hub, name).await;
+        assert_eq!((&healthy["state"], &healthy["restarts"]), (&json!("ready"), &json!(0)), "{healthy}");
     }
     let all = hub.list("/api/v1/upstreams", |_| false).await;
     let pids: Vec<u64> = all.iter().filter_map(|upstream| upstream["pid"].as_u64()).collect();

@@ -1,4 +1,4 @@
-//! The client commands against a running hub: what goes to which stream, and exit codes.
+//! Client commands with a running hub: output streams and exit codes.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 async fn running() -> (Plexus, HubProcess) {
-    // Without its own machine, whose coming would be an event more.
+    // Without the local node, whose link would be one more event.
     let plexus = crate::plexus().with("PLEXUS_NODES_LOCAL", "false".to_owned());
     let hub = plexus.up().await;
     (plexus, hub)
 }
 
-/// A list for a program: items, and the cursor of the next page or null.
+/// The items of a JSON list, which also has the cursor of the next page or null.
 fn items(list: &Value) -> &Vec<Value> {
     let keys: Vec<_> = list.as_object().expect("an object").keys().collect();
     assert_eq!(keys, ["items", "next"], "{list}");
@@ -21,14 +21,14 @@ fn items(list: &Value) -> &Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_token_is_made_alone_on_standard_output() {
+async fn created_token_is_alone_on_standard_output() {
     let (plexus, hub) = running().await;
-    let person = plexus.run(&["token", "create", "--kind", "agent", "--name", "codex"]).await;
-    let token = person.ok().strip_suffix('\n').expect("a line").to_owned();
+    let printed = plexus.run(&["token", "create", "--kind", "agent", "--name", "codex"]).await;
+    let token = printed.ok().strip_suffix('\n').expect("a line").to_owned();
     assert_eq!(token.split('.').count(), 3, "{token}");
     assert!(!token.contains(char::is_whitespace), "{token}");
-    assert!(person.stderr.contains("agent token codex"), "{person:?}");
-    assert!(!person.stderr.contains(&token), "the token is on the other stream too");
+    assert!(printed.stderr.contains("agent token codex"), "{printed:?}");
+    assert!(!printed.stderr.contains(&token), "the token is on the other stream too");
     hub.api_as(&token, "/api/v1/tools").await;
 
     let args = ["token", "create", "--kind", "agent", "--name", "claude", "--scope", "call:todo"];
@@ -49,40 +49,40 @@ async fn a_token_is_made_alone_on_standard_output() {
     names.sort_unstable();
     assert_eq!(names, ["claude", "codex", "local"]);
     assert!(items(&list).iter().all(|token| token.get("token").is_none()), "{list}");
-    // In a pipe: a line each, fields between tabs, no heading.
+    // In a pipe: one line per token, fields separated by tabs, no heading.
     let lines = plexus.run(&["token", "list"]).await;
     assert_eq!(lines.ok().lines().count(), 3, "{lines:?}");
     assert!(lines.ok().lines().all(|line| line.split('\t').count() == 9), "{lines:?}");
 }
 
 #[tokio::test]
-async fn a_revoked_token_is_refused_within_a_second() {
+async fn revoked_token_is_refused_within_a_second() {
     let (plexus, hub) = running().await;
     let made = plexus.run(&["token", "create", "--kind", "agent", "--name", "codex", "--json"]).await.json(0);
     let (token, jti) = (made["token"].as_str().expect("a token"), made["jti"].as_str().expect("an id"));
-    // Also while it is in the cache of verified tokens, and while a stream of it is open.
+    // Also while the token is in the cache of verified tokens and has an open stream.
     let (session, _) = hub.mcp(token).initialize("2025-11-25").await;
     let mut stream = session.get_stream().await;
     plexus.run_with(&["tools", "list"], &[("PLEXUS_TOKEN", token)]).await.ok();
 
     let revoked = plexus.run(&["token", "revoke", jti]).await;
     assert_eq!(revoked.ok(), format!("Revoked agent token codex ({jti}).\n"));
-    let began = Instant::now();
+    let started = Instant::now();
     while hub.mcp(token).modern("tools/list", json!({})).await.status != 401 {
-        assert!(began.elapsed() < Duration::from_secs(1), "still accepted");
+        assert!(started.elapsed() < Duration::from_secs(1), "still accepted");
         tokio::task::yield_now().await;
     }
     while stream.next().await.is_some() {}
-    assert!(began.elapsed() < Duration::from_secs(5), "its stream went on for {:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "its stream went on for {:?}", started.elapsed());
     let refused = plexus.run_with(&["tools", "list"], &[("PLEXUS_TOKEN", token)]).await;
     assert!(refused.failed(5).contains("revoked"), "{refused:?}");
 
     let active = plexus.run(&["token", "list", "--json"]).await.json(0);
     assert!(items(&active).iter().all(|token| token["jti"] != jti), "{active}");
     let all = plexus.run(&["token", "list", "--all", "--json"]).await.json(0);
-    let gone = items(&all).iter().find(|token| token["jti"] == jti).expect("the revoked one");
-    assert!(gone["revoked_at"].is_string(), "{gone}");
-    // A second time is no harm; one that never was is said to be unknown.
+    let revoked_token = items(&all).iter().find(|token| token["jti"] == jti).expect("the revoked one");
+    assert!(revoked_token["revoked_at"].is_string(), "{revoked_token}");
+    // Revoking again succeeds; an unknown token is an error.
     assert_eq!(plexus.run(&["token", "revoke", jti, "--json"]).await.json(0)["jti"], jti);
     let unknown = plexus.run(&["token", "revoke", "01890a5d-ac96-774b-bcce-b302099a8057"]).await;
     assert!(unknown.failed(1).contains("no such token"), "{unknown:?}");
@@ -141,7 +141,7 @@ async fn tools_are_listed_described_and_called() {
     let called = plexus.run(&["tools", "call", "todo", "--json-args", list, "--session", "work"]).await;
     assert_eq!(called.ok(), "[ ] 1. buy milk\n[ ] 2. once\n");
 
-    // What the tool itself reports is printed, and the exit code says that it failed.
+    // A tool's own error is printed as its output, and the exit code is 1.
     let failed = plexus.run(&["tools", "call", "todo", "--arg", "action=remove", "--arg", "id=99"]).await;
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert!(failed.stdout.contains("no to-do 99"), "{failed:?}");
@@ -170,8 +170,8 @@ async fn sessions_are_listed_shown_and_followed() {
     let numbers: Vec<_> = events.iter().map(|event| event["seq"].as_i64().expect("a number")).collect();
     assert_eq!(numbers, (6..=15).collect::<Vec<_>>());
     assert_eq!((&shown["id"], &shown["next"]), (&json!(id), &json!("15")), "{shown}");
-    let person = plexus.run(&["sessions", "show", id, "--limit", "100"]).await;
-    assert!(person.ok().contains("step 29"), "{person:?}");
+    let printed = plexus.run(&["sessions", "show", id, "--limit", "100"]).await;
+    assert!(printed.ok().contains("step 29"), "{printed:?}");
 
     let stats = plexus.run(&["sessions", "stats", "--json"]).await.json(0);
     assert_eq!(items(&stats)[0]["calls"]["total"], 30, "{stats}");
@@ -179,15 +179,15 @@ async fn sessions_are_listed_shown_and_followed() {
     assert!(table.ok().starts_with(id), "{table:?}");
     let one = plexus.run(&["sessions", "stats", id, "--json"]).await.json(0);
     assert_eq!(one["calls"]["tools"][0]["tool"], "todo", "{one}");
-    let person = plexus.run(&["sessions", "stats", id]).await;
-    assert!(person.ok().contains("queued writes") && person.ok().contains("todo"), "{person:?}");
+    let printed = plexus.run(&["sessions", "stats", id]).await;
+    assert!(printed.ok().contains("queued writes") && printed.ok().contains("todo"), "{printed:?}");
 
     let tail = plexus.run(&["sessions", "tail", id, "-n", "3", "--json"]).await;
     let last: Vec<Value> = tail.ok().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let numbers: Vec<_> = last.iter().map(|event| event["seq"].as_i64().expect("a number")).collect();
     assert_eq!(numbers, [58, 59, 60]);
 
-    // Following goes on over what happens next, also over a restart of the hub.
+    // Following continues with new events, also after a restart of the hub.
     let mut follow = plexus.spawn(&["sessions", "tail", id, "-f", "-n", "1", "--json"]);
     let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
     let mut next = async || {
@@ -206,7 +206,7 @@ async fn sessions_are_listed_shown_and_followed() {
 
     let unknown = plexus.run(&["sessions", "show", "01890a5d-ac96-774b-bcce-b302099a8057"]).await;
     assert!(unknown.failed(1).contains("no such session"), "{unknown:?}");
-    // A hub that died left its address behind; nobody is there.
+    // A hub that was killed leaves its address file behind.
     hub.kill().await;
     assert_eq!(plexus.run(&["sessions", "list"]).await.code, Some(4));
 }
@@ -218,16 +218,16 @@ async fn events_of_all_sessions_are_shown_and_followed() {
     for token in [&ann, &bob] {
         hub.mcp(&token.token).tool("todo", json!({ "action": "list" })).await;
     }
-    let places = |text: &str| -> Vec<i64> {
+    let positions = |text: &str| -> Vec<i64> {
         let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        events.map(|event| event["pos"].as_i64().expect("a place")).collect()
+        events.map(|event| event["pos"].as_i64().expect("a position")).collect()
     };
     let events = async |args: &[&str]| plexus.run(&[&["events", "--json"], args].concat()).await;
-    assert_eq!(places(events(&[]).await.ok()), [1, 2, 3, 4]);
-    assert_eq!(places(events(&["-n", "1"]).await.ok()), [4]);
-    assert_eq!(places(events(&["--after", "2"]).await.ok()), [3, 4]);
-    assert_eq!(places(events(&["--after", "0", "--kind", "tool_call"]).await.ok()), [2, 4]);
-    // A person sees a line each, with the session; an agent only what is its own.
+    assert_eq!(positions(events(&[]).await.ok()), [1, 2, 3, 4]);
+    assert_eq!(positions(events(&["-n", "1"]).await.ok()), [4]);
+    assert_eq!(positions(events(&["--after", "2"]).await.ok()), [3, 4]);
+    assert_eq!(positions(events(&["--after", "0", "--kind", "tool_call"]).await.ok()), [2, 4]);
+    // As text: one line per event, with its owner. An agent sees only its own events.
     let lines = plexus.run_with(&["events"], &[("PLEXUS_TOKEN", &bob.token)]).await;
     let line = lines.ok().lines().last().expect("a line").trim().to_owned();
     assert!(line.starts_with("4  ") && line.contains("  tool_call     agent:bob  todo ok"), "{line}");
@@ -238,7 +238,7 @@ async fn events_of_all_sessions_are_shown_and_followed() {
     let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
     let mut next = async || {
         let line = tokio::time::timeout(Duration::from_secs(15), lines.next_line()).await;
-        places(&line.expect("an event in time").expect("its output").expect("an event"))
+        positions(&line.expect("an event in time").expect("its output").expect("an event"))
     };
     assert_eq!(next().await, [4]);
     hub.mcp(&ann.token).tool("todo", json!({ "action": "list" })).await;
@@ -246,7 +246,7 @@ async fn events_of_all_sessions_are_shown_and_followed() {
 }
 
 #[tokio::test]
-async fn the_audit_is_listed_and_shown() {
+async fn audit_is_listed_and_shown() {
     let (plexus, hub) = running().await;
     let token = hub.token("codex").await;
     hub.mcp(&token.token).tool("todo", json!({ "action": "add", "text": "a" })).await;
@@ -267,14 +267,14 @@ async fn the_audit_is_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn the_hub_is_found_by_flag_variable_or_folder() {
+async fn hub_is_found_by_flag_variable_or_folder() {
     let (plexus, hub) = running().await;
     let url = hub.url("");
     let status = plexus.run(&["status", "--json"]).await.json(0);
     assert_eq!((&status["database"], &status["tools"]), (&json!("sqlite"), &json!(15)), "{status}");
     assert!(plexus.run(&["status"]).await.ok().starts_with(&format!("hub\t{url}\n")));
 
-    // A second home on the same machine has no token and no folder: it names both.
+    // A second home has no data folder and no token, so it must be given both.
     let other = crate::plexus();
     let token = hub.admin_token();
     let unnamed = other.run(&["status", "--hub", &url]).await;
@@ -284,14 +284,14 @@ async fn the_hub_is_found_by_flag_variable_or_folder() {
     let folder = hub.data_dir().to_str().expect("UTF-8");
     other.run(&["status", "--data-dir", folder]).await.ok();
     other.run_with(&["status"], &[("PLEXUS_DATA_DIR", folder)]).await.ok();
-    // The flag wins over the variable.
-    let nowhere = [("PLEXUS_HUB", "http://127.0.0.1:1"), ("PLEXUS_TOKEN", token.as_str())];
-    other.run_with(&["status", "--hub", &url], &nowhere).await.ok();
-    assert_eq!(other.run_with(&["status"], &nowhere).await.code, Some(4));
+    // The flag has precedence over the variable.
+    let unreachable = [("PLEXUS_HUB", "http://127.0.0.1:1"), ("PLEXUS_TOKEN", token.as_str())];
+    other.run_with(&["status", "--hub", &url], &unreachable).await.ok();
+    assert_eq!(other.run_with(&["status"], &unreachable).await.code, Some(4));
 }
 
 #[tokio::test]
-async fn exit_codes_are_honest() {
+async fn failures_have_documented_exit_codes() {
     let (plexus, hub) = running().await;
     let agent = hub.token("codex").await.token;
     let as_agent = [("PLEXUS_TOKEN", agent.as_str())];
@@ -309,7 +309,7 @@ async fn exit_codes_are_honest() {
         (plexus.run(&["status", "--hub", "ftp://nonsense"]).await, 2),
         (plexus.run(&["status", "--hub", "http://127.0.0.1:1"]).await, 4),
         (plexus.run_with(&["status"], &[("PLEXUS_TOKEN", "nonsense")]).await, 5),
-        // A scope that the token lacks, and a token that would be more than its maker.
+        // A scope that the token lacks, and a new token with more rights than its creator.
         (plexus.run_with(&["audit", "verify"], &as_agent).await, 5),
         (plexus.run_with(&["token", "create", "--kind", "admin", "--name", "x"], &as_agent).await, 5),
     ];
@@ -324,7 +324,7 @@ async fn exit_codes_are_honest() {
 }
 
 #[tokio::test]
-async fn a_hub_without_events_says_so() {
+async fn empty_event_list_prints_a_note() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
     let ran = plexus.run(&["events"]).await;
@@ -335,13 +335,13 @@ async fn a_hub_without_events_says_so() {
 #[tokio::test]
 async fn profiles_are_listed_and_shown() {
     let plexus = crate::plexus();
-    // Who writes profiles before the hub is first started finds them there.
+    // Profiles written before the first start of the hub.
     let own = plexus.data_dir().join("profiles/own");
     std::fs::create_dir_all(&own).expect("a folder");
     std::fs::write(own.join("config.json"), r#"{"enabled_tools": ["todo"]}"#).expect("a file");
-    let vain = plexus.data_dir().join("profiles/vain");
-    std::fs::create_dir_all(&vain).expect("a folder");
-    std::fs::write(vain.join("config.json"), r#"{"mcp_servers": {"zebra": ["*"]}}"#).expect("a file");
+    let with_warning = plexus.data_dir().join("profiles/vain");
+    std::fs::create_dir_all(&with_warning).expect("a folder");
+    std::fs::write(with_warning.join("config.json"), r#"{"mcp_servers": {"zebra": ["*"]}}"#).expect("a file");
     let _hub = plexus.up().await;
     let list = plexus.run(&["profile", "list", "--json"]).await.json(0);
     let ids: Vec<_> = items(&list).iter().map(|profile| profile["id"].as_str().expect("an id")).collect();
@@ -376,7 +376,7 @@ async fn profiles_are_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn what_tools_cost_is_shown_by_server_and_by_tool_and_of_a_profile() {
+async fn tool_cost_is_shown_by_server_tool_and_profile() {
     let (plexus, _hub) = running().await;
     let cost = plexus.run(&["tools", "cost", "--json"]).await.json(0);
     let (dearest, total) = (&cost["tools"][0], cost["tokens"].as_u64().expect("tokens"));

@@ -1,4 +1,4 @@
-//! `plexus config`: what is in effect, where it came from, and what is wrong with it.
+//! `plexus config`: effective values, their origins, and mistakes.
 
 use plexus_testkit::Plexus;
 use serde_json::Value;
@@ -9,14 +9,14 @@ fn write(plexus: &Plexus, text: &str) -> String {
     path.to_str().expect("UTF-8").to_owned()
 }
 
-/// A line of `config show --origin`, as its cells.
+/// The cells of a line of `config show --origin`.
 fn setting<'a>(shown: &'a str, key: &str) -> Vec<&'a str> {
     let line = shown.lines().find(|line| line.split('\t').next() == Some(key));
     line.unwrap_or_else(|| panic!("no {key} in {shown}")).split('\t').collect()
 }
 
 #[tokio::test]
-async fn every_value_is_shown_with_where_it_came_from() {
+async fn values_are_shown_with_their_origin() {
     let plexus = crate::plexus();
     let file = write(&plexus, "listen = \"localhost:7\"\n\n[limits]\njson_depth = 9\noutput_bytes = 5\n");
     let args = ["config", "show", "--origin", "--config", &file, "--data-dir", "/d"];
@@ -38,11 +38,11 @@ async fn every_value_is_shown_with_where_it_came_from() {
 }
 
 #[tokio::test]
-async fn a_password_is_warned_about_and_never_shown() {
+async fn password_causes_a_warning_and_is_never_shown() {
     let plexus = crate::plexus();
     let secret = "hunter2";
     let file = write(&plexus, &format!("database_url = \"postgres://ann:{secret}@db.example/plexus\"\n"));
-    let mut said = String::new();
+    let mut output = String::new();
     for args in [
         &["config", "show", "--origin"][..],
         &["config", "show", "--json"],
@@ -50,12 +50,12 @@ async fn a_password_is_warned_about_and_never_shown() {
         &["config", "check", "--json"],
     ] {
         let ran = plexus.run(&[args, &["--config", &file]].concat()).await;
-        said.push_str(ran.ok());
-        said.push_str(&ran.stderr);
+        output.push_str(ran.ok());
+        output.push_str(&ran.stderr);
     }
-    assert!(!said.contains(secret), "{said}");
-    assert!(said.contains("postgres://ann:***@db.example/plexus"), "{said}");
-    assert!(said.contains("warning: ") && said.contains("PLEXUS_DATABASE_URL"), "{said}");
+    assert!(!output.contains(secret), "{output}");
+    assert!(output.contains("postgres://ann:***@db.example/plexus"), "{output}");
+    assert!(output.contains("warning: ") && output.contains("PLEXUS_DATABASE_URL"), "{output}");
 }
 
 #[tokio::test]
@@ -64,13 +64,13 @@ async fn check_lists_all_problems() {
     let file = write(&plexus, "lisen = \"127.0.0.1:1\"\n[limits]\nbody_bytes = \"much\"\n");
     let args = ["config", "check", "--config", &file];
     let ran = plexus.run_with(&args, &[("PLEXUS_DURABILITY", "always")]).await;
-    let said = ran.failed(2);
+    let output = ran.failed(2);
     for words in [
         format!("{file}:1: unknown key `lisen`, did you mean `listen`?"),
         format!("{file}:3: `limits.body_bytes`: \"much\" is not a whole number"),
         "PLEXUS_DURABILITY: \"always\" is not `process` or `power`".to_owned(),
     ] {
-        assert!(said.contains(&words), "{words} not in {said}");
+        assert!(output.contains(&words), "{words} not in {output}");
     }
     let json = plexus.run(&[&args[..], &["--json"]].concat()).await.json(2);
     assert_eq!((&json["ok"], &json["warnings"]), (&false.into(), &Value::Array(vec![])), "{json}");
@@ -82,13 +82,13 @@ async fn check_lists_all_problems() {
 }
 
 #[tokio::test]
-async fn the_default_file_can_be_used_as_it_is_printed() {
+async fn printed_default_file_is_valid() {
     let plexus = crate::plexus();
     plexus.shell("plexus config default > mine.toml && plexus config check --config mine.toml").await.ok();
 }
 
 #[tokio::test]
-async fn a_hub_starts_with_the_file_that_was_put_into_its_empty_folder() {
+async fn hub_starts_with_a_file_in_its_otherwise_empty_folder() {
     let plexus = crate::plexus();
     std::fs::create_dir_all(plexus.data_dir()).expect("a folder");
     std::fs::write(plexus.data_dir().join("plexus.toml"), "durability = \"power\"\n").expect("a file");
@@ -97,17 +97,17 @@ async fn a_hub_starts_with_the_file_that_was_put_into_its_empty_folder() {
 }
 
 #[tokio::test]
-async fn a_misspelt_variable_is_told_to_everyone() {
+async fn misspelt_variable_causes_a_warning() {
     let plexus = crate::plexus();
     let ran = plexus.run_with(&["config", "check"], &[("PLEXUS_LITSEN", "x")]).await;
     ran.ok();
-    let said =
+    let output =
         "warning: the variable PLEXUS_LITSEN is set, but nothing reads it; did you mean PLEXUS_LISTEN?\n";
-    assert!(ran.stderr.starts_with(said), "{ran:?}");
+    assert!(ran.stderr.starts_with(output), "{ran:?}");
 }
 
 #[tokio::test]
-async fn an_error_is_an_object_for_a_program() {
+async fn json_errors_are_objects() {
     let plexus = crate::plexus();
     let unreachable = plexus.run(&["status", "--json", "--hub", "http://127.0.0.1:1"]).await;
     let error: Value = serde_json::from_str(unreachable.failed(4)).expect("one object");

@@ -1,5 +1,5 @@
-//! PostgreSQL goes away and comes back while agents write: the hub stays, callers are told to try
-//! again and recover, and nothing that was acknowledged is lost or doubled.
+//! PostgreSQL stops and restarts while agents write: the hub keeps running, callers get retryable errors and recover, and no
+//! acknowledged write is lost or done twice.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use plexus_testkit::{Door, HubProcess, Lane, Signal};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-/// A to-do list holds 300, and every other write goes there.
+/// Every second write goes to a to-do list, which holds 300.
 const WRITES: usize = 550;
 
-/// One server and a hub on it.
+/// A database server and a hub that uses it.
 struct DatabaseScene {
     server: PostgresServer,
     hub: HubProcess,
 }
 
-/// The server stops and comes back after a while.
+/// The server stops and is restarted after a while.
 #[derive(Debug, Clone)]
 struct Outage {
-    /// Without tidying up.
+    /// Whether it stops immediately, without a checkpoint.
     crash: bool,
-    away: Duration,
+    downtime: Duration,
 }
 
 impl Scene for DatabaseScene {
@@ -33,11 +33,11 @@ impl Scene for DatabaseScene {
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Outage> {
         let strike = |number: u64| {
             let after = Duration::from_millis(rng.random_range(100..600));
-            // Once longer than the hub waits for a server that does not answer.
-            let away = if number == 3 { 4_000 } else { rng.random_range(1..800) };
+            // Once longer than the hub waits for the server.
+            let downtime = if number == 3 { 4_000 } else { rng.random_range(1..800) };
             Strike {
                 after,
-                fault: Outage { crash: number.is_multiple_of(2), away: Duration::from_millis(away) },
+                fault: Outage { crash: number.is_multiple_of(2), downtime: Duration::from_millis(downtime) },
             }
         };
         (0..6).map(strike).collect()
@@ -45,10 +45,10 @@ impl Scene for DatabaseScene {
 
     async fn writers(&mut self, round: u64) -> Vec<Lane> {
         let mut lanes = Vec::new();
-        for place in 0..6 {
-            let name = format!("r{round}-{place}");
+        for index in 0..6 {
+            let name = format!("r{round}-{index}");
             let token = self.hub.token(&name).await;
-            let mut lane = Lane::new(self.hub.url(""), token, Door::nth(place, "2025-06-18", name));
+            let mut lane = Lane::new(self.hub.url(""), token, Door::nth(index, "2025-06-18", name));
             lane.expect_outages();
             lanes.push(lane);
         }
@@ -57,7 +57,7 @@ impl Scene for DatabaseScene {
 
     async fn strike(&mut self, outage: Outage) {
         self.server.stop(if outage.crash { Signal::QUIT } else { Signal::INT }).await;
-        tokio::time::sleep(outage.away).await;
+        tokio::time::sleep(outage.downtime).await;
         self.server.start_again().await;
     }
 
@@ -79,12 +79,12 @@ async fn outages(count: u64) {
     let mut scene = DatabaseScene { server, hub };
     let tally = rounds(&mut scene, count, Load { most: WRITES, on_silence: OnSilence::Retry }).await;
     assert!(tally.acknowledged > 0, "no load: {tally:?}");
-    assert!(tally.retries > 0, "no caller ever noticed a restart: {tally:?}");
+    assert!(tally.retries > 0, "no caller ever had to retry: {tally:?}");
     assert!(scene.hub.terminate().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_of_postgres_crash_or_not_loses_nothing_and_callers_recover() {
+async fn restart_of_postgres_loses_nothing_and_callers_recover_after_a_crash_or_stop() {
     outages(1).await;
 }
 

@@ -1,4 +1,4 @@
-//! `plexus db`: copies of a hub that works, restored elsewhere and on another kind of database.
+//! `plexus db`: backups of a running hub, restored in another home and on another kind of database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A to-do list holds 300, and every other write goes there.
+/// Every second write goes to a to-do list, which holds 300.
 const WRITES: usize = 550;
 
 fn text(path: &std::path::Path) -> &str {
@@ -18,19 +18,19 @@ fn text(path: &std::path::Path) -> &str {
 
 async fn lanes(hub: &HubProcess, count: usize) -> Vec<Lane> {
     let mut lanes = Vec::new();
-    for place in 0..count {
-        let door = match place % 3 {
+    for index in 0..count {
+        let door = match index % 3 {
             0 => Door::Session { version: "2025-06-18", id: None },
-            1 => Door::Stateless { thread: format!("thread-{place}") },
-            _ => Door::Rest { session: format!("session-{place}") },
+            1 => Door::Stateless { thread: format!("thread-{index}") },
+            _ => Door::Rest { session: format!("session-{index}") },
         };
-        lanes.push(Lane::new(hub.url(""), hub.token(&format!("agent-{place}")).await, door));
+        lanes.push(Lane::new(hub.url(""), hub.token(&format!("agent-{index}")).await, door));
     }
     lanes
 }
 
-async fn write_one(lane: &mut Lane, place: usize, number: usize) -> String {
-    let marker = format!("w0.{place}.{number};");
+async fn write_one(lane: &mut Lane, index: usize, number: usize) -> String {
+    let marker = format!("w0.{index}.{number};");
     let write = Write { number, key: format!("key-{marker}"), marker };
     let (tool, arguments) = Lane::arguments(&write);
     lane.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
@@ -39,19 +39,19 @@ async fn write_one(lane: &mut Lane, place: usize, number: usize) -> String {
 
 async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
     let hub = plexus.up().await;
-    let over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     let mut acknowledged = Vec::new();
-    for (place, mut lane) in lanes(&hub, 4).await.into_iter().enumerate() {
-        let (over, (seen, count)) = (over.clone(), watch::channel(0));
+    for (index, mut lane) in lanes(&hub, 4).await.into_iter().enumerate() {
+        let (stop, (progress, count)) = (stop.clone(), watch::channel(0));
         acknowledged.push(count);
         clients.spawn(async move {
             let mut markers = Vec::new();
-            while !over.load(Ordering::Relaxed) && markers.len() < WRITES {
-                markers.push(write_one(&mut lane, place, markers.len()).await);
-                seen.send_replace(markers.len());
+            while !stop.load(Ordering::Relaxed) && markers.len() < WRITES {
+                markers.push(write_one(&mut lane, index, markers.len()).await);
+                progress.send_replace(markers.len());
             }
-            (place, lane, markers)
+            (index, lane, markers)
         });
     }
     let file = plexus.home().join("backup.tar.gz");
@@ -64,9 +64,9 @@ async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
         let made = plexus.run(&["db", "backup", "--force", "--json", text(&file)]).await.json(0);
         assert_eq!(made["audit_intact"], true, "{made}");
     }
-    over.store(true, Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
     let mut clients = clients.join_all().await;
-    clients.sort_by_key(|(place, ..)| *place);
+    clients.sort_by_key(|(index, ..)| *index);
     drop(hub);
 
     let restored = elsewhere.run(&["db", "restore", text(&file), "--json"]).await.json(0);
@@ -74,7 +74,7 @@ async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
     let hub = elsewhere.up().await;
     let mut total = 0;
     for ((_, mut lane, markers), acknowledged) in clients.into_iter().zip(before) {
-        // The same token and session: the copy has the keys.
+        // Token and session still work, because the backup contains the keys.
         lane.moved_to(hub.url(""));
         let found = lane.found().await.expect("the restored hub answers");
         for marker in &markers[..acknowledged] {
@@ -90,18 +90,18 @@ async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_made_under_load_is_restored_elsewhere_and_verifies() {
+async fn backup_made_under_load_is_restored_and_verifies() {
     backup_under_load(&crate::plexus(), &crate::plexus()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_made_under_load_on_postgres_is_restored_on_sqlite() {
+async fn backup_made_under_load_on_postgres_is_restored_on_sqlite() {
     if let Some(plexus) = crate::plexus_on_postgres().await {
         backup_under_load(&plexus, &crate::plexus()).await;
     }
 }
 
-/// Everything that has an id, an order or a hash.
+/// Everything with an id, an order or a hash.
 async fn contents(hub: &HubProcess) -> Value {
     let sessions = hub.list("/api/v1/sessions", |_| false).await;
     let mut logs = Vec::new();
@@ -113,14 +113,14 @@ async fn contents(hub: &HubProcess) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_export_moves_a_hub_from_sqlite_to_postgres_with_ids_order_and_chain() {
+async fn export_moves_a_hub_from_sqlite_to_postgres() {
     let Some(url) = postgres::database().await else { return };
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let mut lanes = lanes(&hub, 3).await;
-    for (place, lane) in lanes.iter_mut().enumerate() {
+    for (index, lane) in lanes.iter_mut().enumerate() {
         for number in 0..30 {
-            write_one(lane, place, number).await;
+            write_one(lane, index, number).await;
         }
     }
     let before = contents(&hub).await;
@@ -139,17 +139,17 @@ async fn an_export_moves_a_hub_from_sqlite_to_postgres_with_ids_order_and_chain(
     assert_eq!(contents(&hub).await, before);
     let report = hub.api("/api/v1/audit/verify").await;
     assert_eq!((&report["ok"], &report["signed"]), (&json!(true), &head), "{report}");
-    // And work goes on.
-    for (place, lane) in lanes.iter_mut().enumerate() {
+    // Clients continue to work.
+    for (index, lane) in lanes.iter_mut().enumerate() {
         lane.moved_to(hub.url(""));
-        write_one(lane, place, 30).await;
+        write_one(lane, index, 30).await;
         assert_eq!(lane.found().await.expect("an answer").len(), 31);
     }
     assert_eq!(hub.api("/api/v1/audit/verify").await["ok"], true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_of_a_tampered_hub_does_not_look_whole() {
+async fn backup_of_a_tampered_hub_does_not_verify() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let mut lane = lanes(&hub, 1).await.remove(0);
@@ -178,7 +178,7 @@ async fn a_copy_of_a_tampered_hub_does_not_look_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
+async fn backup_contains_servers_and_profiles() {
     let plexus = crate::plexus();
     plexus.up().await.terminate().await;
     let data = plexus.data_dir();
@@ -223,47 +223,47 @@ async fn a_backup_has_the_servers_and_profiles_that_a_person_wrote() {
     assert_eq!(hub.api("/api/v1/profiles/reader").await["name"], "Reader");
     assert!(hub.terminate().await.success());
 
-    // What is there already and another is not replaced.
+    // An existing, different file is not replaced.
     let third = crate::plexus();
-    let there = third.data_dir().join("mcp_servers.d/docs.json");
-    std::fs::create_dir_all(there.parent().expect("a folder")).expect("a folder");
-    std::fs::write(&there, "{}").expect("a file");
+    let existing = third.data_dir().join("mcp_servers.d/docs.json");
+    std::fs::create_dir_all(existing.parent().expect("a folder")).expect("a folder");
+    std::fs::write(&existing, "{}").expect("a file");
     let refused = third.run(&["db", "restore", text(&file)]).await;
     assert!(
         refused.failed(1).contains("already contains a different mcp_servers.d/docs.json"),
         "{refused:?}"
     );
 
-    // Servers that are kept elsewhere are not in the copy, which is said.
+    // A folder of servers outside the data folder is left out with a note.
     let moved = [("PLEXUS_MCP_DIR", text(&elsewhere_dir))];
     let made = plexus.run_with(&["db", "backup", "--force", text(&file)], &moved).await;
     assert!(made.stderr.contains(&format!("Not in the copy: {}", elsewhere_dir.display())), "{made:?}");
-    // An export has the database alone.
+    // An export contains only the database.
     let export = plexus.home().join("export.tar.gz");
     let made = plexus.run_with(&["db", "export", "--json", text(&export)], &moved).await.json(0);
     assert_eq!((&made["files"], &made["left_out"]), (&json!(0), &json!([])), "{made}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_done_is_said_and_leaves_nothing() {
+async fn failures_are_explained_and_leave_nothing() {
     let plexus = crate::plexus();
     for command in ["status", "migrate"] {
-        let said = plexus.run(&["db", command]).await;
-        assert!(said.failed(1).contains("there is no database"), "{said:?}");
+        let ran = plexus.run(&["db", command]).await;
+        assert!(ran.failed(1).contains("there is no database"), "{ran:?}");
     }
     let hub = plexus.up().await;
     let file = plexus.home().join("backup.tar.gz");
     plexus.run(&["db", "backup", text(&file)]).await.ok();
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(&file).expect("the backup").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "it has the keys in it");
-    // A second one does not replace the first by accident.
+    assert_eq!(mode & 0o777, 0o600, "it contains the keys");
+    // A second backup does not replace the first by accident.
     let again = plexus.run(&["db", "backup", text(&file)]).await;
     assert!(again.failed(2).contains("--force"), "{again:?}");
-    // What writes wants the database for itself.
+    // Commands that write need exclusive access to the database.
     for command in [&["db", "migrate"][..], &["db", "restore", text(&file)]] {
-        let said = plexus.run(command).await;
-        assert!(said.failed(1).contains(&format!("process {}", hub.pid())), "{said:?}");
+        let ran = plexus.run(command).await;
+        assert!(ran.failed(1).contains(&format!("process {}", hub.pid())), "{ran:?}");
     }
     assert!(hub.terminate().await.success());
     let full = plexus.run(&["db", "restore", text(&file)]).await;
@@ -275,7 +275,7 @@ async fn what_cannot_be_done_is_said_and_leaves_nothing() {
     let junk = plexus.run(&["db", "restore", "junk", "--data-dir", text(&nowhere)]).await;
     assert!(junk.failed(1).contains("nothing was restored"), "{junk:?}");
     assert!(!nowhere.exists());
-    // Through a pipe, as over ssh.
+    // Through a pipe, as with ssh.
     let elsewhere = crate::plexus();
     let line = format!("plexus db backup - | HOME={} plexus db restore -", text(elsewhere.home()));
     let piped = plexus.shell(&line).await;

@@ -1,9 +1,9 @@
-//! `plexus doctor`: a healthy home is found healthy, each breakage is found, and its fix repairs it.
+//! `plexus doctor`: a healthy home has no findings, each problem is found, and the suggested fix repairs it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use plexus_testkit::Plexus;
+use plexus_testkit::{Plexus, until};
 use serde_json::Value;
 
 fn set_mode(path: &Path, mode: u32) {
@@ -14,15 +14,15 @@ fn findings(report: &Value) -> &Vec<Value> {
     report["findings"].as_array().expect("findings")
 }
 
-/// What is not in order, as check and level.
+/// Check and level of all findings that are not `ok`.
 fn complaints(report: &Value) -> Vec<(String, String)> {
     let text = |finding: &Value, key: &str| finding[key].as_str().expect("text").to_owned();
     let wrong = findings(report).iter().filter(|finding| finding["level"] != "ok");
     wrong.map(|finding| (text(finding, "check"), text(finding, "level"))).collect()
 }
 
-/// A home whose hub has run and stopped, and an address that nobody else holds.
-async fn stopped() -> (Plexus, String) {
+/// A home whose hub has stopped, and a free address.
+async fn stopped_home() -> (Plexus, String) {
     let plexus = crate::plexus();
     assert!(plexus.up().await.terminate().await.success());
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -30,8 +30,8 @@ async fn stopped() -> (Plexus, String) {
     (plexus, address)
 }
 
-/// What is said of a hub that does not run, and nothing else of a home that is in order.
-fn stopped_hub() -> (String, String) {
+/// The only complaint about a healthy home without a running hub.
+fn hub_not_running() -> (String, String) {
     ("hub".to_owned(), "problem".to_owned())
 }
 
@@ -39,7 +39,7 @@ async fn doctor(plexus: &Plexus, code: i32, variables: &[(&str, &str)]) -> Value
     plexus.run_with(&["doctor", "--json"], variables).await.json(code)
 }
 
-/// The one problem there is, and the command that is said to repair it.
+/// Message and fix of the problem that a check has found.
 async fn problem(plexus: &Plexus, check: &str, variables: &[(&str, &str)]) -> (String, String) {
     let report = doctor(plexus, 1, variables).await;
     assert_eq!(report["ok"], false);
@@ -51,7 +51,7 @@ async fn problem(plexus: &Plexus, check: &str, variables: &[(&str, &str)]) -> (S
 }
 
 #[tokio::test]
-async fn a_healthy_home_is_found_healthy() {
+async fn healthy_home_has_no_complaints() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
     let report = doctor(&plexus, 0, &[]).await;
@@ -77,23 +77,23 @@ async fn a_healthy_home_is_found_healthy() {
     ] {
         assert!(checks.contains(&Some(check)), "{check} not in {checks:?}");
     }
-    let person = plexus.run(&["doctor"]).await;
-    assert!(person.ok().ends_with("Everything is in order.\n"), "{person:?}");
+    let printed = plexus.run(&["doctor"]).await;
+    assert!(printed.ok().ends_with("Everything is in order.\n"), "{printed:?}");
 }
 
 #[tokio::test]
-async fn a_home_without_a_hub_is_told_how_to_start_one() {
+async fn missing_data_folder_is_one_warning() {
     let plexus = crate::plexus();
     let report = doctor(&plexus, 0, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
     let wrong = complaints(&report);
-    // What is not there yet is said once.
+    // A missing folder is reported once.
     assert_eq!(wrong, [("data folder".to_owned(), "warning".to_owned())], "{report:#}");
-    assert!(!plexus.data_dir().exists(), "a check made something");
+    assert!(!plexus.data_dir().exists(), "a check created something");
 }
 
 #[tokio::test]
-async fn open_files_and_folders_are_found_and_closed_by_the_fix() {
-    let (plexus, address) = stopped().await;
+async fn wrong_file_modes_are_found_and_fixed() {
+    let (plexus, address) = stopped_home().await;
     let listen = [("PLEXUS_LISTEN", address.as_str())];
     let folder = plexus.data_dir();
     for (path, mode, check) in [
@@ -106,13 +106,13 @@ async fn open_files_and_folders_are_found_and_closed_by_the_fix() {
         let (message, fix) = problem(&plexus, check, &listen).await;
         assert!(fix.starts_with("chmod "), "{message}: {fix}");
         plexus.shell(&fix).await.ok();
-        assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [stopped_hub()]);
+        assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [hub_not_running()]);
     }
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_found_and_the_fix_takes_it_out() {
-    let (plexus, address) = stopped().await;
+async fn invalid_configuration_is_found_and_fixed() {
+    let (plexus, address) = stopped_home().await;
     let listen = [("PLEXUS_LISTEN", address.as_str())];
     for text in ["lisen = 1\n", "[limits]\nbody_bytes = \"much\"\n"] {
         std::fs::write(plexus.data_dir().join("plexus.toml"), text).expect("a file");
@@ -120,7 +120,7 @@ async fn a_wrong_configuration_is_found_and_the_fix_takes_it_out() {
         assert!(message.contains("plexus.toml:"), "{message}");
         let (_, command) = fix.split_once("comment it out: ").expect("a command");
         plexus.shell(command).await.ok();
-        assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [stopped_hub()]);
+        assert_eq!(complaints(&doctor(&plexus, 1, &listen).await), [hub_not_running()]);
     }
     let (_, fix) = problem(&plexus, "configuration", &[("PLEXUS_DURABILITY", "always")]).await;
     assert_eq!(fix, "unset PLEXUS_DURABILITY");
@@ -129,27 +129,27 @@ async fn a_wrong_configuration_is_found_and_the_fix_takes_it_out() {
 }
 
 #[tokio::test]
-async fn a_damaged_key_or_token_is_found() {
-    let (plexus, address) = stopped().await;
+async fn damaged_key_or_token_is_found() {
+    let (plexus, address) = stopped_home().await;
     let listen = [("PLEXUS_LISTEN", address.as_str())];
     let folder = plexus.data_dir();
-    let whole = std::fs::read(folder.join("signing-key")).expect("the key");
+    let original = std::fs::read(folder.join("signing-key")).expect("the key");
     std::fs::write(folder.join("signing-key"), "not a key").expect("it can be written");
     let (message, _) = problem(&plexus, "signing key", &listen).await;
     assert!(message.contains("Ed25519"), "{message}");
-    std::fs::write(folder.join("signing-key"), whole).expect("it can be written");
+    std::fs::write(folder.join("signing-key"), original).expect("it can be written");
 
     std::fs::write(folder.join("admin-token"), "not a token\n").expect("it can be written");
     let (_, fix) = problem(&plexus, "admin token", &listen).await;
     assert!(fix.contains("plexus up"), "{fix}");
-    // What it says: the next start makes a new one.
+    // The fix works: the next start creates a new token.
     let _hub = plexus.up().await;
     assert_eq!(complaints(&doctor(&plexus, 0, &[]).await), []);
 }
 
 #[tokio::test]
-async fn a_damaged_or_newer_database_is_found_and_not_touched() {
-    let (plexus, address) = stopped().await;
+async fn damaged_or_newer_database_is_found_and_not_changed() {
+    let (plexus, address) = stopped_home().await;
     let listen = [("PLEXUS_LISTEN", address.as_str())];
     let database = plexus.data_dir().join("plexus.db");
     let entries = || std::fs::read_dir(plexus.data_dir()).expect("the folder").count();
@@ -179,8 +179,8 @@ async fn a_damaged_or_newer_database_is_found_and_not_touched() {
 }
 
 #[tokio::test]
-async fn a_port_of_another_program_is_found_and_the_fix_starts_a_hub() {
-    let (plexus, _) = stopped().await;
+async fn port_in_use_is_found_and_the_fix_starts_a_hub() {
+    let (plexus, _) = stopped_home().await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("its address").to_string();
     let (message, fix) = problem(&plexus, "port", &[("PLEXUS_LISTEN", &address)]).await;
@@ -191,7 +191,7 @@ async fn a_port_of_another_program_is_found_and_the_fix_starts_a_hub() {
 }
 
 #[tokio::test]
-async fn a_hub_that_died_is_found_and_the_fix_starts_another() {
+async fn killed_hub_is_found_and_the_fix_starts_another() {
     let plexus = crate::plexus();
     plexus.up().await.kill().await;
     let report = doctor(&plexus, 1, &[("PLEXUS_LISTEN", "127.0.0.1:0")]).await;
@@ -202,8 +202,8 @@ async fn a_hub_that_died_is_found_and_the_fix_starts_another() {
 }
 
 #[tokio::test]
-async fn a_password_in_the_file_is_warned_about() {
-    let (plexus, address) = stopped().await;
+async fn password_in_the_configuration_causes_a_warning() {
+    let (plexus, address) = stopped_home().await;
     let file = plexus.home().join("mine.toml");
     std::fs::write(&file, "database_url = \"postgres://ann:hunter2@db.example/x\"\n").expect("a file");
     let args = ["doctor", "--config", file.to_str().expect("UTF-8")];
@@ -214,8 +214,8 @@ async fn a_password_in_the_file_is_warned_about() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_put_back_and_not_made_anew() {
-    let (plexus, address) = stopped().await;
+async fn missing_files_are_to_be_restored_from_a_backup() {
+    let (plexus, address) = stopped_home().await;
     let listen = [("PLEXUS_LISTEN", address.as_str())];
     for (name, check, words) in [
         ("plexus.db", "database", "plexus db restore"),
@@ -229,11 +229,11 @@ async fn what_is_gone_is_put_back_and_not_made_anew() {
         std::fs::rename(&away, &there).expect("it can be moved");
     }
     let report = doctor(&plexus, 1, &listen).await;
-    assert_eq!(complaints(&report), [stopped_hub()], "{report:#}");
+    assert_eq!(complaints(&report), [hub_not_running()], "{report:#}");
 }
 
 #[tokio::test]
-async fn a_running_hub_that_found_its_audit_broken_is_a_problem() {
+async fn audit_found_broken_by_a_running_hub_is_a_problem() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
@@ -247,20 +247,20 @@ async fn a_running_hub_that_found_its_audit_broken_is_a_problem() {
 }
 
 #[tokio::test]
-async fn a_hub_with_another_database_than_the_configuration_is_a_problem() {
+async fn database_that_differs_from_the_configuration_is_a_problem() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
-    let elsewhere = [("PLEXUS_DATABASE_URL", "postgres://nobody@127.0.0.1:1/x")];
-    let report = doctor(&plexus, 1, &elsewhere).await;
+    let other_database = [("PLEXUS_DATABASE_URL", "postgres://nobody@127.0.0.1:1/x")];
+    let report = doctor(&plexus, 1, &other_database).await;
     let of = |words: &str| findings(&report).iter().any(|found| found["message"].to_string().contains(words));
     assert!(of("the hub uses sqlite"), "{report:#}");
-    // A cause is told once.
-    let told = report.to_string();
-    assert!(told.matches("refused").count() <= 1, "{told}");
+    // The cause is reported once.
+    let text = report.to_string();
+    assert!(text.matches("refused").count() <= 1, "{text}");
 }
 
 #[tokio::test]
-async fn a_folder_of_somebody_else_is_one_problem() {
+async fn foreign_folder_is_one_problem() {
     let plexus = crate::plexus();
     let project = plexus.home().join("project");
     std::fs::create_dir(&project).expect("a folder");
@@ -276,7 +276,7 @@ async fn a_folder_of_somebody_else_is_one_problem() {
 }
 
 #[tokio::test]
-async fn a_user_defined_tool_that_is_wrong_is_found_with_a_hub_and_without() {
+async fn invalid_custom_tool_is_found_with_and_without_a_hub() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     assert_eq!(plexus.run(&["tools", "new", "greet"]).await.code, Some(0));
@@ -300,12 +300,12 @@ async fn a_user_defined_tool_that_is_wrong_is_found_with_a_hub_and_without() {
     assert_eq!(complaints(&report), [("user tools".to_owned(), "warning".to_owned())], "{report:#}");
     assert!(report.to_string().contains("nowhere is enabled by `tools.enabled`"), "{report:#}");
     std::fs::write(&manifest, "{").expect("a file");
-    assert_eq!(plexus.run(&["tools", "enable", "greet"]).await.code, Some(1), "it is read again");
+    assert_eq!(plexus.run(&["tools", "enable", "greet"]).await.code, Some(1), "the file is read again");
     found().await;
 }
 
 #[tokio::test]
-async fn a_broken_profile_and_what_one_names_in_vain_are_found() {
+async fn invalid_profile_and_unknown_tool_in_a_profile_are_found() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
     let folder = plexus.data_dir().join("profiles");
@@ -314,14 +314,9 @@ async fn a_broken_profile_and_what_one_names_in_vain_are_found() {
         std::fs::write(folder.join(id).join("config.json"), config).expect("a file");
     };
     write("small", r#"{"enabled_tools": ["todo", "zebra"]}"#);
-    // The hub has it when a token can be made for it.
+    // Once a token can be created for the profile, the hub has read it.
     let create = ["token", "create", "--kind", "agent", "--name", "a", "--profile", "small"];
-    let made = async {
-        while plexus.run(&create).await.code != Some(0) {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(20), made).await.expect("the profile is read");
+    until("the hub has read the profile", async || plexus.run(&create).await.code == Some(0)).await;
     let report = doctor(&plexus, 0, &[]).await;
     assert_eq!(complaints(&report), [("profiles".to_owned(), "warning".to_owned())], "{report:#}");
     assert!(report.to_string().contains("small: enabled_tools: there is no tool zebra (yet)"), "{report:#}");
@@ -331,17 +326,11 @@ async fn a_broken_profile_and_what_one_names_in_vain_are_found() {
     assert!(message.contains("small/config.json") && fix.contains("see no tools"), "{message}: {fix}");
     let report = doctor(&plexus, 1, &[]).await;
     let problems = complaints(&report).into_iter().filter(|(_, level)| level == "problem").count();
-    assert_eq!(problems, 2, "each mistake of a file is told: {report:#}");
+    assert_eq!(problems, 2, "each mistake of a file is reported: {report:#}");
 
     std::fs::remove_dir_all(folder.join("small")).expect("it can be removed");
-    let gone = async {
-        while !doctor(&plexus, 0, &[])
-            .await
-            .to_string()
-            .contains("has the profile small, which does not exist")
-        {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("its token is warned about");
+    until("the token without a profile causes a warning", async || {
+        doctor(&plexus, 0, &[]).await.to_string().contains("has the profile small, which does not exist")
+    })
+    .await;
 }

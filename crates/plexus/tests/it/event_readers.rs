@@ -1,5 +1,5 @@
-//! 200 readers at random speeds with random reconnects: each sees every event once, in order, and the
-//! hub's memory does not grow with them.
+//! 200 readers with random speeds and reconnects: each sees every event once and in order, and the hub's memory stays
+//! bounded.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 const READERS: u64 = 200;
 const SESSIONS: usize = 8;
-/// What the hub may take for all readers together, beyond what it had before they came.
+/// Memory limit of the hub for all readers together.
 const GROWTH: u64 = 150 << 20;
 /// No reader waits longer than this for its next message.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,14 +36,14 @@ async fn read_all(events: i64) {
     eprintln!("repeat this run with {seed}");
     let plexus = crate::plexus();
     let hub = plexus.up().await;
-    // The sessions are the writer's, so it sees all that the admin sees.
+    // The writer owns all sessions, so it sees the same events as the admin.
     let writer = hub.token("writer").await.token;
     let mut sessions = Vec::new();
     for number in 0..SESSIONS {
         sessions.push(call(&hub, &writer, number).await);
     }
     let (before, _) = hub.memory();
-    let began = Instant::now();
+    let started = Instant::now();
 
     let mut readers = JoinSet::new();
     for number in 0..READERS {
@@ -57,7 +57,7 @@ async fn read_all(events: i64) {
         readers.spawn(read(stream, seed.round(number), per_session, per_session / 10));
     }
 
-    // Two events a call; each session has had its first call.
+    // A call has two events; each session already has one call.
     let calls = events as usize / 2 / SESSIONS - 1;
     let mut writers = JoinSet::new();
     for number in 0..SESSIONS {
@@ -71,7 +71,7 @@ async fn read_all(events: i64) {
         });
     }
     writers.join_all().await;
-    let written = began.elapsed();
+    let written = started.elapsed();
     let tallies = readers.join_all().await;
     let (after, peak) = hub.memory();
     let reconnects: usize = tallies.iter().sum();
@@ -80,12 +80,12 @@ async fn read_all(events: i64) {
         "{} readers, {events} events, {reconnects} reconnects: written in {written:?}, read by all in {:?}; \
          RSS {} MiB before, {} MiB at most, {} MiB after",
         tallies.len(),
-        began.elapsed(),
+        started.elapsed(),
         mib(before),
         mib(peak),
         mib(after),
     );
-    assert!(reconnects > tallies.len() / 2, "hardly anybody reconnected: {reconnects}");
+    assert!(reconnects > tallies.len() / 2, "hardly any reconnects: {reconnects}");
     assert!(peak < before + GROWTH, "grew from {before} to {peak} bytes");
     assert!(hub.terminate().await.success());
 }
@@ -102,15 +102,15 @@ struct Stream {
     hub: std::net::SocketAddr,
 }
 
-/// The numbers of an event; a word about the stream has none of them.
+/// The position of an event; other messages of the stream have none.
 #[derive(Deserialize)]
-struct Numbers {
+struct Position {
     seq: Option<i64>,
     pos: Option<i64>,
 }
 
-/// Reads events 1 to `last` at a speed of its own, coming back every now and then; says how often.
-async fn read(stream: Stream, mut rng: StdRng, last: i64, stretch: i64) -> usize {
+/// Reads events 1 to `last` with random pauses and reconnects; returns the number of reconnects.
+async fn read(stream: Stream, mut rng: StdRng, last: i64, max_burst: i64) -> usize {
     let path = match stream.log {
         Log::All => "/ws/events".to_owned(),
         Log::Session(id) => format!("/ws/sessions/{id}"),
@@ -121,21 +121,21 @@ async fn read(stream: Stream, mut rng: StdRng, last: i64, stretch: i64) -> usize
     loop {
         let request = EventRequest::new(stream.hub, format!("{path}?after={seen}")).bearer(&stream.token);
         let mut reader = request.open().await;
-        let leave_at = seen + rng.random_range(1..=stretch.max(2) * 4);
+        let leave_at = seen + rng.random_range(1..=max_burst.max(2) * 4);
         while seen < last && seen < leave_at {
             let text = match tokio::time::timeout(PATIENCE, reader.text()).await.expect("a message in time") {
                 Ok(text) => text,
-                // Slower than the hub waits for: it says where to go on, which is where we are.
+                // The reader was too slow; the hub says where to resume.
                 Err(Received::Closed { code: 4408, resume_after }) => {
                     assert_eq!(resume_after, Some(seen));
                     break;
                 }
                 Err(ended) => panic!("{path}: ended at {seen} of {last}: {ended:?}"),
             };
-            let numbers: Numbers = serde_json::from_str(&text).expect("a message");
+            let position: Position = serde_json::from_str(&text).expect("a message");
             let number = match stream.log {
-                Log::All => numbers.pos,
-                Log::Session(_) => numbers.seq,
+                Log::All => position.pos,
+                Log::Session(_) => position.seq,
             };
             let Some(number) = number else {
                 assert!(!text.contains("pruned"), "{path}: {text}");
@@ -149,14 +149,14 @@ async fn read(stream: Stream, mut rng: StdRng, last: i64, stretch: i64) -> usize
             return reconnects;
         }
         reconnects += 1;
-        // Half of them leave in order, the others are just gone.
+        // Half of the connections are closed properly, the others dropped.
         if rng.random_range(0..2) == 0 {
             let _ = reader.socket().close(None).await;
         }
     }
 }
 
-/// As fast as it comes, or with pauses: many short ones, or a few long ones.
+/// No pause, many short ones, or a few long ones, depending on the speed.
 async fn pause(rng: &mut StdRng, speed: u32) {
     let millis = match speed {
         0 | 1 => return,

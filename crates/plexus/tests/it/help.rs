@@ -1,6 +1,6 @@
-//! Help texts, word for word: a change to the command line is seen in review.
+//! Snapshots of all help texts, so that a review shows changes of the command line.
 
-/// A command with the help of each of its subcommands.
+/// The help of a command and of its subcommands.
 async fn help(command: &[&str], subcommands: &[&str]) -> String {
     let plexus = crate::plexus();
     let mut text = String::new();
@@ -158,9 +158,9 @@ async fn help_of_man() {
     insta::assert_snapshot!(help(&["man"], &[]).await);
 }
 
-/// The examples of `tools call` need nothing but a hub, so they can be tried.
+/// The examples of `tools call` need only a hub.
 #[tokio::test]
-async fn the_examples_of_tools_call_work() {
+async fn examples_of_tools_call_work() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
     let help = plexus.run(&["tools", "call", "--help"]).await;

@@ -1,10 +1,9 @@
-//! The hub's log: what an operator finds in it, and what is never in it.
+//! The hub's log: what it contains, and secrets that it must not contain.
 
 use plexus_testkit::HubProcess;
 use serde_json::{Value, json};
 
-/// Calls `todo` with arguments that do not fit, as a client that has an id of its own for it. The
-/// request's id and the call's.
+/// Calls `todo` with invalid arguments and a request id of the client. Returns the ids of the request and the call.
 async fn failing_call(plexus: &plexus_testkit::Plexus, hub: &HubProcess, token: &str) -> (String, String) {
     let request = plexus
         .http()
@@ -21,7 +20,7 @@ async fn failing_call(plexus: &plexus_testkit::Plexus, hub: &HubProcess, token: 
 }
 
 #[tokio::test]
-async fn every_line_of_a_json_log_is_an_object_and_a_failing_call_is_found_by_its_ids() {
+async fn json_log_lines_are_objects_with_the_ids_of_request_and_call() {
     let plexus =
         crate::plexus().with("PLEXUS_LOG", "debug".to_owned()).with("PLEXUS_LOG_FORMAT", "json".to_owned());
     let hub = plexus.up().await;
@@ -52,7 +51,7 @@ async fn every_line_of_a_json_log_is_an_object_and_a_failing_call_is_found_by_it
         assert_eq!(ended[field], expected, "{field} in {ended}");
     }
     assert!(ended["elapsed_ms"].is_f64() && ended["session_id"].is_string(), "{ended}");
-    // The request's own line has what is known of it, and nothing of the call.
+    // The lines of the request have its fields, and none of the call.
     let of_request = |message: &str| {
         let mut found = lines.iter().filter(|line| line["request_id"] == json!(request_id));
         found.find(|line| line["message"] == message).unwrap_or_else(|| panic!("no {message} in {log}"))
@@ -68,7 +67,7 @@ async fn every_line_of_a_json_log_is_an_object_and_a_failing_call_is_found_by_it
 }
 
 #[tokio::test]
-async fn the_start_and_the_end_of_a_hub_are_in_the_default_log() {
+async fn default_log_has_start_and_end_of_the_hub() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let address = hub.url("").replace("http://", "");
@@ -83,7 +82,7 @@ async fn the_start_and_the_end_of_a_hub_are_in_the_default_log() {
 }
 
 #[tokio::test]
-async fn a_line_for_people_names_request_and_call_too() {
+async fn text_log_lines_have_the_ids_of_request_and_call() {
     let plexus = crate::plexus().with("PLEXUS_LOG", "plexus=debug".to_owned());
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
@@ -94,7 +93,7 @@ async fn a_line_for_people_names_request_and_call_too() {
 }
 
 #[tokio::test]
-async fn calls_that_go_well_leave_no_line_in_the_default_log() {
+async fn successful_calls_are_not_in_the_default_log() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;

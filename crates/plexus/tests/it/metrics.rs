@@ -1,4 +1,4 @@
-//! `/metrics`: numbers that are exactly what happened, and no label that a caller made up.
+//! `/metrics`: exact counts, and no labels that a caller chooses.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use plexus_testkit::TestHub;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// The series of one scrape.
+/// The values of a scrape by series.
 struct Scrape(BTreeMap<String, f64>);
 
 impl Scrape {
@@ -30,7 +30,7 @@ impl Scrape {
         *self.0.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.0))
     }
 
-    /// Buckets of a histogram with these labels, by their upper bound.
+    /// The buckets of a histogram with these labels, sorted by upper bound.
     fn buckets(&self, name: &str, labels: &str) -> Vec<(f64, f64)> {
         let prefix = format!("{name}_bucket{{le=\"");
         let mut buckets: Vec<(f64, f64)> = self
@@ -53,7 +53,7 @@ async fn rest(hub: &TestHub, token: &str, tool: &str, arguments: Value) -> u16 {
 }
 
 #[tokio::test]
-async fn the_numbers_are_exactly_what_was_done() {
+async fn metrics_count_exactly_what_happened() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*"]).await.token;
     for _ in 0..5 {
@@ -66,8 +66,8 @@ async fn the_numbers_are_exactly_what_was_done() {
         assert_eq!(rest(&hub, &token, &format!("made_up_{n}"), json!({})).await, 404);
         hub.http().get(hub.url(&format!("/made_up_{n}"))).send().await.expect("an answer");
     }
-    let bad = hub.http().get(hub.url("/api/v1/status")).bearer_auth("made_up").send().await;
-    assert_eq!(bad.expect("an answer").status(), 401);
+    let invalid = hub.http().get(hub.url("/api/v1/status")).bearer_auth("made_up").send().await;
+    assert_eq!(invalid.expect("an answer").status(), 401);
     hub.http().get(hub.url("/api/v1/status")).send().await.expect("an answer");
     let (_session, _) = hub.mcp(&token).initialize("2025-11-25").await;
 
@@ -109,8 +109,8 @@ async fn the_numbers_are_exactly_what_was_done() {
     ] {
         assert_eq!(scrape.value(series), expected, "{series}");
     }
-    let named: Vec<&String> = scrape.0.keys().filter(|series| series.contains("made_up")).collect();
-    assert!(named.is_empty(), "callers made up {named:?}");
+    let made_up: Vec<&String> = scrape.0.keys().filter(|series| series.contains("made_up")).collect();
+    assert!(made_up.is_empty(), "labels chosen by callers: {made_up:?}");
     assert!(scrape.value("plexus_http_connections") >= 1.0);
     let requests = scrape.value("plexus_store_commit_requests_sum");
     assert!(requests >= 10.0 && scrape.value("plexus_store_commit_seconds_count") <= requests);
@@ -124,7 +124,7 @@ async fn the_numbers_are_exactly_what_was_done() {
 }
 
 #[tokio::test]
-async fn metrics_need_their_scope() {
+async fn metrics_require_the_scope() {
     let hub = TestHub::start().await;
     let get = async |token: Option<String>| {
         let request = hub.http().get(hub.url("/metrics"));
@@ -137,7 +137,7 @@ async fn metrics_need_their_scope() {
 }
 
 #[tokio::test]
-async fn two_hubs_in_one_process_do_not_mix() {
+async fn hubs_in_one_process_have_separate_metrics() {
     let (one, other) = (TestHub::start().await, TestHub::start().await);
     let token = one.token("ann", &["call:*"]).await.token;
     one.mcp(&token).tool("todo", json!({ "action": "list" })).await;
@@ -147,7 +147,7 @@ async fn two_hubs_in_one_process_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scrape_under_load_is_whole_and_never_goes_back() {
+async fn scrapes_under_load_are_complete_and_never_decrease() {
     const CALLERS: usize = 8;
     const CALLS: usize = 40;
     let hub = TestHub::start().await;

@@ -1,25 +1,25 @@
-//! `plexus node policy`: what holds on a machine, and what is wrong with a file.
+//! `plexus node policy`: the effective policy of a machine, and mistakes in a file.
 
 use serde_json::Value;
 
 const FOLDER: &str = ".local/share/plexus-node";
 
 #[tokio::test]
-async fn the_policy_of_a_machine_is_shown_with_what_holds_commands_to_it() {
+async fn policy_is_shown_with_the_sandbox_that_enforces_it() {
     let plexus = crate::plexus();
     let shown = plexus.run(&["node", "policy", "--json"]).await.json(0);
     assert_eq!(shown["file_exists"], false, "{shown}");
     assert_eq!(shown["sandbox"]["asked"], "auto", "{shown}");
-    let held = shown["sandbox"]["held"].as_str().expect("a level");
+    let enforced = shown["sandbox"]["held"].as_str().expect("a level");
     let missing = shown["sandbox"]["missing"].as_array().expect("a list");
-    // Whatever is stronger than what holds is not to be had.
-    let stronger = ["bubblewrap", "landlock"].into_iter().take_while(|level| *level != held);
+    // Every stronger sandbox is reported as missing.
+    let stronger = ["bubblewrap", "landlock"].into_iter().take_while(|level| *level != enforced);
     for level in stronger {
         assert!(missing.iter().any(|missing| missing["level"] == level), "{shown}");
     }
-    let work = plexus.home().join("plexus-work");
-    assert_eq!(shown["working_folder"].as_str(), work.to_str(), "{shown}");
-    assert!(!work.exists(), "whoever looks makes nothing");
+    let working_folder = plexus.home().join("plexus-work");
+    assert_eq!(shown["working_folder"].as_str(), working_folder.to_str(), "{shown}");
+    assert!(!working_folder.exists(), "showing the policy creates no folder");
     let denied = shown["files"]["deny"].as_array().expect("a list");
     let ssh = plexus.home().join(".ssh");
     assert!(denied.iter().any(|path| path.as_str() == ssh.to_str()), "{shown}");
@@ -30,7 +30,7 @@ async fn the_policy_of_a_machine_is_shown_with_what_holds_commands_to_it() {
         .expect("a file");
     let shown = plexus.run(&["node", "policy"]).await;
     let text = shown.ok();
-    assert!(text.contains(&format!("working folder\t{}", work.display())), "{text}");
+    assert!(text.contains(&format!("working folder\t{}", working_folder.display())), "{text}");
     assert!(text.contains("sandbox\tnone") && text.contains("allow = [\"git log\"]"), "{text}");
     assert!(text.contains(folder.to_str().expect("UTF-8")), "{text}");
 
@@ -42,7 +42,7 @@ async fn the_policy_of_a_machine_is_shown_with_what_holds_commands_to_it() {
 }
 
 #[tokio::test]
-async fn the_default_is_a_file_that_can_be_used_and_a_wrong_one_is_told_all_its_mistakes() {
+async fn default_file_is_valid_and_all_mistakes_of_a_file_are_reported() {
     let plexus = crate::plexus();
     let file = plexus.home().join("node.toml");
     let name = file.to_str().expect("UTF-8");

@@ -1,4 +1,4 @@
-//! `plexus upstream login`: a person at the command line, a browser, and an authorization server of others.
+//! `plexus upstream login` with a browser and a third-party authorization server.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A login that waits for its person.
-struct Waiting {
+/// A login that waits for the browser.
+struct PendingLogin {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// What to open.
+    /// The URL to open in the browser.
     url: String,
 }
 
-impl Waiting {
+impl PendingLogin {
     async fn start(plexus: &Plexus, args: &[&str]) -> Self {
         let mut command = plexus.command(env!("CARGO_BIN_EXE_plexus"), &["upstream", "login"]);
         let mut child = command.args(args).stdin(Stdio::piped()).spawn().unwrap();
@@ -34,7 +34,7 @@ impl Waiting {
         Self { stdin: child.stdin.take().unwrap(), child, stdout, url }
     }
 
-    /// Its end, and what else it said.
+    /// Exit code, remaining output and errors.
     async fn end(mut self) -> (Option<i32>, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         let mut stderr = self.child.stderr.take().unwrap();
@@ -47,23 +47,26 @@ impl Waiting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
+async fn login_by_browser_or_pasted_url_survives_a_restart() {
     let Some(authority) = Authority::start().await else { return };
     let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let added = plexus.run(&["upstream", "add", "docs", &server.url()]).await;
-    let said = added.failed(1);
-    assert!(said.contains("requires a login") && said.contains("Run `plexus upstream login docs`"), "{said}");
+    let stderr = added.failed(1);
+    assert!(
+        stderr.contains("requires a login") && stderr.contains("Run `plexus upstream login docs`"),
+        "{stderr}"
+    );
     let status = plexus.run(&["status"]).await;
     assert!(status.ok().contains("1 wanting a login"), "{status:?}");
     let shown = plexus.run(&["upstream", "show", "docs"]).await;
     assert!(shown.ok().contains("state\tneeds_login\n"), "{shown:?}");
 
-    let login = Waiting::start(&plexus, &["docs", "--no-browser"]).await;
-    // Another page of the browser calls the address too.
-    let back = way_back(&login.url);
-    let forged = plexus.http().get(format!("{back}?code=forged&state=guessed")).send().await.unwrap();
+    let login = PendingLogin::start(&plexus, &["docs", "--no-browser"]).await;
+    // A forged callback is refused.
+    let callback = redirect_uri(&login.url);
+    let forged = plexus.http().get(format!("{callback}?code=forged&state=guessed")).send().await.unwrap();
     assert_eq!(forged.status(), 400);
     let page = Browser::new().log_in(&login.url).await;
     assert!(page.contains("You can close this window"), "{page}");
@@ -71,7 +74,10 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
     assert_eq!(code, Some(0), "{out} {err}");
     assert!(out.starts_with("docs is up and brings "), "{out}");
     assert!(err.contains("Logged in to docs."), "{err}");
-    assert!(err.contains(&format!("log in at {}:", authority.issuer())), "who asks is said: {err}");
+    assert!(
+        err.contains(&format!("log in at {}:", authority.issuer())),
+        "the authorization server is named: {err}"
+    );
     let called = plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", "text=hello"]).await;
     assert_eq!(called.ok(), "hello\n");
 
@@ -80,15 +86,15 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
     let again = plexus.run(&["upstream", "logout", "docs", "--json"]).await.json(0);
     assert_eq!(again["forgotten"], false, "{again}");
 
-    // Where the browser is elsewhere, what it ends up at is pasted.
-    let mut login = Waiting::start(&plexus, &["docs", "--no-browser", "--json"]).await;
-    let back = Browser::new().decide(&login.url).await;
-    login.stdin.write_all(format!("nonsense\n{back}\n").as_bytes()).await.unwrap();
+    // With a browser on another machine, the user pastes the callback URL.
+    let mut login = PendingLogin::start(&plexus, &["docs", "--no-browser", "--json"]).await;
+    let callback = Browser::new().decide(&login.url).await;
+    login.stdin.write_all(format!("nonsense\n{callback}\n").as_bytes()).await.unwrap();
     let (code, out, err) = login.end().await;
     assert_eq!(code, Some(0), "{out} {err}");
     let upstream: serde_json::Value = serde_json::from_str(out.trim()).unwrap();
     assert_eq!(upstream["state"], "ready", "{upstream}");
-    // A hub that is started anew has what it was given.
+    // The login survives a restart of the hub.
     assert!(hub.terminate().await.success());
     let hub = plexus.up().await;
     let called = plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", "text=still"]).await;
@@ -102,8 +108,8 @@ async fn a_person_logs_in_with_a_browser_or_by_pasting_and_logs_out() {
     assert!(!log.contains("code=") && !log.contains("Bearer "), "{log}");
 }
 
-/// Where the browser is sent back to.
-fn way_back(url: &str) -> String {
+/// The redirect URI in an authorization URL.
+fn redirect_uri(url: &str) -> String {
     let encoded = url.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
     encoded.replace("%3A", ":").replace("%2F", "/")
 }

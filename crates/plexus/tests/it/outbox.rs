@@ -1,4 +1,4 @@
-//! `plexus outbox` on the files of proxies, beside one that uses them.
+//! `plexus outbox` on the files of proxies, also while a proxy uses them.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use plexus_store::outbox::{Limits, NewWrite, Outbox};
 use plexus_testkit::Plexus;
 use serde_json::json;
 
-fn path(plexus: &Plexus, folder: &str) -> PathBuf {
+fn outbox_file(plexus: &Plexus, folder: &str) -> PathBuf {
     plexus.data_dir().join("proxy").join(folder).join("outbox.db")
 }
 
-async fn outbox(plexus: &Plexus, folder: &str) -> Outbox {
-    Outbox::open(&path(plexus, folder), Clock::system(), Limits::default()).await.expect("an outbox").0
+async fn open_outbox(plexus: &Plexus, folder: &str) -> Outbox {
+    Outbox::open(&outbox_file(plexus, folder), Clock::system(), Limits::default()).await.expect("an outbox").0
 }
 
-/// Queues writes, of which the first `dead` are refused.
+/// Queues writes and makes the first `dead` of them dead letters.
 async fn fill(outbox: &Outbox, keys: &[&str], dead: usize) {
     for key in keys {
         let write = NewWrite {
@@ -37,7 +37,7 @@ async fn fill(outbox: &Outbox, keys: &[&str], dead: usize) {
 }
 
 #[tokio::test]
-async fn without_an_outbox_it_is_said_what_one_is() {
+async fn missing_outbox_is_explained() {
     let plexus = crate::plexus();
     let listed = plexus.run(&["outbox", "list"]).await;
     assert_eq!(listed.ok(), "");
@@ -47,15 +47,15 @@ async fn without_an_outbox_it_is_said_what_one_is() {
     assert!(shown.failed(1).contains("no write 1"), "{shown:?}");
     let named = plexus.run(&["outbox", "list", "--agent", "codex"]).await;
     assert!(named.failed(1).contains("no outbox of codex"), "{named:?}");
-    assert!(!plexus.data_dir().exists(), "looking leaves nothing behind");
+    assert!(!plexus.data_dir().exists(), "listing created something");
 }
 
 #[tokio::test]
 async fn writes_are_listed_shown_retried_and_dropped_while_a_proxy_uses_them() {
     let plexus = crate::plexus();
-    let codex = outbox(&plexus, "codex-0011aabb").await;
+    let codex = open_outbox(&plexus, "codex-0011aabb").await;
     fill(&codex, &["one", "two", "three"], 2).await;
-    let claude = outbox(&plexus, "claude-0011aabb").await;
+    let claude = open_outbox(&plexus, "claude-0011aabb").await;
     fill(&claude, &["four"], 0).await;
 
     let listed = plexus.run(&["outbox", "list"]).await;
@@ -86,19 +86,19 @@ async fn writes_are_listed_shown_retried_and_dropped_while_a_proxy_uses_them() {
 
     let retried = plexus.run(&["outbox", "retry", "2", "--json"]).await.json(0);
     assert_eq!(retried, json!({ "retried": [{ "outbox": "codex-0011aabb", "id": 4, "was": 2 }] }));
-    let waits = plexus.run(&["outbox", "retry", "3"]).await;
-    assert!(waits.failed(1).contains("not a dead letter"), "{waits:?}");
-    // One that is not there: nothing is done to the others.
+    let refused = plexus.run(&["outbox", "retry", "3"]).await;
+    assert!(refused.failed(1).contains("not a dead letter"), "{refused:?}");
+    // An unknown id: the other writes are not dropped either.
     let none = plexus.run(&["outbox", "drop", "1", "99", "--agent", "codex"]).await;
     assert!(none.failed(1).contains("no write 99"), "{none:?}");
     assert_eq!(codex.counts().await.expect("counts").dead, 1);
     let dropped = plexus.run(&["outbox", "drop", "1", "--agent", "codex"]).await;
     assert_eq!(dropped.ok(), "Dropped write 1 of codex-0011aabb.\n");
-    let waits = plexus.run(&["outbox", "drop", "3"]).await;
-    assert!(waits.failed(1).contains("--waiting"), "{waits:?}");
+    let refused = plexus.run(&["outbox", "drop", "3"]).await;
+    assert!(refused.failed(1).contains("--waiting"), "{refused:?}");
     plexus.run(&["outbox", "drop", "3", "--waiting"]).await.ok();
 
-    // The proxy sees all of it.
+    // The proxy sees the changes.
     let left = codex.claim("proxy", Limits::default().age).await.expect("a claim").expect("a row");
     assert_eq!((left.key.as_str(), left.id), ("two", 4));
     let misspelt = plexus.run(&["outbox", "list", "--agent", "codx"]).await;
@@ -106,12 +106,12 @@ async fn writes_are_listed_shown_retried_and_dropped_while_a_proxy_uses_them() {
 }
 
 #[tokio::test]
-async fn a_damaged_outbox_is_put_in_order_and_said_to_have_been_damaged() {
+async fn damaged_outbox_is_repaired_and_reported_once() {
     let plexus = crate::plexus();
-    let codex = outbox(&plexus, "codex-0011aabb").await;
+    let codex = open_outbox(&plexus, "codex-0011aabb").await;
     fill(&codex, &["one"], 1).await;
     codex.close().await.expect("closed");
-    let file = path(&plexus, "codex-0011aabb");
+    let file = outbox_file(&plexus, "codex-0011aabb");
     let mut bytes = std::fs::read(&file).expect("the file");
     bytes[..100].fill(0);
     std::fs::write(&file, bytes).expect("written");

@@ -1,17 +1,16 @@
-//! `plexus mcp` as agents start it: a process between them and a hub that is killed and comes back.
+//! `plexus mcp` as agents start it, with a hub that is killed and restarted.
 
 use std::time::Duration;
 
-use plexus_testkit::{HubProcess, McpClient, Plexus, Signal, send};
+use plexus_testkit::{HubProcess, McpClient, Plexus, Signal, eventually, send, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(20);
 
 async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
 fn add(text: &str) -> Value {
@@ -22,12 +21,12 @@ fn list() -> Value {
     json!({ "name": "todo", "arguments": { "action": "list" } })
 }
 
-fn texts(result: &Value) -> Vec<String> {
+fn todo_texts(result: &Value) -> Vec<String> {
     let items = result["structuredContent"]["items"].as_array().cloned().unwrap_or_default();
     items.iter().map(|item| item["text"].as_str().unwrap().to_owned()).collect()
 }
 
-/// An agent that has started its own proxy.
+/// An agent with its own proxy.
 struct Agent {
     child: Child,
     input: Option<ChildStdin>,
@@ -37,16 +36,16 @@ struct Agent {
 
 impl Agent {
     async fn start(plexus: &Plexus, args: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut agent = Self::start_only(plexus, args, variables);
+        let mut agent = Self::spawn(plexus, args, variables);
         let client = json!({ "name": "agent", "version": "1" });
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
         let greeting = agent.request("initialize", params).await;
         assert_eq!(greeting["result"]["serverInfo"]["name"], "plexus", "{greeting}");
-        agent.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        agent.send_message(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         agent
     }
 
-    fn start_only(plexus: &Plexus, args: &[&str], variables: &[(&str, &str)]) -> Self {
+    fn spawn(plexus: &Plexus, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = plexus.command(env!("CARGO_BIN_EXE_plexus"), &[&["mcp"], args].concat());
         command.envs(variables.iter().copied()).stdin(std::process::Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -55,14 +54,14 @@ impl Agent {
         Self { child, input, output, next_id: 0 }
     }
 
-    async fn say(&mut self, message: &Value) {
+    async fn send_message(&mut self, message: &Value) {
         self.input.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
     async fn request(&mut self, method: &str, params: Value) -> Value {
         self.next_id += 1;
         let id = self.next_id;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.send_message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
         in_time("an answer", async {
             loop {
                 let line = self.output.next_line().await.unwrap().expect("an answer before the end");
@@ -79,27 +78,22 @@ impl Agent {
         self.request("tools/call", params).await["result"].clone()
     }
 
-    /// The to-do list, once it has so many items.
-    async fn todos(&mut self, count: usize) -> Vec<String> {
-        in_time("the to-do list", async {
-            loop {
-                let found = texts(&self.call(list()).await);
-                if found.len() >= count {
-                    return found;
-                }
-                tokio::time::sleep(POLL).await;
-            }
+    /// The to-do list, once it has at least this many items.
+    async fn todos_once(&mut self, count: usize) -> Vec<String> {
+        eventually(&format!("{count} to-do items"), async || {
+            let found = todo_texts(&self.call(list()).await);
+            if found.len() >= count { Ok(found) } else { Err(format!("{found:?}")) }
         })
         .await
     }
 
-    /// Closes the input; the proxy ends well, and what it logged.
-    async fn leave(mut self) -> String {
+    /// Closes the input and waits for a successful exit; returns the log.
+    async fn close_input(mut self) -> String {
         self.input = None;
-        self.ended().await
+        self.wait_for_exit().await
     }
 
-    async fn ended(mut self) -> String {
+    async fn wait_for_exit(mut self) -> String {
         let status = in_time("the end of the proxy", self.child.wait()).await.unwrap();
         let mut log = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
@@ -108,13 +102,13 @@ impl Agent {
     }
 }
 
-/// A hub on an address that it can have again.
+/// A hub on this address, or on any.
 async fn up(plexus: &Plexus, address: Option<&str>) -> HubProcess {
     plexus.up_with(&["--listen", address.unwrap_or("127.0.0.1:0")]).await
 }
 
 #[tokio::test]
-async fn an_agent_does_not_notice_that_its_hub_was_killed() {
+async fn agent_keeps_working_while_its_hub_is_down() {
     let plexus = crate::plexus();
     let hub = up(&plexus, None).await;
     let (address, url) = (hub.address().to_string(), hub.url(""));
@@ -122,16 +116,16 @@ async fn an_agent_does_not_notice_that_its_hub_was_killed() {
     let variables = [("PLEXUS_HUB", url.as_str()), ("PLEXUS_TOKEN", token.as_str())];
     let mut agent = Agent::start(&plexus, &["--agent", "codex"], &variables).await;
     let tools = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
-    assert_eq!(texts(&agent.call(add("a")).await), ["a"]);
-    // No token where other processes of the machine could read it.
-    let seen = std::fs::read(format!("/proc/{}/cmdline", agent.child.id().unwrap())).unwrap();
-    assert!(!String::from_utf8_lossy(&seen).contains(&token));
+    assert_eq!(todo_texts(&agent.call(add("a")).await), ["a"]);
+    // The token is not in the command line, which other processes can read.
+    let command_line = std::fs::read(format!("/proc/{}/cmdline", agent.child.id().unwrap())).unwrap();
+    assert!(!String::from_utf8_lossy(&command_line).contains(&token));
 
     hub.kill().await;
     assert_eq!(agent.request("tools/list", json!({})).await["result"]["tools"], tools);
     for text in ["b", "c"] {
-        let kept = agent.call(add(text)).await;
-        assert_eq!(kept["structuredContent"]["queued"], true, "{kept}");
+        let queued = agent.call(add(text)).await;
+        assert_eq!(queued["structuredContent"]["queued"], true, "{queued}");
     }
     let read = agent.request("tools/call", list()).await;
     assert_eq!(
@@ -139,44 +133,40 @@ async fn an_agent_does_not_notice_that_its_hub_was_killed() {
         (&json!(-32002), &json!(true)),
         "{read}"
     );
-    // Another one of the same agent shares what is kept, and has the same list.
+    // A second proxy of the same agent shares the folder and has the same list.
     let mut other = Agent::start(&plexus, &["--agent", "codex"], &variables).await;
     assert_eq!(other.request("tools/list", json!({})).await["result"]["tools"], tools);
-    other.leave().await;
+    other.close_input().await;
 
     let hub = up(&plexus, Some(&address)).await;
-    assert_eq!(agent.todos(3).await, ["a", "b", "c"], "in the session that it began with");
-    let live = in_time("a live write", async {
-        loop {
-            let written = agent.call(add("d")).await;
-            if written["structuredContent"]["queued"] != true {
-                return texts(&written);
-            }
-        }
+    assert_eq!(agent.todos_once(3).await, ["a", "b", "c"], "in the same session");
+    let live = eventually("a write is not queued", async || {
+        let written = agent.call(add("d")).await;
+        if written["structuredContent"]["queued"] == true { Err(written) } else { Ok(todo_texts(&written)) }
     })
     .await;
     assert_eq!(live[..4], ["a", "b", "c", "d"]);
-    let log = agent.leave().await;
+    let log = agent.close_input().await;
     assert!(!log.contains(&token), "{log}");
     assert!(hub.terminate().await.success());
 }
 
 #[tokio::test]
-async fn the_hub_learns_the_folder_and_the_plan_of_an_agent() {
+async fn proxy_sends_the_folder_of_the_agent_to_the_hub() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
     let mut agent = Agent::start(&plexus, &[], &[]).await;
     agent.call(add("rewrite the importer")).await;
     let list = plexus.run(&["sessions", "list", "--json"]).await.json(0);
     let session = &list["items"][0];
-    // Commands of a test run in its home.
+    // The proxy runs in the home folder.
     assert_eq!(session["folder"], plexus.home().display().to_string(), "{session}");
     assert_eq!(session["title"], "rewrite the importer", "{session}");
-    agent.leave().await;
+    agent.close_input().await;
 }
 
 #[tokio::test]
-async fn the_proxy_begins_before_its_hub_and_finds_its_token_then() {
+async fn proxy_started_before_its_hub_finds_the_token_later() {
     let plexus = crate::plexus();
     let first = up(&plexus, None).await;
     let (address, url) = (first.address().to_string(), first.url(""));
@@ -185,73 +175,72 @@ async fn the_proxy_begins_before_its_hub_and_finds_its_token_then() {
     let mut agent = Agent::start(&plexus, &["--agent", "claude"], &[("PLEXUS_HUB", &url)]).await;
     assert_eq!(agent.request("tools/list", json!({})).await["result"]["tools"], json!([]));
     let hub = up(&plexus, Some(&address)).await;
-    in_time("the tools", async {
-        while agent.request("tools/list", json!({})).await["result"]["tools"]
-            .as_array()
-            .is_none_or(Vec::is_empty)
-        {
-            tokio::time::sleep(POLL).await;
-        }
+    until("the tools are listed", async || {
+        let answer = agent.request("tools/list", json!({})).await;
+        answer["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty())
     })
     .await;
-    assert_eq!(texts(&agent.call(add("a")).await), ["a"]);
+    assert_eq!(todo_texts(&agent.call(add("a")).await), ["a"]);
     let calls = hub.api("/api/v1/audit?tool=todo").await;
     assert_eq!(calls["items"][0]["actor"], "agent:claude", "{calls}");
-    agent.leave().await;
+    agent.close_input().await;
 }
 
 #[tokio::test]
-async fn the_proxy_ends_with_its_input_and_when_it_is_told_to() {
+async fn proxy_exits_at_end_of_input_and_on_signals() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let (url, token) = (hub.url(""), hub.token("agent").await.token);
     let variables = [("PLEXUS_HUB", url.as_str()), ("PLEXUS_TOKEN", token.as_str())];
-    let mut listens = Agent::start_only(&plexus, &[], &variables);
+    let mut subscriber = Agent::spawn(&plexus, &[], &variables);
     let meta = plexus_testkit::modern_meta();
     let params = json!({ "notifications": { "toolsListChanged": true }, "_meta": meta });
-    listens
-        .say(&json!({ "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params }))
+    subscriber
+        .send_message(
+            &json!({ "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params }),
+        )
         .await;
-    let first = in_time("a word", listens.output.next_line()).await.unwrap().unwrap();
+    let first = in_time("an acknowledgement", subscriber.output.next_line()).await.unwrap().unwrap();
     assert!(first.contains("acknowledged"), "{first}");
-    listens.leave().await;
+    subscriber.close_input().await;
     for signal in [Signal::TERM, Signal::INT] {
         let agent = Agent::start(&plexus, &[], &variables).await;
         send(&agent.child, signal);
-        agent.ended().await;
+        agent.wait_for_exit().await;
     }
 }
 
-/// A proxy on a port of this machine; a client of it, and what it printed.
-async fn over_http(plexus: &Plexus, variables: &[(&str, &str)]) -> (Child, McpClient, Value) {
+/// A proxy on a local port, a client of it, and its printed announcement.
+async fn start_http(plexus: &Plexus, variables: &[(&str, &str)]) -> (Child, McpClient, Value) {
     let mut command =
         plexus.command(env!("CARGO_BIN_EXE_plexus"), &["mcp", "--http", "127.0.0.1:0", "--json"]);
     let mut child = command.envs(variables.iter().copied()).spawn().expect("the program starts");
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = in_time("where it is", output.next_line()).await.unwrap().expect("a line");
-    let said: Value = serde_json::from_str(&line).unwrap();
+    let line = in_time("the announcement", output.next_line()).await.unwrap().expect("a line");
+    let announced: Value = serde_json::from_str(&line).unwrap();
     let given = variables.iter().find(|(name, _)| *name == "PLEXUS_PROXY_SECRET").map(|(_, secret)| *secret);
-    let secret = said["secret"].as_str().or(given).expect("a secret").to_owned();
-    let client = McpClient::new(plexus.http().clone(), said["url"].as_str().unwrap().to_owned(), &secret);
-    (child, client, said)
+    let secret = announced["secret"].as_str().or(given).expect("a secret").to_owned();
+    let client =
+        McpClient::new(plexus.http().clone(), announced["url"].as_str().unwrap().to_owned(), &secret);
+    (child, client, announced)
 }
 
 #[tokio::test]
-async fn over_http_it_says_where_it_is_and_what_opens_it() {
+async fn http_proxy_prints_its_url_and_a_generated_secret() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let (url, token) = (hub.url(""), hub.token("agent").await.token);
     let variables = [("PLEXUS_HUB", url.as_str()), ("PLEXUS_TOKEN", token.as_str())];
-    let (_one, first, said) = over_http(&plexus, &variables).await;
-    assert_eq!(said["hub"], url);
-    assert_eq!(said["secret"].as_str().unwrap().len(), 64, "made for this one");
-    assert_eq!(texts(&first.tool("todo", add("a")["arguments"].clone()).await), ["a"]);
+    let (_one, first, announced) = start_http(&plexus, &variables).await;
+    assert_eq!(announced["hub"], url);
+    assert_eq!(announced["secret"].as_str().unwrap().len(), 64, "a generated secret");
+    assert_eq!(todo_texts(&first.tool("todo", add("a")["arguments"].clone()).await), ["a"]);
     assert_eq!(first.header("authorization", &format!("Bearer {token}")).get().await.error(), (401, -32001));
-    let (_two, _, other) = over_http(&plexus, &variables).await;
-    assert_ne!(other["secret"], said["secret"]);
+    let (_two, _, other) = start_http(&plexus, &variables).await;
+    assert_ne!(other["secret"], announced["secret"]);
     let given = [&variables[..], &[("PLEXUS_PROXY_SECRET", "a secret of sixteen or more")]].concat();
-    let (_three, third, quiet) = over_http(&plexus, &given).await;
-    assert_eq!(quiet["secret"], Value::Null, "what was given is not said again");
+    let (_three, third, third_announced) = start_http(&plexus, &given).await;
+    assert_eq!(third_announced["secret"], Value::Null, "a given secret is not printed");
     assert_eq!(third.call("ping", json!({})).await.status, 200);
 
     for (args, variables, words) in [
@@ -265,7 +254,7 @@ async fn over_http_it_says_where_it_is_and_what_opens_it() {
         let refused = plexus.run_with(args, variables).await;
         assert!(refused.failed(2).contains(words), "{refused:?}");
     }
-    // Where nothing can be kept, that is said, and what to do.
+    // An unusable folder is reported with a fix.
     let taken = plexus.home().join("taken");
     std::fs::write(&taken, "a file").unwrap();
     let folder = taken.join("data").display().to_string();
@@ -276,7 +265,7 @@ async fn over_http_it_says_where_it_is_and_what_opens_it() {
 }
 
 #[tokio::test]
-async fn off_it_keeps_nothing() {
+async fn disabled_proxy_stores_nothing() {
     let plexus = crate::plexus();
     let hub = up(&plexus, None).await;
     let (url, token) = (hub.url(""), hub.token("agent").await.token);
@@ -285,7 +274,7 @@ async fn off_it_keeps_nothing() {
         let mut agent = Agent::start(&plexus, &[], &variables).await;
         let written = agent.call(add("a")).await;
         assert_eq!(written["isError"], false, "{written}");
-        agent.leave().await;
+        agent.close_input().await;
     }
     assert!(!plexus.data_dir().join("proxy").exists());
     let variables = [("PLEXUS_HUB", &*url), ("PLEXUS_TOKEN", &*token), ("PLEXUS_PROXY", "off")];
@@ -297,16 +286,16 @@ async fn off_it_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn clients_of_others_use_it_with_a_hub_and_without_one() {
+async fn sdk_clients_work_with_and_without_a_hub() {
     let plexus = crate::plexus();
     let hub = up(&plexus, None).await;
     let (address, url) = (hub.address().to_string(), hub.url(""));
     let token = hub.token("agent").await.token;
     let variables = [("PLEXUS_HUB", url.as_str()), ("PLEXUS_TOKEN", token.as_str())];
-    let (_proxy, client, said) = over_http(&plexus, &variables).await;
+    let (_proxy, client, announced) = start_http(&plexus, &variables).await;
     client.modern("tools/list", json!({})).await.result();
-    // One that they start themselves finds this machine's hub in the data folder.
-    let started = |calls: &Value| {
+    // A proxy that the SDK starts uses the token from the data folder.
+    let stdio_server = |calls: &Value| {
         let data = format!("PLEXUS_DATA_DIR={}", plexus.data_dir().display());
         let args = [
             data.as_str(),
@@ -318,16 +307,16 @@ async fn clients_of_others_use_it_with_a_hub_and_without_one() {
         ];
         json!([{ "command": "/usr/bin/env", "args": args, "calls": calls }])
     };
-    let reached = |calls: &Value| json!([{ "url": said["url"], "calls": calls }]);
-    let clients = crate::others::clients().await;
-    let each = async |calls: Value, check: &dyn Fn(&str, &Value)| {
+    let http_server = |calls: &Value| json!([{ "url": announced["url"], "calls": calls }]);
+    let clients = crate::third_party::clients().await;
+    let call_with_all_clients = async |calls: Value, check: &dyn Fn(&str, &Value)| {
         for (name, sdk, script) in &clients {
-            let mut servers = vec![reached(&calls)];
+            let mut servers = vec![http_server(&calls)];
             if script.extension().is_some_and(|kind| kind == "mjs") {
-                servers.push(started(&calls));
+                servers.push(stdio_server(&calls));
             }
             for server in servers {
-                let secret = said["secret"].as_str().unwrap();
+                let secret = announced["secret"].as_str().unwrap();
                 let mut running = sdk.script(script, &[&server.to_string()], secret);
                 let report = running.line().await;
                 running.end().await;
@@ -336,7 +325,7 @@ async fn clients_of_others_use_it_with_a_hub_and_without_one() {
             }
         }
     };
-    each(
+    call_with_all_clients(
         json!([["todo", { "action": "clear" }], ["todo", { "action": "add", "text": "a" }]]),
         &|name, results| {
             assert_eq!(results[1]["structuredContent"]["items"][0]["text"], "a", "{name}: {results}");
@@ -344,8 +333,8 @@ async fn clients_of_others_use_it_with_a_hub_and_without_one() {
     )
     .await;
     hub.kill().await;
-    // The SDKs compare it with the schema that the tool was listed with.
-    each(json!([["todo", { "action": "add", "text": "b" }]]), &|name, results| {
+    // The SDKs validate the result of a queued write against the tool's schema.
+    call_with_all_clients(json!([["todo", { "action": "add", "text": "b" }]]), &|name, results| {
         assert_eq!(results[0]["structuredContent"]["queued"], true, "{name}: {results}");
     })
     .await;

@@ -1,37 +1,30 @@
-//! SIGHUP: what a running hub takes from a changed configuration, and what it does not.
+//! `SIGHUP`: which changes of the configuration a running hub applies.
 
-use std::time::Duration;
-
-use plexus_testkit::{HubProcess, Plexus, Signal};
+use plexus_testkit::{HubProcess, Plexus, Signal, until};
 use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::pty::Terminal;
 
 fn configure(plexus: &Plexus, text: &str) {
     std::fs::create_dir_all(plexus.data_dir()).expect("a folder");
     std::fs::write(plexus.data_dir().join("plexus.toml"), text).expect("a file");
 }
 
-/// Sends the signal and waits until the hub has said `words` once more than before.
+/// Sends the signal and waits until the hub logs `words` once more than before.
 async fn reload(hub: &HubProcess, words: &str) {
     let before = hub.log().matches(words).count();
     hub.signal(Signal::HUP);
-    let told = async {
-        while hub.log().matches(words).count() == before {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("no {words:?} in {}", hub.log()));
+    hub.logged(words, before + 1).await;
 }
 
-/// The status of a request from the host of this name.
+/// The status of a request with this `Host`.
 async fn status_for(plexus: &Plexus, hub: &HubProcess, host: &str) -> u16 {
     let request = plexus.http().get(hub.url("/healthz")).header("host", host);
     request.send().await.expect("an answer").status().as_u16()
 }
 
 #[tokio::test]
-async fn a_reload_takes_effect_for_the_next_request() {
+async fn reload_applies_to_the_next_request() {
     let plexus = crate::plexus();
     configure(&plexus, "allowed_hosts = [\"one.example\"]\n");
     let hub = plexus.up().await;
@@ -56,7 +49,7 @@ async fn a_reload_takes_effect_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn limits_of_calls_are_reloaded_too() {
+async fn call_limits_are_reloaded() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
@@ -65,8 +58,8 @@ async fn limits_of_calls_are_reloaded_too() {
         let response = request.json(&json!({ "arguments": {} })).send().await.expect("an answer");
         (response.status().as_u16(), response.text().await.expect("a body"))
     };
-    let (status, whole) = list().await;
-    assert_eq!(status, 200, "{whole}");
+    let (status, unlimited) = list().await;
+    assert_eq!(status, 200, "{unlimited}");
     let nested = async || {
         let request = plexus.http().post(hub.url("/mcp")).bearer_auth(&token).body("[[[[]]]]");
         let accepted = request.header("accept", "application/json, text/event-stream");
@@ -78,11 +71,11 @@ async fn limits_of_calls_are_reloaded_too() {
     reload(&hub, "configuration reloaded").await;
     assert!(nested().await.contains("nests deeper than 3"), "{}", nested().await);
     let (_, bounded) = list().await;
-    assert_ne!(bounded, whole, "the limit was not taken");
+    assert_ne!(bounded, unlimited, "the limit was not applied");
 }
 
 #[tokio::test]
-async fn what_needs_a_restart_keeps_its_value_and_is_named() {
+async fn settings_that_need_a_restart_keep_their_value_and_are_logged() {
     let plexus = crate::plexus();
     configure(&plexus, "durability = \"process\"\n");
     let hub = plexus.up().await;
@@ -93,14 +86,14 @@ async fn what_needs_a_restart_keeps_its_value_and_is_named() {
     );
     reload(&hub, "configuration reloaded").await;
     let log = hub.log();
-    let told = |key: &str| log.lines().any(|line| line.contains(key) && line.contains("needs a restart"));
-    assert!(told("durability") && told("database_url"), "{log}");
+    let named = |key: &str| log.lines().any(|line| line.contains(key) && line.contains("needs a restart"));
+    assert!(named("durability") && named("database_url"), "{log}");
     assert!(!log.contains(secret), "{log}");
     assert_eq!(hub.api("/api/v1/status").await["durability"], "process");
 }
 
 #[tokio::test]
-async fn a_mistake_in_the_file_changes_nothing() {
+async fn invalid_file_changes_nothing() {
     let plexus = crate::plexus();
     configure(&plexus, "allowed_hosts = [\"one.example\"]\n");
     let hub = plexus.up().await;
@@ -112,7 +105,7 @@ async fn a_mistake_in_the_file_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_log_filter_is_reloaded() {
+async fn log_filter_is_reloaded() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let refused = async || {
@@ -128,24 +121,12 @@ async fn the_log_filter_is_reloaded() {
 }
 
 #[tokio::test]
-async fn a_closed_terminal_ends_the_hub() {
+async fn closed_terminal_stops_the_hub() {
     let plexus = crate::plexus();
-    let address = plexus.data_dir().join("hub.json");
-    let there = async |wanted: bool| {
-        let looked = async {
-            while address.exists() != wanted {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, looked)
-            .await
-            .unwrap_or_else(|_| panic!("hub.json there: {}", !wanted));
-    };
-    // `script` gives the hub a terminal, which goes when it does.
-    let line = "script -qec 'plexus up --listen 127.0.0.1:0' /dev/null";
-    let mut terminal = plexus.command("/bin/sh", &["-c", &format!("exec {line}")]);
-    let mut terminal = terminal.stdin(std::process::Stdio::piped()).spawn().expect("it starts");
-    there(true).await;
-    terminal.kill().await.expect("it can be killed");
-    there(false).await;
+    let address_file = plexus.data_dir().join("hub.json");
+    let terminal = Terminal::line(&plexus, "exec plexus up --listen 127.0.0.1:0");
+    until("the hub is ready", async || address_file.exists()).await;
+    let mut hub = terminal.hang_up();
+    until("the hub has stopped", async || !address_file.exists()).await;
+    hub.wait().await.expect("a status");
 }

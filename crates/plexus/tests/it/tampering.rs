@@ -1,18 +1,18 @@
-//! Someone changes the record: `plexus audit verify` says so, names the entry and exits with 3.
+//! Changes of the audit record: `plexus audit verify` names the entry and exits with 3.
 
 mod chain;
 
 use plexus_testkit::{HubProcess, Plexus};
 use serde_json::{Value, json};
 
-pub(crate) use chain::Table;
+pub(crate) use chain::AuditTable;
 
-/// Calls before anyone tampers; each makes two entries.
+/// Calls before the tampering; each has two entries.
 const CALLS: i64 = 50;
-/// Takes the five newest entries away.
+/// Deletes the five newest entries.
 pub(crate) const CUT: &str = "DELETE FROM audit WHERE n > (SELECT MAX(n) FROM audit) - 5";
 
-/// What a report says is wrong.
+/// A problem in a report.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) kind: String,
@@ -31,7 +31,7 @@ async fn recorded() -> (Plexus, HubProcess) {
     (plexus, hub)
 }
 
-/// The same, stopped: the whole record is in the database and its end is signed.
+/// The same, stopped: the whole record is in the database, and its head is signed.
 pub(crate) async fn stopped() -> Plexus {
     let (plexus, hub) = recorded().await;
     assert!(hub.terminate().await.success());
@@ -46,44 +46,33 @@ pub(crate) async fn call(hub: &HubProcess, token: &str, number: i64) {
 
 /// Number of the newest entry.
 pub(crate) async fn newest(plexus: &Plexus) -> i64 {
-    let n = Table::open(&plexus.data_dir()).await.text("SELECT CAST(MAX(n) AS TEXT) FROM audit").await;
+    let n = AuditTable::open(&plexus.data_dir()).await.text("SELECT CAST(MAX(n) AS TEXT) FROM audit").await;
     let n = n.and_then(|n| n.parse().ok()).expect("entries");
     assert!(n >= 2 * CALLS, "only {n} entries");
     n
 }
 
 /// Waits until the newest entry is the signed one.
-pub(crate) async fn signed(hub: &HubProcess) {
-    let settled = async {
-        loop {
-            let report = hub.api("/api/v1/audit/verify").await;
-            if report["signed"] == report["head"] {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(10), settled)
-        .await
-        .expect("the head is signed in time");
+pub(crate) async fn wait_until_signed(hub: &HubProcess) {
+    hub.api_until("/api/v1/audit/verify", |report| report["signed"] == report["head"]).await;
 }
 
-/// Verifies in both forms, which must agree; the problems, none where the record is intact.
+/// Verifies with JSON and text output, which must agree; returns the problems.
 pub(crate) async fn verify(plexus: &Plexus) -> Vec<Problem> {
-    let (program, person) =
+    let (json, printed) =
         tokio::join!(plexus.run(&["audit", "verify", "--json"]), plexus.run(&["audit", "verify"]),);
-    assert_eq!(program.code, person.code, "{program:?} {person:?}");
-    let intact = program.code == Some(0);
-    let report = program.json(if intact { 0 } else { 3 });
+    assert_eq!(json.code, printed.code, "{json:?} {printed:?}");
+    let intact = json.code == Some(0);
+    let report = json.json(if intact { 0 } else { 3 });
     let problems = report["problems"].as_array().expect("problems");
     assert_eq!((&report["ok"], problems.is_empty()), (&Value::Bool(intact), intact), "{report}");
     assert_eq!(report["problem_count"], json!(problems.len()), "{report}");
     if intact {
-        assert!(person.stdout.starts_with("Intact: "), "{person:?}");
-        assert_eq!(person.stderr, "", "{person:?}");
+        assert!(printed.stdout.starts_with("Intact: "), "{printed:?}");
+        assert_eq!(printed.stderr, "", "{printed:?}");
     } else {
-        assert_eq!(person.stdout.lines().count(), problems.len(), "{person:?}");
-        assert!(person.stderr.contains("error: the audit record is not intact"), "{person:?}");
+        assert_eq!(printed.stdout.lines().count(), problems.len(), "{printed:?}");
+        assert!(printed.stderr.contains("error: the audit record is not intact"), "{printed:?}");
     }
     let problem = |(problem, line): (&Value, &str)| {
         let (kind, n) = (problem["kind"].as_str().expect("a kind"), problem["n"].as_i64().expect("a number"));
@@ -91,18 +80,18 @@ pub(crate) async fn verify(plexus: &Plexus) -> Vec<Problem> {
         assert_eq!(line, format!("{}: entry {n}: {message}", kind.replace('_', " ")));
         Problem { kind: kind.to_owned(), n, message: message.to_owned() }
     };
-    problems.iter().zip(person.stdout.lines()).map(problem).collect()
+    problems.iter().zip(printed.stdout.lines()).map(problem).collect()
 }
 
 /// The kinds and entries of the problems.
-fn named(problems: &[Problem]) -> Vec<(&str, i64)> {
+fn kinds_and_entries(problems: &[Problem]) -> Vec<(&str, i64)> {
     problems.iter().map(|problem| (problem.kind.as_str(), problem.n)).collect()
 }
 
 /// Tampers with the table of a stopped hub and starts it again.
 async fn restarted_after(sql: &[&str]) -> (Plexus, HubProcess) {
     let plexus = stopped().await;
-    let mut table = Table::open(&plexus.data_dir()).await;
+    let mut table = AuditTable::open(&plexus.data_dir()).await;
     for sql in sql {
         assert!(table.execute(sql).await > 0, "{sql} changes nothing");
     }
@@ -112,10 +101,10 @@ async fn restarted_after(sql: &[&str]) -> (Plexus, HubProcess) {
 }
 
 #[tokio::test]
-async fn an_untouched_record_is_intact() {
+async fn unchanged_record_is_intact() {
     let plexus = stopped().await;
-    let mut table = Table::open(&plexus.data_dir()).await;
-    // The hash of the documentation is that of the hub; else the other tests prove nothing.
+    let mut table = AuditTable::open(&plexus.data_dir()).await;
+    // The documented hash equals that of the hub; otherwise the other tests would prove nothing.
     let (mut prev, newest) = ("0".repeat(64), newest(&plexus).await);
     for n in 1..=newest {
         let hash = table.text(&format!("SELECT hash FROM audit WHERE n = {n}")).await.expect("a hash");
@@ -131,165 +120,168 @@ async fn an_untouched_record_is_intact() {
 }
 
 #[tokio::test]
-async fn a_changed_field_is_named() {
+async fn changed_field_is_reported() {
     let (plexus, _hub) = restarted_after(&["UPDATE audit SET actor = 'agent:mallory' WHERE n = 40"]).await;
-    assert_eq!(named(&verify(&plexus).await), [("changed", 40)]);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("changed", 40)]);
 }
 
 #[tokio::test]
-async fn a_deleted_entry_is_named() {
+async fn deleted_entry_is_reported() {
     let (plexus, _hub) = restarted_after(&["DELETE FROM audit WHERE n = 31"]).await;
-    assert_eq!(named(&verify(&plexus).await), [("missing", 31)]);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("missing", 31)]);
 }
 
 #[tokio::test]
-async fn the_first_entries_are_missed_too() {
+async fn deleted_first_entries_are_reported() {
     let (plexus, _hub) = restarted_after(&["DELETE FROM audit WHERE n <= 3"]).await;
     let problems = verify(&plexus).await;
-    assert_eq!(named(&problems), [("missing", 1)]);
+    assert_eq!(kinds_and_entries(&problems), [("missing", 1)]);
     assert_eq!(problems[0].message, "entries 1 to 3 are missing");
 }
 
 #[tokio::test]
-async fn exchanged_entries_are_reordered() {
+async fn swapped_entries_are_reported_as_reordered() {
     let plexus = stopped().await;
-    Table::open(&plexus.data_dir()).await.swap(10, 11).await;
+    AuditTable::open(&plexus.data_dir()).await.swap(10, 11).await;
     let _hub = plexus.up().await;
     let problems = verify(&plexus).await;
-    let (kinds, numbers): (Vec<_>, Vec<_>) = named(&problems).into_iter().unzip();
+    let (kinds, numbers): (Vec<_>, Vec<_>) = kinds_and_entries(&problems).into_iter().unzip();
     assert!(kinds.iter().all(|kind| *kind == "reordered"), "{problems:?}");
     assert!(numbers.starts_with(&[10, 11]), "{problems:?}");
 }
 
 #[tokio::test]
-async fn exchanged_entries_with_fitting_hashes_are_reordered() {
+async fn swapped_entries_with_recomputed_hashes_are_reported_as_reordered() {
     let plexus = stopped().await;
-    let mut table = Table::open(&plexus.data_dir()).await;
+    let mut table = AuditTable::open(&plexus.data_dir()).await;
     table.swap(10, 11).await;
     table.rehash(10).await;
     table.rehash(11).await;
     drop(table);
     let _hub = plexus.up().await;
-    assert_eq!(named(&verify(&plexus).await), [("reordered", 10), ("reordered", 11), ("reordered", 12)]);
+    assert_eq!(
+        kinds_and_entries(&verify(&plexus).await),
+        [("reordered", 10), ("reordered", 11), ("reordered", 12)]
+    );
 }
 
 #[tokio::test]
-async fn a_consistently_rewritten_chain_is_found_at_the_next_start() {
+async fn consistently_rewritten_chain_is_found_at_the_next_start() {
     let plexus = stopped().await;
     let newest = newest(&plexus).await;
-    let mut table = Table::open(&plexus.data_dir()).await;
+    let mut table = AuditTable::open(&plexus.data_dir()).await;
     table.execute("UPDATE audit SET detail = '{}' WHERE n = 40").await;
     table.rewrite_from(40).await;
     drop(table);
     let hub = plexus.up().await;
     let problems = verify(&plexus).await;
-    assert_eq!(named(&problems), [("break_at_start", newest + 1)]);
+    assert_eq!(kinds_and_entries(&problems), [("break_at_start", newest + 1)]);
     let words = format!("entry {newest} is not the one that was signed");
     assert!(problems[0].message.contains(&words), "{problems:?}");
-    stays_known(&plexus, hub).await;
+    check_break_is_permanent(&plexus, hub).await;
 }
 
 #[tokio::test]
-async fn a_cut_off_end_is_found_at_the_next_start() {
+async fn cut_off_end_is_found_at_the_next_start() {
     let plexus = stopped().await;
     let newest = newest(&plexus).await;
-    assert_eq!(Table::open(&plexus.data_dir()).await.execute(CUT).await, 5);
+    assert_eq!(AuditTable::open(&plexus.data_dir()).await.execute(CUT).await, 5);
     let hub = plexus.up().await;
     let problems = verify(&plexus).await;
-    assert_eq!(named(&problems), [("break_at_start", newest - 4)]);
+    assert_eq!(kinds_and_entries(&problems), [("break_at_start", newest - 4)]);
     for words in [format!("entry {newest} was signed as the newest"), format!("ends at {}", newest - 5)] {
         assert!(problems[0].message.contains(&words), "{words:?} is not in {problems:?}");
     }
-    stays_known(&plexus, hub).await;
+    check_break_is_permanent(&plexus, hub).await;
 }
 
 #[tokio::test]
-async fn a_record_that_is_gone_as_a_whole_is_found_at_the_next_start() {
+async fn deleted_record_is_found_at_the_next_start() {
     let (plexus, hub) = restarted_after(&["DELETE FROM audit"]).await;
     let problems = verify(&plexus).await;
-    assert_eq!(named(&problems), [("break_at_start", 1)]);
+    assert_eq!(kinds_and_entries(&problems), [("break_at_start", 1)]);
     assert!(problems[0].message.contains("ends at 0"), "{problems:?}");
-    stays_known(&plexus, hub).await;
+    check_break_is_permanent(&plexus, hub).await;
 }
 
-/// New calls and another start do not make a break look whole; its evidence is kept.
-async fn stays_known(plexus: &Plexus, hub: HubProcess) {
-    let before = named_owned(&verify(plexus).await);
+/// Checks that a break is still reported after new calls and a restart, and that its evidence is kept.
+async fn check_break_is_permanent(plexus: &Plexus, hub: HubProcess) {
+    let before = kinds_and_entries_owned(&verify(plexus).await);
     let status = plexus.run(&["status"]).await;
     assert!(status.ok().contains("BROKEN"), "{status:?}");
     assert!(status.stderr.contains("plexus audit verify"), "{status:?}");
-    assert!(hub.log().contains("does not match its signed head"), "the log is silent");
+    assert!(hub.log().contains("does not match its signed head"), "not in the log");
     let token = hub.token("codex").await;
     for number in 0..10 {
         call(&hub, &token.token, number).await;
     }
-    assert_eq!(named_owned(&verify(plexus).await), before, "after new calls");
+    assert_eq!(kinds_and_entries_owned(&verify(plexus).await), before, "after new calls");
     assert!(hub.terminate().await.success());
     let _hub = plexus.up().await;
-    assert_eq!(named_owned(&verify(plexus).await), before, "after another start");
-    let kept = std::fs::read_dir(plexus.data_dir()).expect("the data folder");
-    let kept: Vec<_> = kept
+    assert_eq!(kinds_and_entries_owned(&verify(plexus).await), before, "after another start");
+    let evidence = std::fs::read_dir(plexus.data_dir()).expect("the data folder");
+    let evidence: Vec<_> = evidence
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
         .filter(|name| name.starts_with("audit.head.broken-"))
         .collect();
-    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(evidence.len(), 1, "{evidence:?}");
 }
 
-fn named_owned(problems: &[Problem]) -> Vec<(String, i64)> {
+fn kinds_and_entries_owned(problems: &[Problem]) -> Vec<(String, i64)> {
     problems.iter().map(|problem| (problem.kind.clone(), problem.n)).collect()
 }
 
 #[tokio::test]
 async fn every_column_is_covered_while_the_hub_runs() {
     let (plexus, hub) = recorded().await;
-    signed(&hub).await;
-    let mut table = Table::open(&plexus.data_dir()).await;
+    wait_until_signed(&hub).await;
+    let mut table = AuditTable::open(&plexus.data_dir()).await;
     let columns = ["phase", "call_id", "token_id", "actor", "session_id", "tool", "via", "outcome", "detail"];
     let mut changes: Vec<_> = columns.iter().map(|column| (*column, "'x'")).collect();
-    // Empty is not missing, and a time is a time to the millisecond.
+    // An empty value differs from NULL, and times differ by a millisecond.
     changes.extend([("call_id", "NULL"), ("session_id", "''"), ("at", "at + 1")]);
     for (column, value) in changes {
         table.execute("CREATE TEMP TABLE kept AS SELECT * FROM audit WHERE n = 40").await;
         let changed = table.execute(&format!("UPDATE audit SET {column} = {value} WHERE n = 40")).await;
         assert_eq!(changed, 1);
-        assert_eq!(named(&verify(&plexus).await), [("changed", 40)], "{column} = {value}");
+        assert_eq!(kinds_and_entries(&verify(&plexus).await), [("changed", 40)], "{column} = {value}");
         table.execute("REPLACE INTO audit SELECT * FROM kept").await;
         table.execute("DROP TABLE kept").await;
     }
     for column in ["prev_hash", "hash"] {
         let sql = format!("SELECT {column} FROM audit WHERE n = 40");
-        let kept = table.text(&sql).await.expect("a hash");
+        let original = table.text(&sql).await.expect("a hash");
         table.execute(&format!("UPDATE audit SET {column} = '{}' WHERE n = 40", "f".repeat(64))).await;
-        assert_eq!(named(&verify(&plexus).await)[0], ("changed", 40), "{column}");
-        table.execute(&format!("UPDATE audit SET {column} = '{kept}' WHERE n = 40")).await;
+        assert_eq!(kinds_and_entries(&verify(&plexus).await)[0], ("changed", 40), "{column}");
+        table.execute(&format!("UPDATE audit SET {column} = '{original}' WHERE n = 40")).await;
     }
     table.execute("UPDATE audit SET hub = 'other' WHERE n = 40").await;
-    assert_eq!(named(&verify(&plexus).await), [("missing", 40)]);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("missing", 40)]);
     table.execute("UPDATE audit SET hub = 'main' WHERE n = 40").await;
-    assert!(verify(&plexus).await.is_empty(), "as it was");
+    assert!(verify(&plexus).await.is_empty(), "after restoring everything");
 }
 
 #[tokio::test]
-async fn a_chain_rewritten_while_the_hub_runs_is_not_the_signed_one() {
+async fn chain_rewritten_while_the_hub_runs_differs_from_the_signed_head() {
     let (plexus, hub) = recorded().await;
-    signed(&hub).await;
-    let mut table = Table::open(&plexus.data_dir()).await;
+    wait_until_signed(&hub).await;
+    let mut table = AuditTable::open(&plexus.data_dir()).await;
     table.execute("UPDATE audit SET detail = '{}' WHERE n = 40").await;
     table.rewrite_from(40).await;
-    assert_eq!(named(&verify(&plexus).await), [("rewritten", newest(&plexus).await)]);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("rewritten", newest(&plexus).await)]);
 }
 
 #[tokio::test]
-async fn an_end_cut_off_while_the_hub_runs_stays_known() {
+async fn end_cut_off_while_the_hub_runs_is_reported_permanently() {
     let (plexus, hub) = recorded().await;
-    signed(&hub).await;
+    wait_until_signed(&hub).await;
     let first_gone = newest(&plexus).await - 4;
-    assert_eq!(Table::open(&plexus.data_dir()).await.execute(CUT).await, 5);
-    assert_eq!(named(&verify(&plexus).await), [("cut_off", first_gone)]);
+    assert_eq!(AuditTable::open(&plexus.data_dir()).await.execute(CUT).await, 5);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("cut_off", first_gone)]);
     let token = hub.token("codex").await;
     call(&hub, &token.token, 0).await;
-    assert_eq!(named(&verify(&plexus).await), [("missing", first_gone)]);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("missing", first_gone)]);
     assert!(hub.terminate().await.success());
     let _hub = plexus.up().await;
-    assert_eq!(named(&verify(&plexus).await), [("missing", first_gone)]);
+    assert_eq!(kinds_and_entries(&verify(&plexus).await), [("missing", first_gone)]);
 }

@@ -1,4 +1,4 @@
-//! A hub with a certificate: who reaches it, what it refuses to start with, and how it gets a new one.
+//! A hub with TLS: connections, invalid certificates, renewal and unfinished handshakes.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,59 +8,59 @@ use std::time::Duration;
 use plexus_testkit::{HubProcess, Plexus, Signal};
 use tokio::net::TcpStream;
 
-use crate::certificates::{Authority, Pair, Time};
+use crate::certificates::{Authority, CertificateFiles, Validity};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What the certificate is for; commands on the hub's machine never use it.
+/// The name in the certificate, which commands on the hub's machine do not use.
 const NAME: &str = "hub.example.net";
 
-fn configure(plexus: &Plexus, pair: &Pair) {
+fn configure(plexus: &Plexus, files: &CertificateFiles) {
     std::fs::create_dir_all(plexus.data_dir()).unwrap();
     let text = format!(
         "public_url = \"https://{NAME}\"\n[tls]\ncert = {:?}\nkey = {:?}\n",
-        pair.cert.display().to_string(),
-        pair.key.display().to_string()
+        files.cert.display().to_string(),
+        files.key.display().to_string()
     );
     std::fs::write(plexus.data_dir().join("plexus.toml"), text).unwrap();
 }
 
-/// Where it is on this machine, whatever it calls itself.
+/// The local address of the hub, independent of its public URL.
 fn address(hub: &HubProcess) -> SocketAddr {
     let file = std::fs::read_to_string(hub.data_dir().join("hub.json")).unwrap();
     let file: serde_json::Value = serde_json::from_str(&file).unwrap();
     file["url"].as_str().unwrap().strip_prefix("https://").unwrap().parse().unwrap()
 }
 
-/// What a client that trusts only this authority is answered at the hub's name.
+/// The status of `/healthz` for a client that trusts only this authority and uses the public name.
 async fn healthz(authority: &Path, address: SocketAddr) -> Result<u16, String> {
     let authority = reqwest::Certificate::from_pem(&std::fs::read(authority).unwrap()).unwrap();
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).resolve(NAME, address);
-    let asked = client.build().unwrap().get(format!("https://{NAME}:{}/healthz", address.port()));
-    let answer = asked.header("host", NAME).timeout(PATIENCE).send().await;
+    let request = client.build().unwrap().get(format!("https://{NAME}:{}/healthz", address.port()));
+    let answer = request.header("host", NAME).timeout(PATIENCE).send().await;
     answer.map(|answer| answer.status().as_u16()).map_err(|error| format!("{error:?}"))
 }
 
 #[tokio::test]
-async fn a_hub_with_a_certificate_is_reached_by_its_name_and_by_commands_on_its_machine() {
+async fn tls_hub_is_reached_by_name_and_by_local_commands() {
     let plexus = crate::plexus();
     let authority = Authority::new(plexus.home(), "authority");
-    configure(&plexus, &authority.vouch(NAME));
+    configure(&plexus, &authority.issue(NAME));
     let hub = plexus.up().await;
     assert!(hub.welcome().contains(&format!("https://{NAME}/mcp")), "{}", hub.welcome());
     let address = address(&hub);
     assert_eq!(healthz(&authority.file, address).await, Ok(200));
     assert!(healthz(&Authority::new(plexus.home(), "another").file, address).await.is_err());
 
-    // The certificate is not for an address: commands know the hub by the certificate itself.
+    // The certificate has no IP address: local commands accept it by its hash.
     plexus.run(&["status"]).await.ok();
     plexus.run(&["--hub", &format!("https://{address}"), "status"]).await.ok();
-    // Who does not have the hub's data folder does not know it.
+    // Without the data folder of the hub the hash is unknown.
     let folder = plexus.home().join("nothing");
     let args = ["--data-dir", folder.to_str().unwrap(), "--hub", &format!("https://{address}"), "status"];
     let refused = plexus.run_with(&args, &[("PLEXUS_TOKEN", &hub.admin_token())]).await;
     assert!(refused.failed(4).contains("certificate"), "{refused:?}");
 
-    // A client that speaks plain HTTP is told so.
+    // Plain HTTP is answered with an explanation.
     let plain = plexus.http().get(format!("http://{address}/healthz")).send().await.unwrap();
     assert_eq!(plain.status(), 400);
     assert!(plain.text().await.unwrap().contains("speaks HTTPS"));
@@ -68,21 +68,21 @@ async fn a_hub_with_a_certificate_is_reached_by_its_name_and_by_commands_on_its_
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_files_is_said_and_the_hub_does_not_start() {
+async fn invalid_certificate_files_are_explained_and_prevent_the_start() {
     let plexus = crate::plexus();
     let authority = Authority::new(plexus.home(), "authority");
-    let good = authority.vouch(NAME);
-    let Pair { key: another, .. } = authority.vouch("another");
-    let Pair { cert: past, key: past_key } = authority.vouch_for("past", Time::Past);
-    let Pair { cert: future, key: future_key } = authority.vouch_for("future", Time::Future);
-    let Pair { cert: open, key: open_key } = authority.vouch("open");
+    let good = authority.issue(NAME);
+    let CertificateFiles { key: another, .. } = authority.issue("another");
+    let CertificateFiles { cert: past, key: past_key } = authority.issue_with("past", Validity::Past);
+    let CertificateFiles { cert: future, key: future_key } = authority.issue_with("future", Validity::Future);
+    let CertificateFiles { cert: open, key: open_key } = authority.issue("open");
     std::fs::set_permissions(&open_key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let garbage = plexus.home().join("garbage.pem");
     std::fs::write(&garbage, "not a certificate").unwrap();
     std::fs::set_permissions(&garbage, std::fs::Permissions::from_mode(0o600)).unwrap();
     let missing = plexus.home().join("missing.pem");
 
-    for (cert, key, ca, words, fix) in [
+    for (cert, key, ca, problem, fix) in [
         (&missing, &good.key, None, "tls.cert: cannot read", "the hub's user can read"),
         (&garbage, &good.key, None, "contains no certificate", "PEM file"),
         (&good.cert, &garbage, None, "tls.key", "PEM file"),
@@ -98,8 +98,11 @@ async fn what_is_wrong_with_the_files_is_said_and_the_hub_does_not_start() {
         let variables =
             [("PLEXUS_TLS_CERT", &*cert), ("PLEXUS_TLS_KEY", &*key), ("PLEXUS_NODES_CLIENT_CA", &*ca)];
         let ran = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &variables).await;
-        let said = ran.failed(2);
-        assert!(said.contains(words) && said.contains("hint:") && said.contains(fix), "{words}: {said}");
+        let stderr = ran.failed(2);
+        assert!(
+            stderr.contains(problem) && stderr.contains("hint:") && stderr.contains(fix),
+            "{problem}: {stderr}"
+        );
     }
     let alone = [("PLEXUS_TLS_CERT", "/somewhere.pem")];
     let ran = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &alone).await;
@@ -107,10 +110,10 @@ async fn what_is_wrong_with_the_files_is_said_and_the_hub_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_taken_on_sighup_and_a_wrong_one_is_not() {
+async fn renewed_certificate_is_loaded_on_sighup_and_an_invalid_one_is_not() {
     let plexus = crate::plexus();
     let authority = Authority::new(plexus.home(), "authority");
-    configure(&plexus, &authority.vouch(NAME));
+    configure(&plexus, &authority.issue(NAME));
     let hub = plexus.up().await;
     let address = address(&hub);
     let certificate = || {
@@ -119,17 +122,17 @@ async fn a_renewed_certificate_is_taken_on_sighup_and_a_wrong_one_is_not() {
     };
     let first = certificate();
 
-    authority.vouch(NAME);
+    authority.issue(NAME);
     hub.signal(Signal::HUP);
-    logged(&hub, "configuration reloaded", 1).await;
+    hub.logged("configuration reloaded", 1).await;
     let second = certificate();
     assert_ne!(first, second);
     assert_eq!(healthz(&authority.file, address).await, Ok(200));
     plexus.run(&["status"]).await.ok();
 
-    authority.vouch_for(NAME, Time::Past);
+    authority.issue_with(NAME, Validity::Past);
     hub.signal(Signal::HUP);
-    logged(&hub, "configuration reloaded", 2).await;
+    hub.logged("configuration reloaded", 2).await;
     assert!(hub.log().contains("the hub goes on with the certificate it has"), "{}", hub.log());
     assert_eq!((certificate(), healthz(&authority.file, address).await), (second, Ok(200)));
     plexus.run(&["status"]).await.ok();
@@ -137,26 +140,17 @@ async fn a_renewed_certificate_is_taken_on_sighup_and_a_wrong_one_is_not() {
 }
 
 #[tokio::test]
-async fn clients_that_do_not_finish_their_handshake_hold_up_nobody() {
+async fn unfinished_handshakes_do_not_delay_other_clients() {
     let plexus = crate::plexus();
     let authority = Authority::new(plexus.home(), "authority");
-    configure(&plexus, &authority.vouch(NAME));
+    configure(&plexus, &authority.issue(NAME));
     let hub = plexus.up().await;
     let address = address(&hub);
     let mut silent = Vec::new();
     for _ in 0..200 {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
-    let asked = tokio::time::timeout(Duration::from_secs(5), healthz(&authority.file, address));
-    assert_eq!(asked.await.expect("an answer in time"), Ok(200));
+    let answer = tokio::time::timeout(Duration::from_secs(5), healthz(&authority.file, address));
+    assert_eq!(answer.await.expect("an answer in time"), Ok(200));
     assert!(hub.terminate().await.success());
-}
-
-async fn logged(hub: &HubProcess, words: &str, times: usize) {
-    let told = async {
-        while hub.log().matches(words).count() < times {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("no {words:?} in {}", hub.log()));
 }

@@ -1,4 +1,4 @@
-//! The life of a token from outside: shown, renewed, replaced, revoked by name, and refused too often.
+//! `plexus token`: show, renew, rotate and revoke, and the limit of failed authentications.
 
 use plexus_testkit::{HubProcess, Plexus};
 use serde_json::{Value, json};
@@ -17,14 +17,14 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_else(|| panic!("no {key} in {value}"))
 }
 
-/// Whether the hub lets the token in.
+/// The status of a request with the token.
 async fn status(plexus: &Plexus, hub: &HubProcess, token: &str) -> u16 {
     let request = plexus.http().get(hub.url("/api/v1/tools")).bearer_auth(token);
     request.send().await.expect("an answer").status().as_u16()
 }
 
 #[tokio::test]
-async fn a_token_is_shown_by_its_name_its_id_and_to_itself() {
+async fn token_is_shown_by_name_by_id_and_to_itself() {
     let (plexus, hub) = running().await;
     let made = create(&plexus, &["--kind", "agent", "--name", "codex"]).await;
     let (token, jti) = (text(&made, "token"), text(&made, "jti"));
@@ -42,13 +42,13 @@ async fn a_token_is_shown_by_its_name_its_id_and_to_itself() {
         shown.ok().lines().find_map(|line| line.strip_prefix("last used\t")).expect("when it was used");
     assert_ne!(used, "never", "{shown:?}");
     assert!(plexus.run(&["token", "list"]).await.ok().contains(used));
-    // A token of someone else does not exist for it.
+    // Tokens of other principals look like missing ones.
     let admin = text(&own, "parent");
     let foreign = plexus.run_with(&["token", "show", admin], &as_agent).await;
     assert!(foreign.failed(1).contains("no such token"), "{foreign:?}");
     assert!(plexus.run(&["token", "show", "nobody"]).await.failed(1).contains("no active token"));
 
-    // When it was used last is not forgotten.
+    // The time of the last use survives a restart.
     assert!(hub.terminate().await.success());
     let _hub = plexus.up().await;
     let after = plexus.run(&["token", "show", jti, "--json"]).await.json(0);
@@ -56,13 +56,13 @@ async fn a_token_is_shown_by_its_name_its_id_and_to_itself() {
 }
 
 #[tokio::test]
-async fn a_name_that_several_tokens_have_is_not_guessed() {
+async fn ambiguous_token_name_is_refused() {
     let (plexus, hub) = running().await;
     let first = create(&plexus, &["--kind", "agent", "--name", "codex"]).await;
     let second = create(&plexus, &["--kind", "agent", "--name", "codex"]).await;
     let ambiguous = plexus.run(&["token", "revoke", "codex"]).await;
-    let said = ambiguous.failed(1);
-    assert!(said.contains(text(&first, "jti")) && said.contains(text(&second, "jti")), "{said}");
+    let stderr = ambiguous.failed(1);
+    assert!(stderr.contains(text(&first, "jti")) && stderr.contains(text(&second, "jti")), "{stderr}");
     plexus.run(&["token", "revoke", text(&first, "jti")]).await.ok();
     let revoked = plexus.run(&["token", "revoke", "codex", "--json"]).await.json(0);
     assert_eq!(revoked["jti"], second["jti"]);
@@ -70,7 +70,7 @@ async fn a_name_that_several_tokens_have_is_not_guessed() {
 }
 
 #[tokio::test]
-async fn a_token_renews_itself_and_its_renewals_are_revoked_with_it() {
+async fn renewals_are_revoked_with_their_token() {
     let (plexus, hub) = running().await;
     let made = create(&plexus, &["--kind", "agent", "--name", "codex", "--renew-for", "60d"]).await;
     let renew = async |token: &str| {
@@ -82,13 +82,13 @@ async fn a_token_renews_itself_and_its_renewals_are_revoked_with_it() {
     for token in [text(&made, "token"), &second, &third] {
         assert_eq!(status(&plexus, &hub, token).await, 200);
     }
-    // A token and its renewals are one for whoever asks by name.
+    // By name, a token and its renewals are one.
     let revoked = plexus.run(&["token", "revoke", "codex", "--json"]).await.json(0);
     assert_eq!(revoked["jti"], made["jti"]);
     for token in [text(&made, "token"), &second, &third] {
         assert_eq!(status(&plexus, &hub, token).await, 401);
     }
-    for (args, words) in
+    for (args, expected) in
         [(["--kind", "user"], "cannot be renewed"), (["--kind", "session"], "cannot be renewed")]
     {
         let made = create(&plexus, &[&args[..], &["--name", "ann"]].concat()).await;
@@ -96,13 +96,13 @@ async fn a_token_renews_itself_and_its_renewals_are_revoked_with_it() {
         let response = response.send().await.expect("an answer");
         assert_eq!(response.status(), 403);
         let refusal: Value = response.json().await.expect("JSON");
-        assert!(text(&refusal, "message").contains(words), "{refusal}");
+        assert!(text(&refusal, "message").contains(expected), "{refusal}");
         assert!(text(&refusal, "hint").contains("plexus token create"), "{refusal}");
     }
 }
 
 #[tokio::test]
-async fn a_token_is_replaced_at_once_or_after_a_grace() {
+async fn token_is_rotated_immediately_or_after_a_grace_period() {
     let (plexus, hub) = running().await;
     let old = create(&plexus, &["--kind", "agent", "--name", "codex", "--scope", "call:todo"]).await;
     let rotated = plexus.run(&["token", "rotate", "codex", "--grace", "1h"]).await;
@@ -113,20 +113,20 @@ async fn a_token_is_replaced_at_once_or_after_a_grace() {
     }
     let shown = plexus.run(&["token", "show", text(&old, "jti"), "--json"]).await.json(0);
     assert_eq!(shown["state"], "ending", "{shown}");
-    // It ends with the grace, not when it would have expired.
+    // It ends with the grace period, before its expiry.
     let ends = text(&shown, "revoked_at");
-    let person = plexus.run(&["token", "show", text(&old, "jti")]).await;
-    let ended = person.ok().lines().find_map(|line| line.strip_prefix("ends\t")).expect("when it ends");
-    assert_eq!(ended.get(..19), ends.replace('T', " ").get(..19), "{person:?}");
+    let printed = plexus.run(&["token", "show", text(&old, "jti")]).await;
+    let ended = printed.ok().lines().find_map(|line| line.strip_prefix("ends\t")).expect("when it ends");
+    assert_eq!(ended.get(..19), ends.replace('T', " ").get(..19), "{printed:?}");
     let list = plexus.run(&["token", "list"]).await;
     let row = list.ok().lines().find(|line| line.starts_with(text(&old, "jti"))).expect("its row");
     assert_eq!(row.split('\t').nth(6), Some(ended), "{row}");
-    // By name, it is the new one that is meant.
+    // The name refers to the new token.
     let named = plexus.run(&["token", "show", "codex", "--json"]).await.json(0);
     assert_eq!((&named["state"], named["jti"] == old["jti"]), (&json!("active"), false), "{named}");
     let twice = plexus.run(&["token", "rotate", text(&old, "jti")]).await;
     assert!(twice.failed(1).contains("already ended or been replaced"), "{twice:?}");
-    // A revocation does not wait for the grace.
+    // Revocation does not wait for the grace period.
     plexus.run(&["token", "revoke", text(&old, "jti")]).await.ok();
     assert_eq!(status(&plexus, &hub, text(&old, "token")).await, 401);
 
@@ -134,7 +134,7 @@ async fn a_token_is_replaced_at_once_or_after_a_grace() {
     assert_eq!((&newest["scopes"], &newest["kind"]), (&json!(["call:todo"]), &json!("agent")), "{newest}");
     assert_eq!(status(&plexus, &hub, &new).await, 401);
     assert_eq!(status(&plexus, &hub, text(&newest, "token")).await, 200);
-    // The one in the data folder, too: commands go on with the new one.
+    // The admin token in the data folder can be rotated too; commands use the new one.
     let before = hub.admin_token();
     plexus.run(&["token", "rotate", "local"]).await.ok();
     assert_eq!(status(&plexus, &hub, &before).await, 401);
@@ -142,11 +142,11 @@ async fn a_token_is_replaced_at_once_or_after_a_grace() {
 }
 
 #[tokio::test]
-async fn who_fails_too_often_waits_and_who_has_a_valid_token_does_not() {
+async fn failed_authentications_are_limited_and_valid_tokens_are_not() {
     let (plexus, hub) = running().await;
     let good = hub.token("codex").await.token;
     let attempt = async |number: usize| {
-        // Whatever a header claims about where it comes from.
+        // A forged address in a header must not matter.
         let from = format!("203.0.113.{number}");
         let client = hub.mcp(&format!("wrong-{number}")).header("x-forwarded-for", &from);
         client.modern("tools/list", json!({})).await
@@ -174,7 +174,7 @@ async fn who_fails_too_often_waits_and_who_has_a_valid_token_does_not() {
 }
 
 #[tokio::test]
-async fn what_ends_with_a_token_is_said_and_the_admin_token_is_revoked_only_by_force() {
+async fn revocation_reports_derived_tokens_and_admin_token_needs_force() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let agent = hub.token("builder").await;
@@ -185,14 +185,14 @@ async fn what_ends_with_a_token_is_said_and_the_admin_token_is_revoked_only_by_f
     let shown = plexus.run(&["token", "show", "--json"]).await.json(0);
     let admin = shown["jti"].as_str().expect("an id");
     let refused = plexus.run(&["token", "revoke", admin]).await;
-    let said = refused.failed(1);
-    for words in ["admin token", "3 tokens made from it", "--force", "restarted"] {
-        assert!(said.contains(words), "no {words:?} in {said}");
+    let stderr = refused.failed(1);
+    for expected in ["admin token", "3 tokens made from it", "--force", "restarted"] {
+        assert!(stderr.contains(expected), "no {expected:?} in {stderr}");
     }
 
     let ended = plexus.run(&["token", "revoke", "builder"]).await;
     assert!(ended.ok().ends_with("With it ended 1 token made from it.\n"), "{ended:?}");
-    // A token that may see no other still ends itself.
+    // A token without rights on other tokens may revoke itself.
     let careless = hub.token("careless").await;
     let presented = [("PLEXUS_TOKEN", careless.token.as_str())];
     plexus.run_with(&["token", "renew"], &presented).await.ok();
@@ -203,7 +203,7 @@ async fn what_ends_with_a_token_is_said_and_the_admin_token_is_revoked_only_by_f
     assert!(forced.ok().contains("1 token made from it"), "{forced:?}");
     assert!(forced.stderr.contains("Restart the hub"), "{forced:?}");
     plexus.run(&["status"]).await.failed(5);
-    // What it says.
+    // The suggested restart works.
     assert!(hub.terminate().await.success());
     let _hub = plexus.up().await;
     plexus.run(&["status"]).await.ok();

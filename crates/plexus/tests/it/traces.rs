@@ -1,41 +1,42 @@
-//! Traces, at a collector that speaks OTLP, and without one.
+//! Traces with an OTLP collector, without one, and with one that does not answer.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use plexus_testkit::Collector;
+use plexus_testkit::{Collector, until};
 use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const IN_META: &str = "00f067aa0ba902b7";
-const OTHER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const IN_HEADER: &str = "b7ad6b7169203331";
+const META_TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const META_PARENT: &str = "00f067aa0ba902b7";
+const HEADER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const HEADER_PARENT: &str = "b7ad6b7169203331";
 
 #[tokio::test]
-async fn spans_arrive_under_the_parents_that_were_named() {
+async fn spans_have_the_parents_given_in_meta_or_header() {
     let mut collector = Collector::start().await;
     let plexus = crate::plexus().with("PLEXUS_TELEMETRY_OTLP_ENDPOINT", collector.url());
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
-    let client = hub.mcp(&token).header("traceparent", &format!("00-{OTHER_TRACE}-{IN_HEADER}-01"));
+    let client = hub.mcp(&token).header("traceparent", &format!("00-{HEADER_TRACE}-{HEADER_PARENT}-01"));
     let params = json!({
         "name": "todo",
         "arguments": { "action": "list" },
-        "_meta": { "traceparent": format!("00-{TRACE}-{IN_META}-01"), "tracestate": "vendor=1" },
+        "_meta": { "traceparent": format!("00-{META_TRACE}-{META_PARENT}-01"), "tracestate": "vendor=1" },
     });
     let result = client.modern("tools/call", params).await.result();
     let call_id = result["_meta"]["plexus/call-id"].as_str().expect("a call id").to_owned();
-    assert!(!result["_meta"].to_string().contains(TRACE), "nothing is told back: {result}");
-    // A call that names no parent of its own belongs to its request.
+    assert!(
+        !result["_meta"].to_string().contains(META_TRACE),
+        "the trace context is in the result: {result}"
+    );
+    // Without a parent of its own, the span of a call belongs to that of its request.
     let plain = client.tool("todo", json!({ "action": "list" })).await;
     let plain_id = plain["_meta"]["plexus/call-id"].as_str().expect("a call id").to_owned();
-    // What still waits is sent at the end.
+    // Pending spans are sent at shutdown.
     assert_eq!(hub.terminate().await.code(), Some(0));
 
     let call = collector.span(|span| span.attribute("call_id") == Some(&call_id)).await;
-    assert_eq!((call.trace_id.as_str(), call.parent_id.as_str()), (TRACE, IN_META));
+    assert_eq!((call.trace_id.as_str(), call.parent_id.as_str()), (META_TRACE, META_PARENT));
     assert_eq!(call.name, "call todo");
     for (name, value) in [("gen_ai.tool.name", "todo"), ("outcome", "ok"), ("via", "mcp")] {
         assert_eq!(call.attribute(name), Some(value), "{name} of {call:?}");
@@ -46,7 +47,7 @@ async fn spans_arrive_under_the_parents_that_were_named() {
 
     let plain = collector.span(|span| span.attribute("call_id") == Some(&plain_id)).await;
     let request = collector.span(|span| span.span_id == plain.parent_id).await;
-    assert_eq!((request.trace_id.as_str(), request.parent_id.as_str()), (OTHER_TRACE, IN_HEADER));
+    assert_eq!((request.trace_id.as_str(), request.parent_id.as_str()), (HEADER_TRACE, HEADER_PARENT));
     assert_eq!((request.name.as_str(), request.kind), ("POST /mcp", 2));
     for (name, value) in [
         ("http.request.method", "POST"),
@@ -59,41 +60,40 @@ async fn spans_arrive_under_the_parents_that_were_named() {
 }
 
 #[tokio::test]
-async fn a_hub_works_without_its_collector_and_says_so_once() {
-    // No program of a test can listen there.
+async fn missing_collector_is_logged_once() {
+    // A privileged port, on which no test listens.
     let plexus = crate::plexus()
         .with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://ann:hunter2@127.0.0.1:1?key=hunter3".to_owned())
         .with("PLEXUS_LOG", "debug".to_owned());
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
-    let two_batches_are_lost = async {
-        while !hub.log().contains("the collector still rejects traces") {
-            let result = hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
-            assert_eq!(result["isError"], false, "{result}");
-        }
-    };
-    tokio::time::timeout(PATIENCE, two_batches_are_lost).await.expect("batches are sent");
+    until("two batches are lost", async || {
+        let result = hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
+        assert_eq!(result["isError"], false, "{result}");
+        hub.log().contains("the collector still rejects traces")
+    })
+    .await;
     let log = hub.log();
     let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("collector")).count();
     assert_eq!(warned, 1, "{log}");
-    // What the collector asks for is told to nobody.
-    let told =
+    // Credentials in the URL are not shown.
+    let output =
         format!("{log}{}{}", hub.api("/api/v1/config").await, plexus.run(&["config", "show"]).await.ok());
-    assert!(told.contains("http://***@127.0.0.1:1?***"), "{told}");
-    assert!(!told.contains("hunter"), "{told}");
+    assert!(output.contains("http://***@127.0.0.1:1?***"), "{output}");
+    assert!(!output.contains("hunter"), "{output}");
     assert_eq!(hub.terminate().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
+async fn silent_collector_does_not_delay_shutdown() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address");
     let plexus = crate::plexus().with("PLEXUS_TELEMETRY_OTLP_ENDPOINT", format!("http://{address}"));
     let hub = plexus.up().await;
     let token = hub.token("codex").await.token;
     hub.mcp(&token).tool("todo", json!({ "action": "list" })).await;
-    let began = Instant::now();
+    let started = Instant::now();
     assert_eq!(hub.terminate().await.code(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(8), "it took {:?}", started.elapsed());
     drop(silent);
 }

@@ -1,18 +1,17 @@
-//! `plexus upstream`: a server behind the hub, from the command line to a call of its tools and back.
+//! `plexus upstream`: adding, changing, calling, importing and removing servers.
 
 mod approve;
-mod slips;
+mod diagnostics;
 
 use std::path::Path;
-use std::time::Duration;
 
 use plexus_testkit::fixture::{Eras, FixtureProcess, program};
-use plexus_testkit::{HubProcess, Plexus};
+use plexus_testkit::{HubProcess, Plexus, until};
 use serde_json::json;
 
-use crate::screen::Screen;
+use crate::pty::Terminal;
 
-/// The program on a machine that may run the fixture server.
+/// A home whose hub may run the fixture server.
 fn plexus() -> Plexus {
     crate::plexus().with("PLEXUS_UPSTREAMS_COMMANDS", format!("{},false", program().display()))
 }
@@ -23,12 +22,12 @@ async fn running() -> (Plexus, HubProcess) {
     (plexus, hub)
 }
 
-fn fixture() -> String {
+fn fixture_program() -> String {
     program().display().to_string()
 }
 
 #[tokio::test]
-async fn a_server_is_added_called_switched_and_removed() {
+async fn server_is_added_called_disabled_enabled_and_removed() {
     let (plexus, hub) = running().await;
     let empty = plexus.run(&["upstream", "list"]).await;
     assert_eq!(empty.ok(), "");
@@ -36,7 +35,7 @@ async fn a_server_is_added_called_switched_and_removed() {
     let status = plexus.run(&["status"]).await;
     assert!(status.ok().contains("servers\tnone; `plexus upstream add`"), "{status:?}");
 
-    let added = plexus.run(&["upstream", "add", "local", "--", &fixture(), "--stdio"]).await;
+    let added = plexus.run(&["upstream", "add", "local", "--", &fixture_program(), "--stdio"]).await;
     assert!(added.ok().starts_with("local is up and brings "), "{added:?}");
     assert!(added.ok().lines().any(|line| line == "  mcp__local__echo"), "{added:?}");
     assert!(added.stderr.contains("mcp_servers.d/local.json"), "{added:?}");
@@ -58,14 +57,14 @@ async fn a_server_is_added_called_switched_and_removed() {
     let called = plexus.run(&["tools", "call", "mcp__local__echo", "--arg", "text=hello"]).await;
     assert_eq!(called.ok(), "hello\n");
     let agent = hub.token("codex").await.token;
-    let said = hub.mcp(&agent).tool("mcp__local__echo", json!({ "text": "over MCP" })).await;
-    assert_eq!(said["content"][0]["text"], "over MCP", "{said}");
+    let result = hub.mcp(&agent).tool("mcp__local__echo", json!({ "text": "over MCP" })).await;
+    assert_eq!(result["content"][0]["text"], "over MCP", "{result}");
 
     let off = plexus.run(&["upstream", "disable", "local"]).await;
     assert!(off.ok().contains("plexus upstream enable local"), "{off:?}");
     assert!(!plexus.run(&["tools", "list", "--limit", "500"]).await.ok().contains("mcp__local__"));
-    let gone = plexus.run(&["tools", "call", "mcp__local__echo", "--arg", "text=hello"]).await;
-    assert!(gone.failed(1).contains("Unknown tool"), "{gone:?}");
+    let refused_after = plexus.run(&["tools", "call", "mcp__local__echo", "--arg", "text=hello"]).await;
+    assert!(refused_after.failed(1).contains("Unknown tool"), "{refused_after:?}");
     assert!(plexus.run(&["upstream", "enable", "local"]).await.ok().starts_with("local is up"));
     assert!(plexus.run(&["upstream", "restart", "local"]).await.ok().starts_with("local is up"));
 
@@ -81,12 +80,12 @@ async fn a_server_is_added_called_switched_and_removed() {
 }
 
 #[tokio::test]
-async fn a_server_at_a_url_is_added_and_named_when_the_hub_starts() {
+async fn server_with_a_url_is_added_and_listed_at_the_next_start() {
     let (plexus, hub) = running().await;
-    let web = FixtureProcess::start(Eras::Both).await;
+    let server = FixtureProcess::start(Eras::Both).await;
     let header = "X-Test: ${env:HOME}";
     let added =
-        plexus.run(&["upstream", "add", "web", web.url(), "--header", header, "--json"]).await.json(0);
+        plexus.run(&["upstream", "add", "web", server.url(), "--header", header, "--json"]).await.json(0);
     assert_eq!((&added["state"], &added["transport"]), (&json!("ready"), &json!("streamable_http")));
     assert_eq!(added["document"]["headers"]["X-Test"], "${env:HOME}", "{added}");
     let login = plexus.run(&["upstream", "login", "web", "--no-browser"]).await;
@@ -94,29 +93,24 @@ async fn a_server_at_a_url_is_added_and_named_when_the_hub_starts() {
     assert!(hub.terminate().await.success());
     let hub = plexus.up().await;
     assert!(hub.welcome().contains("  Servers       1: web\n"), "{}", hub.welcome());
-    let up = tokio::time::timeout(Duration::from_secs(20), async {
-        while hub.api("/api/v1/status").await["upstreams"]["ready"] != 1 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    up.await.expect("the server is up again in time");
+    hub.api_until("/api/v1/status", |status| status["upstreams"]["ready"] == 1).await;
     let called = plexus.run(&["tools", "call", "mcp__web__echo", "--arg", "text=hello"]).await;
     assert_eq!(called.ok(), "hello\n");
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_come_up_is_told_with_what_it_said() {
+async fn failed_server_is_reported_with_its_output() {
     let (plexus, _hub) = running().await;
-    let command = [&fixture() as &str, "--no-such-flag"];
+    let command = [&fixture_program() as &str, "--no-such-flag"];
     let added = plexus.run(&[&["upstream", "add", "broken", "--"][..], &command[..]].concat()).await;
-    let said = added.failed(1);
+    let stderr = added.failed(1);
     for part in [
         "error: broken did not come up: ",
         "  | error: unexpected argument '--no-such-flag' found",
         "Its file stays: ",
         "plexus upstream remove broken",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let listed = plexus.run(&["upstream", "list"]).await;
     assert!(
@@ -136,7 +130,7 @@ async fn a_server_that_does_not_come_up_is_told_with_what_it_said() {
 }
 
 #[tokio::test]
-async fn a_server_that_babbles_instead_of_answering_is_seen_to() {
+async fn server_that_prints_no_mcp_messages_is_reported() {
     let plexus = plexus();
     let folder = plexus.data_dir().join("mcp_servers.d");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -144,12 +138,8 @@ async fn a_server_that_babbles_instead_of_answering_is_seen_to() {
     std::fs::write(folder.join("talker.json"), script.to_string()).expect("a file");
     let _hub = plexus.up().await;
     let remark = "its output is not an MCP message; the last line: Enter your name:";
-    let seen = tokio::time::timeout(Duration::from_secs(20), async {
-        while !plexus.run(&["upstream", "list"]).await.ok().contains(remark) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    seen.await.expect("the list says it in time");
+    until("the list has the remark", async || plexus.run(&["upstream", "list"]).await.ok().contains(remark))
+        .await;
     let shown = plexus.run(&["upstream", "show", "talker"]).await;
     assert!(shown.ok().contains("state\tstarting\n"), "{shown:?}");
     assert!(shown.stderr.contains(&format!("It is not up yet: {remark}")), "{shown:?}");
@@ -158,15 +148,15 @@ async fn a_server_that_babbles_instead_of_answering_is_seen_to() {
 }
 
 #[tokio::test]
-async fn a_server_is_tried_out_before_it_is_added() {
+async fn server_can_be_tested_before_it_is_added() {
     let (plexus, _hub) = running().await;
-    let tested = plexus.run(&["upstream", "test", "trial", "--", &fixture(), "--stdio"]).await;
+    let tested = plexus.run(&["upstream", "test", "trial", "--", &fixture_program(), "--stdio"]).await;
     assert!(tested.ok().lines().any(|line| line == "  mcp__trial__echo"), "{tested:?}");
     assert_eq!(plexus.run(&["upstream", "list", "--json"]).await.json(0)["items"], json!([]));
     let refused = plexus.run(&["upstream", "test", "trial", "--", "sh", "-c", "true"]).await;
-    let said = refused.failed(5);
-    assert!(said.contains("`sh` is not in the setting `upstreams.commands`"), "{said}");
-    assert!(said.contains("hint: --allow-command lets the hub run it from now on."), "{said}");
+    let stderr = refused.failed(5);
+    assert!(stderr.contains("`sh` is not in the setting `upstreams.commands`"), "{stderr}");
+    assert!(stderr.contains("hint: --allow-command lets the hub run it from now on."), "{stderr}");
     for (args, words) in [
         (&["upstream", "add", "x"][..], "give the URL of the server"),
         (&["upstream", "add", "x", "http://127.0.0.1:9", "--", "sh"], "not both"),
@@ -179,17 +169,17 @@ async fn a_server_is_tried_out_before_it_is_added() {
 }
 
 #[tokio::test]
-async fn what_is_off_lazy_or_holds_a_credential_is_said() {
+async fn disabled_lazy_and_credential_holding_servers_are_reported() {
     let (plexus, _hub) = running().await;
-    // Of the form that gives a credential away, and of no use.
+    // Has the form of a credential, but is invalid.
     let header = format!("Authorization: Bearer {}", ["ghp", &"0".repeat(36)].join("_"));
     let url = "http://127.0.0.1:9/mcp";
     let off = plexus.run(&["upstream", "add", "off", url, "--disabled", "--header", &header]).await;
     assert_eq!(off.ok(), "off is off. `plexus upstream enable off` switches it on.\n");
     assert!(off.stderr.contains("warning: ") && off.stderr.contains("${env:"), "{off:?}");
     assert!(!off.stderr.contains(&"0".repeat(36)), "{off:?}");
-    let lazy = plexus.run(&["upstream", "add", "lazy", "--lazy", "--", &fixture(), "--stdio"]).await;
-    // It is started to learn its tools, which is where `add` waits for it; it rests only after minutes.
+    let lazy = plexus.run(&["upstream", "add", "lazy", "--lazy", "--", &fixture_program(), "--stdio"]).await;
+    // `add` starts it once to list its tools; it is stopped after minutes without calls.
     assert!(lazy.ok().starts_with("lazy is up and brings "), "{lazy:?}");
     assert!(lazy.ok().contains("mcp__lazy__echo"), "{lazy:?}");
     let shown = plexus.run(&["upstream", "show", "lazy", "--json"]).await.json(0);
@@ -199,11 +189,11 @@ async fn what_is_off_lazy_or_holds_a_credential_is_said() {
 }
 
 #[tokio::test]
-async fn servers_of_another_program_are_imported() {
+async fn servers_of_another_program_can_be_imported() {
     let (plexus, _hub) = running().await;
     let file = plexus.home().join(".mcp.json");
     let servers = json!({ "mcpServers": {
-        "local": { "command": fixture(), "args": ["--stdio"] },
+        "local": { "command": fixture_program(), "args": ["--stdio"] },
         "shell": { "command": "sh", "args": ["-c", "true"] },
     } });
     std::fs::write(&file, servers.to_string()).expect("a file");
@@ -225,22 +215,22 @@ async fn servers_of_another_program_are_imported() {
 }
 
 #[tokio::test]
-async fn import_skips_the_entry_that_connect_wrote_and_takes_the_others() {
+async fn import_skips_the_entry_written_by_connect() {
     let (plexus, _hub) = running().await;
     let codex = plexus.home().join(".codex/config.toml");
     std::fs::create_dir(codex.parent().expect("a folder")).expect("a folder");
-    let servers = format!("[mcp_servers.local]\ncommand = {:?}\nargs = [\"--stdio\"]\n", fixture());
+    let servers = format!("[mcp_servers.local]\ncommand = {:?}\nargs = [\"--stdio\"]\n", fixture_program());
     std::fs::write(&codex, servers).expect("a file");
     plexus.run(&["connect", "--yes", "codex", "goose"]).await.ok();
     let path = codex.to_str().expect("UTF-8");
     let imported = plexus.run(&["upstream", "import", path]).await;
     assert!(imported.ok().starts_with("local\tadded\t"), "{imported:?}");
     assert!(imported.stderr.contains("\"plexus\" is this hub itself"), "{imported:?}");
-    // In YAML too, where nothing else is.
+    // Also in a YAML file without other servers.
     let goose = plexus.home().join(".config/goose/config.yaml");
     let imported = plexus.run(&["upstream", "import", goose.to_str().expect("UTF-8")]).await;
     assert!(imported.ok().is_empty() && imported.stderr.contains("is this hub itself"), "{imported:?}");
-    // An entry of the same name that leads elsewhere is not the hub's.
+    // An entry of the same name with another URL is not this hub.
     let other = plexus.home().join("other.json");
     std::fs::write(&other, r#"{"mcpServers": {"plexus": {"url": "https://hub.example.net/mcp"}}}"#)
         .expect("a file");
@@ -250,14 +240,14 @@ async fn import_skips_the_entry_that_connect_wrote_and_takes_the_others() {
 }
 
 #[tokio::test]
-async fn owner_allows_a_command_once_by_flag() {
+async fn owner_allows_a_command_permanently_by_flag() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
-    let fixture = fixture();
-    let add = ["upstream", "add", "local", "--", &fixture, "--stdio"];
+    let program = fixture_program();
+    let add = ["upstream", "add", "local", "--", &program, "--stdio"];
     let refused = plexus.run(&add).await;
     assert!(refused.failed(5).contains("hint: --allow-command"), "{refused:?}");
-    // With another token there is no such right.
+    // Only the local admin token has this right.
     let admin = hub.admin_token();
     let allowed = [&["upstream", "add", "local", "--allow-command"][..], &add[3..]].concat();
     let refused = plexus.run_with(&allowed, &[("PLEXUS_TOKEN", &admin)]).await;
@@ -265,45 +255,41 @@ async fn owner_allows_a_command_once_by_flag() {
     let added = plexus.run(&allowed).await;
     assert!(added.ok().starts_with("local is up and brings "), "{added:?}");
     assert!(added.stderr.contains("allowed-commands.json"), "{added:?}");
-    // It is remembered.
-    let again = plexus.run(&["upstream", "add", "second", "--", &fixture, "--stdio"]).await;
+    // The permission is stored.
+    let again = plexus.run(&["upstream", "add", "second", "--", &program, "--stdio"]).await;
     assert!(again.ok().starts_with("second is up and brings "), "{again:?}");
 }
 
 #[tokio::test]
-async fn owner_at_a_terminal_is_asked_once_for_a_command() {
+async fn owner_at_a_terminal_is_asked_once_per_command() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
-    let path = format!(
-        "{}:/usr/bin:/bin",
-        Path::new(env!("CARGO_BIN_EXE_plexus")).parent().expect("a folder").display()
-    );
-    let mut screen = Screen::open(plexus.home(), &[("PATH", path)]);
-    screen.types(&format!("plexus upstream add local -- {} --stdio\r", fixture())).await;
-    screen.sees("May the hub run it, now and from now on? [y/N]").await;
-    screen.types("n\r").await;
-    screen.sees("is not in the setting `upstreams.commands`").await;
-    // The program has ended, and reads no keys any more.
-    screen.sees("send the hub SIGHUP.\n$").await;
-    screen.cleared().await;
-    screen.types(&format!("plexus upstream add local -- {} --stdio\r", fixture())).await;
-    screen.sees("May the hub run it, now and from now on? [y/N]").await;
-    screen.types("y\r").await;
-    screen.sees("local is up and brings ").await;
-    let again = plexus.run(&["upstream", "add", "second", "--", &fixture(), "--stdio"]).await;
+    let mut terminal = Terminal::shell(plexus.home(), &crate::program_folder());
+    terminal.send(&format!("plexus upstream add local -- {} --stdio\r", fixture_program())).await;
+    terminal.expect_on_screen("May the hub run it, now and from now on? [y/N]").await;
+    terminal.send("n\r").await;
+    terminal.expect_on_screen("is not in the setting `upstreams.commands`").await;
+    // The prompt shows that the program has ended and reads no more keys.
+    terminal.expect_on_screen("send the hub SIGHUP.\n$").await;
+    terminal.clear().await;
+    terminal.send(&format!("plexus upstream add local -- {} --stdio\r", fixture_program())).await;
+    terminal.expect_on_screen("May the hub run it, now and from now on? [y/N]").await;
+    terminal.send("y\r").await;
+    terminal.expect_on_screen("local is up and brings ").await;
+    let again = plexus.run(&["upstream", "add", "second", "--", &fixture_program(), "--stdio"]).await;
     assert!(again.ok().starts_with("second is up and brings "), "{again:?}");
 }
 
 #[tokio::test]
-async fn a_missing_program_is_named_with_what_installs_it() {
+async fn missing_program_is_named_with_its_installer() {
     let plexus = crate::plexus();
     let empty = plexus.home().join("empty");
     std::fs::create_dir(&empty).expect("a folder");
     let plexus = plexus.with("PATH", empty.display().to_string());
     let _hub = plexus.up().await;
     let added = plexus.run(&["upstream", "add", "time", "--", "uvx", "mcp-server-time"]).await;
-    let said = added.failed(1);
-    assert!(said.contains("time did not come up: the program `uvx` was not found"), "{said}");
-    assert!(said.contains("uvx comes with uv: https://docs.astral.sh/uv/"), "{said}");
-    assert!(!said.contains(&empty.display().to_string()), "{said}");
+    let stderr = added.failed(1);
+    assert!(stderr.contains("time did not come up: the program `uvx` was not found"), "{stderr}");
+    assert!(stderr.contains("uvx comes with uv: https://docs.astral.sh/uv/"), "{stderr}");
+    assert!(!stderr.contains(&empty.display().to_string()), "{stderr}");
 }

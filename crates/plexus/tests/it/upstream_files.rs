@@ -1,5 +1,5 @@
-//! Files of MCP servers as a person has them: put there before the first start, brought over from another program, and
-//! looked at by the doctor, which needs no hub.
+//! Files of MCP servers: written before the first start, migrated from the old format, and checked by the doctor without a
+//! hub.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -16,17 +16,19 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode that can be set");
 }
 
-/// Level, message and fix of what the doctor says of the servers.
+/// Level, message and fix of the findings of the doctor about servers; `folder` is removed from the texts.
 fn findings(report: &Value, folder: &Path) -> Vec<(String, String, String)> {
     let found = report["findings"].as_array().expect("findings");
     let text =
         |value: &Value| value.as_str().unwrap_or_default().replace(&format!("{}/", folder.display()), "");
-    let ours = found.iter().filter(|finding| finding["check"] == "upstreams");
-    ours.map(|finding| (text(&finding["level"]), text(&finding["message"]), text(&finding["fix"]))).collect()
+    let of_upstreams = found.iter().filter(|finding| finding["check"] == "upstreams");
+    of_upstreams
+        .map(|finding| (text(&finding["level"]), text(&finding["message"]), text(&finding["fix"])))
+        .collect()
 }
 
 #[tokio::test]
-async fn the_doctor_reads_the_files_without_a_hub() {
+async fn doctor_checks_the_files_without_a_hub() {
     let plexus = crate::plexus();
     let folder = plexus.data_dir().join("mcp_servers.d");
     let listen = [("PLEXUS_LISTEN", "127.0.0.1:0")];
@@ -43,10 +45,10 @@ async fn the_doctor_reads_the_files_without_a_hub() {
     write(&folder.join("wrong.json"), r#"{"comand": "sh", "timeout": "x"}"#);
     let report = plexus.run_with(&["doctor", "--json"], &listen).await.json(1);
     let found = findings(&report, &folder);
-    let told: Vec<(&str, &str)> =
-        found.iter().map(|(level, told, _)| (level.as_str(), told.as_str())).collect();
+    let problems: Vec<(&str, &str)> =
+        found.iter().map(|(level, message, _)| (level.as_str(), message.as_str())).collect();
     assert_eq!(
-        told,
+        problems,
         [
             ("problem", "gone.json: the program in `command` does not exist"),
             ("warning", "literal.json: `env.API_TOKEN` holds what looks like a credential"),
@@ -68,7 +70,7 @@ async fn the_doctor_reads_the_files_without_a_hub() {
 }
 
 #[tokio::test]
-async fn the_doctor_finds_what_others_can_write_and_the_fix_closes_it() {
+async fn doctor_finds_files_writable_by_others_and_the_fix_works() {
     let plexus = crate::plexus();
     let folder = plexus.data_dir().join("mcp_servers.d");
     let listen = [("PLEXUS_LISTEN", "127.0.0.1:0")];
@@ -95,10 +97,10 @@ async fn the_doctor_finds_what_others_can_write_and_the_fix_closes_it() {
 }
 
 #[tokio::test]
-async fn an_old_file_that_was_there_before_the_first_start_is_migrated() {
+async fn old_file_is_migrated_at_the_first_start() {
     let plexus = crate::plexus();
     let data = plexus.data_dir();
-    // Off, so that this is about files alone.
+    // Disabled, since the test is about the files only.
     let servers =
         json!({ "mcpServers": { "time": { "command": "uvx", "disabled": true }, "live": { "type": "ws" } } });
     write(&data.join("mcp_servers.json"), &servers.to_string());
@@ -124,13 +126,13 @@ async fn an_old_file_that_was_there_before_the_first_start_is_migrated() {
 }
 
 #[tokio::test]
-async fn another_folder_can_be_named() {
+async fn servers_folder_can_be_set_by_flag() {
     let plexus = crate::plexus();
     let folder = plexus.home().join("servers");
-    let named = folder.to_str().expect("UTF-8");
-    let hub = plexus.up_with(&["--mcp-dir", named]).await;
+    let path = folder.to_str().expect("UTF-8");
+    let hub = plexus.up_with(&["--mcp-dir", path]).await;
     let settings = hub.api("/api/v1/config").await;
     let settings = settings["items"].as_array().expect("settings");
     let dir = settings.iter().find(|setting| setting["key"] == "upstreams.dir").expect("the setting");
-    assert_eq!((&dir["value"], &dir["origin"]), (&json!(named), &json!("--mcp-dir")));
+    assert_eq!((&dir["value"], &dir["origin"]), (&json!(path), &json!("--mcp-dir")));
 }

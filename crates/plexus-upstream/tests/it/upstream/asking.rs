@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::{AskedClient, Reply, Speaks, TestHub};
+use plexus_testkit::{AskedClient, Reply, Speaks, TestHub, until};
 use plexus_tools::{Answer, Capabilities, Inquiry, LogLevel, LogLine, LogSink, RawJson};
 use plexus_upstream::client::{Answerer, Bridge, ClientError, Listed, Method, Outgoing, Replied, Request};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::quick;
 use super::script::{Script, folder};
-use super::server::{Server, Start, outgoing, until};
+use super::server::{Server, Start, outgoing};
 
 pub(crate) const EVERYTHING: Capabilities = Capabilities {
     form: true,
@@ -133,7 +133,7 @@ async fn two_questions_may_be_open_at_once() {
     let ann = Person::thinking(says, &answer_now);
     let asked = ann.clone();
     let both = async {
-        until("two questions", || asked.asked().len() == 2).await;
+        until("two questions were asked", async || asked.asked().len() == 2).await;
         answer_now.notify_waiters();
     };
     let call = server.call_with(by("ann", &ann, "ask_twice_at_once", json!({})));
@@ -162,7 +162,7 @@ async fn question_among_several_callers_is_refused() {
         let newer = Person::saying(json!({ "action": "decline" }));
         let again = server.call_with(by("ann", &newer, "test_elicitation", json!({ "message": "Again?" })));
         let answers = async {
-            until("she is asked again", || ann.asked().len() == 2).await;
+            until("the user is asked again", async || ann.asked().len() == 2).await;
             go_on.notify_waiters();
             go_on.notify_one();
         };
@@ -206,8 +206,10 @@ async fn server_may_cancel_its_question() {
     let ann = Person::thinking(json!({ "action": "cancel" }), &never);
     let result = server.call_with(by("ann", &ann, "x", json!({}))).await.unwrap();
     assert_eq!(text(&result), "without an answer");
-    until("the question is let go", || server.start.connect.supervisor.count(plexus_kit::Stage::Work) == 0)
-        .await;
+    until("the question is abandoned", async || {
+        server.start.connect.supervisor.count(plexus_kit::Stage::Work) == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -261,12 +263,12 @@ async fn changes_are_reported_while_a_resource_is_watched() {
         server.client.watch(BTreeSet::from([WATCHED.to_owned()])).await.unwrap();
         touch("test://static-text").await;
         touch(WATCHED).await;
-        until("it is heard of", || server.updates() == [WATCHED]).await;
+        until("the update has arrived", async || server.updates() == [WATCHED]).await;
         server.client.watch(BTreeSet::new()).await.unwrap();
         touch(WATCHED).await;
         // Later notifications arrive later.
         server.text("change_tools", json!({})).await;
-        until("a change of tools", || server.has_changed()).await;
+        until("the tools have changed", async || server.has_changed()).await;
         assert_eq!(server.updates(), [WATCHED], "{eras:?}");
     }
 }
@@ -299,10 +301,10 @@ async fn refused_resource_does_not_affect_other_watches() {
     let server = start.connect().await;
     server.client.watch(BTreeSet::from(["a://bad".to_owned()])).await.unwrap();
     server.text("work", json!({})).await;
-    until("a change of tools", || server.has_changed()).await;
+    until("the tools have changed", async || server.has_changed()).await;
     server.client.watch(["a://bad", "a://good"].map(str::to_owned).into()).await.unwrap();
     server.text("work", json!({})).await;
-    until("a change of the other", || server.updates() == ["a://good"]).await;
+    until("the other resource was updated", async || server.updates() == ["a://good"]).await;
 }
 
 /// Asks, waits for the answer, and exits.
@@ -345,8 +347,10 @@ async fn refused_shared_question_is_reported_as_a_warning() {
         AskedClient::connect(&hub, &two, Speaks::Session("2025-11-25"), json!({ "elicitation": {} })).await;
     let slow = waits.tool("mcp__fix__slow", json!({ "ms": 3_000 }));
     let refused = async {
-        until("it is busy", || hub.upstreams().get("fix").is_some_and(|upstream| upstream.in_flight == 1))
-            .await;
+        until("the server is busy", async || {
+            hub.upstreams().get("fix").is_some_and(|upstream| upstream.in_flight == 1)
+        })
+        .await;
         asks.tool("mcp__fix__test_elicitation", json!({ "message": "Who?" })).await.unwrap()
     };
     let (slow, refused) = tokio::join!(slow, refused);

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::{TestHub, stdio_fixture};
+use plexus_testkit::{TestHub, stdio_fixture, until};
 use plexus_upstream::Timing;
 use serde_json::{Value, json};
 
 use super::script::{Script, folder};
-use super::{agent, keyed, quick, text, tools_of, until};
+use super::{agent, keyed, quick, text, tools_of};
 
 /// Exits without an answer the first time, and works from then on.
 const FIRST_TIME: &str = "[ -e \"$dir/ran\" ] || { : > \"$dir/ran\"; exit 1; }; say 'the second time'";
@@ -207,14 +207,14 @@ async fn key_of_an_unsent_cancelled_call_is_reusable() {
     let ran = || std::fs::read_to_string(dir.join("ran")).unwrap_or_default().lines().count();
     let first = client.tool("mcp__s__work", json!({}));
     let others = async {
-        until("the first runs", || ran() == 1).await;
+        until("the first call runs", async || ran() == 1).await;
         let waiting = || hub.upstreams().get("s").unwrap().in_flight;
         // A client disconnects while its call waits for its turn.
         tokio::select! {
             result = keyed(&client, "mcp__s__work", "gone") => panic!("{result}"),
-            () = until("it waits", || waiting() == 2) => {}
+            () = until("the second call waits", async || waiting() == 2) => {}
         }
-        until("it is given up", || waiting() == 1).await;
+        until("the second call is abandoned", async || waiting() == 1).await;
         // Another call times out before its turn.
         document["timeout"] = json!("1s");
         hub.write_upstream("s", &document);

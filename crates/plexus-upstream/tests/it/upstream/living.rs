@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::{Eras, FixtureProcess};
-use plexus_testkit::{TestHub, stdio_fixture};
+use plexus_testkit::{TestHub, stdio_fixture, until};
 use plexus_upstream::Timing;
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, is_alive, process_of, quick, signal, text, tools_of, until};
+use super::{agent, is_alive, process_of, quick, signal, text, tools_of};
 
 async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
     let (client, request) = agent(hub).await.modern_request(
@@ -271,7 +271,7 @@ async fn long_call_of_a_lazy_server_does_not_busy_loop() {
     let call = client.tool("mcp__s__work", json!({}));
     let measured = async {
         let dir = folder(&hub, "s");
-        until("it runs", || dir.join("in").exists()).await;
+        until("the call runs", async || dir.join("in").exists()).await;
         tokio::time::sleep(idle * 2).await;
         let before = worked();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -444,8 +444,10 @@ async fn queued_call_runs_when_the_hub_stops() {
     for running in [1, 2] {
         let client = client.clone();
         calls.spawn(async move { client.tool("mcp__s__work", json!({})).await });
-        let there = || dir.join("in").exists() && upstreams.get("s").unwrap().in_flight == running;
-        until("it runs, or waits for its turn", there).await;
+        until("the call runs or waits", async || {
+            dir.join("in").exists() && upstreams.get("s").unwrap().in_flight == running
+        })
+        .await;
     }
     // Nothing is aborted.
     let (_dir, ()) = tokio::join!(hub.stop(), async { touch(&dir.join("go")) });

@@ -5,12 +5,13 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use plexus_proto::api::UpstreamEra;
+use plexus_testkit::until;
 use plexus_upstream::client::ClientError;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 
-use super::server::{PATIENCE, Start, dead, is_alive, outgoing, until};
+use super::server::{PATIENCE, Start, dead, is_alive, outgoing};
 
 /// Answers every call with a text.
 const WELL_BEHAVED: &str = "next && initialize; while next; do text fine; done";
@@ -20,7 +21,7 @@ const STUBBORN: &str = "trap '' TERM HUP; next && initialize; while :; do sleep 
 
 /// The numbers in the lines that a script wrote to its standard error.
 async fn pids(start: &Start, count: usize) -> Vec<u32> {
-    until("the script says which processes it has", || start.stderr().len() >= count).await;
+    until("the script has printed its processes", async || start.stderr().len() >= count).await;
     start.stderr().iter().map(|line| line.parse().unwrap()).collect()
 }
 

@@ -69,18 +69,6 @@ pub(crate) async fn metrics(hub: &TestHub) -> String {
     request.send().await.unwrap().text().await.unwrap()
 }
 
-/// Waits until something exists.
-pub(crate) async fn until(what: &str, is_there: impl Fn() -> bool) {
-    let there = async {
-        while !is_there() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), there)
-        .await
-        .unwrap_or_else(|_| panic!("not in time: {what}"));
-}
-
 /// The process of a fixture server.
 pub(crate) async fn process_of(client: &McpClient, server: &str) -> u64 {
     let result = client.tool(&format!("mcp__{server}__describe_call"), json!({})).await;

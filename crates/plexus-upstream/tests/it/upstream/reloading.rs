@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::{TestHub, stdio_fixture};
+use plexus_testkit::{TestHub, stdio_fixture, until};
 use plexus_upstream::Timing;
 use serde_json::json;
 
 use super::script::{Script, folder};
-use super::{agent, following, is_alive, quick, text, tools_of, until};
+use super::{agent, following, is_alive, quick, text, tools_of};
 
 #[tokio::test]
 async fn reload_restarts_only_changed_servers() {
@@ -235,10 +235,10 @@ async fn queued_call_fails_when_its_server_is_removed() {
     let dir = folder(&hub, "s");
     let first = client.tool("mcp__s__work", json!({}));
     let second = async {
-        until("the first runs", || dir.join("in").exists()).await;
+        until("the first call runs", async || dir.join("in").exists()).await;
         let call = client.tool("mcp__s__work", json!({}));
         let gone = async {
-            until("the second waits", || hub.upstreams().get("s").unwrap().in_flight == 2).await;
+            until("the second call waits", async || hub.upstreams().get("s").unwrap().in_flight == 2).await;
             std::fs::remove_file(hub.upstream_file("s")).unwrap();
             hub.upstreams().reload().await;
             std::fs::write(dir.join("go"), "").unwrap();
@@ -258,7 +258,7 @@ async fn cache_of_a_file_deleted_while_stopped_is_removed() {
     hub.add_upstream("stays", &Script::answering("say done").install(&hub, "stays")).await;
     let [stays, went] =
         ["stays", "went"].map(|name| hub.data_dir().join(format!("upstream-tools/{name}.json")));
-    until("it is remembered", || stays.exists()).await;
+    until("the tools are cached", async || stays.exists()).await;
     std::fs::copy(&stays, &went).unwrap();
     let _hub = hub.restart().await;
     assert_eq!((stays.exists(), went.exists()), (true, false));

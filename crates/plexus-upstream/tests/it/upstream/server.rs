@@ -8,6 +8,7 @@ use std::time::Duration;
 use plexus_kit::{Environment, Stage, Supervisor};
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::fixture::{Eras, program};
+use plexus_testkit::until;
 use plexus_tools::Capabilities;
 use plexus_upstream::client::{
     Bridge, Client, ClientError, ClientSettings, Connect, Inputs, Listener, News, Outgoing, Returned,
@@ -134,7 +135,7 @@ impl Start {
 
     /// Waits until nothing of the connection is left in the hub.
     pub(super) async fn alone(&self) {
-        until("the tasks end", || self.connect.supervisor.count(Stage::Storage) == 0).await;
+        until("the tasks have ended", async || self.connect.supervisor.count(Stage::Storage) == 0).await;
     }
 }
 
@@ -213,15 +214,5 @@ pub(super) fn is_alive(pid: u32) -> bool {
 }
 
 pub(super) async fn dead(pid: u32) {
-    until("the process is dead", || !is_alive(pid)).await;
-}
-
-/// Polls within the time limit of a test.
-pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let asking = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+    until("the process has ended", async || !is_alive(pid)).await;
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use plexus_kit::{Secret, TraceContext};
 use plexus_proto::api::UpstreamEra;
 use plexus_testkit::fixture::Eras;
+use plexus_testkit::until;
 use plexus_upstream::client::{ClientError, Outgoing};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::server::{PATIENCE, Start, dead, outgoing, until};
+use super::server::{PATIENCE, Start, dead, outgoing};
 
 const ERAS: [(Eras, UpstreamEra, &str); 3] = [
     (Eras::Sessions, UpstreamEra::Session, "2025-11-25"),
@@ -166,7 +167,7 @@ async fn standard_error_flood_blocks_nothing() {
     let server = Start::fixture(Eras::Both).connect().await;
     let flooded = server.text("flood_stderr", json!({ "bytes": 4 << 20 })).await;
     assert!(flooded.starts_with("wrote "), "{flooded}");
-    until("the end of it is kept", || server.start.stderr().len() == 200).await;
+    until("the last 200 lines are kept", async || server.start.stderr().len() == 200).await;
     assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
 }
 

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use plexus_proto::api::UpstreamState;
-use plexus_testkit::TestHub;
 use plexus_testkit::fixture::Eras;
 use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use plexus_testkit::{TestHub, until};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{begin, finish, logged_in, logged_in_as};
-use crate::upstream::{agent, quick, until};
+use crate::upstream::{agent, quick};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between login attempts while the file has not been read yet.
@@ -49,7 +49,7 @@ async fn old_connection_gets_no_token_of_a_new_file() {
     // A call holds the old connection while the file changes and somebody logs in to the new server.
     let mut calls = JoinSet::new();
     calls.spawn(async move { client.tool("mcp__docs__slow", json!({})).await });
-    until("the call runs", || hub.upstreams().get("docs").unwrap().in_flight == 1).await;
+    until("the call runs", async || hub.upstreams().get("docs").unwrap().in_flight == 1).await;
     hub.write_upstream("docs", &json!({ "url": new.url() }));
     hub.upstreams().reload_within(Duration::ZERO).await;
     let begun = begun_at(&hub, &new).await;

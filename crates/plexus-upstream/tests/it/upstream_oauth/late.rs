@@ -2,10 +2,11 @@
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use plexus_testkit::until;
 use serde_json::json;
 
 use super::{begin, finish, logged_in, post};
-use crate::upstream::{agent, text, until};
+use crate::upstream::{agent, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_token_is_kept_for_a_file_that_changes_back() {
@@ -47,7 +48,7 @@ async fn token_arriving_after_logout_is_revoked() {
     let (status, logout) = post(&hub, "docs/logout", &json!({})).await;
     assert_eq!((status, &logout["forgotten"]), (200, &json!(true)), "{logout}");
     authority.answer_renewals();
-    until("it is given back", || authority.revoked().iter().any(|token| token == "access-2")).await;
+    until("the token is revoked", async || authority.revoked().iter().any(|token| token == "access-2")).await;
     assert!(authority.revoked().contains(&"refresh-2".to_owned()), "{:?}", authority.revoked());
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
 }

@@ -4,51 +4,31 @@ use plexus_testkit::model::Script;
 use plexus_testkit::{Agent, AgentHome};
 
 use super::{
-    BACK, BETWEEN, PROMPT, Scene, check, check_offer, check_patience, check_resumed, lines, patient_script,
-    resumed_script, script, troubled_script,
+    AgentSetup, BETWEEN_CALLS, HUB_DOWN, PROMPT, check, check_offered_tools, check_resumed, check_retried,
+    codex_config, faulty_model_script, json_lines, resumed_script, retrying_script, script,
 };
 
-/// The home with a configuration that names the hub and the model.
-fn configured(home: AgentHome, scene: &Scene) -> AgentHome {
-    let (hub, model) = (scene.hub.url("/mcp"), scene.model.openai_url());
-    home.write(
-        ".codex/config.toml",
-        &format!(
-            r#"
-            # Codex hides the tools of MCP servers behind a search for models that it knows.
-            model = "scripted"
-            model_provider = "scripted"
-            check_for_update_on_startup = false
-
-            [analytics]
-            enabled = false
-
-            [model_providers.scripted]
-            name = "scripted"
-            base_url = "{model}"
-            wire_api = "responses"
-            requires_openai_auth = false
-
-            [mcp_servers.plexus]
-            url = "{hub}"
-            bearer_token_env_var = "CODEX_PLEXUS_TOKEN"
-            # `codex exec` has nobody to ask.
-            default_tools_approval_mode = "approve"
-            "#
-        ),
+/// Configures Codex with the model and the hub.
+fn configured(home: AgentHome, setup: &AgentSetup) -> AgentHome {
+    let (model, hub) = (codex_config(&setup.model), setup.hub.url("/mcp"));
+    // `codex exec` cannot ask a user for approval.
+    let server = format!(
+        "[mcp_servers.plexus]\nurl = \"{hub}\"\nbearer_token_env_var = \"CODEX_PLEXUS_TOKEN\"\n\
+         default_tools_approval_mode = \"approve\"\n"
     );
+    home.write(".codex/config.toml", &format!("{model}\n{server}"));
     let folder = home.path().join(".codex").display().to_string();
-    home.with("CODEX_HOME", folder).with("CODEX_PLEXUS_TOKEN", &scene.token)
+    home.with("CODEX_HOME", folder).with("CODEX_PLEXUS_TOKEN", &setup.token)
 }
 
 fn start(home: &AgentHome) -> Agent {
     home.start("codex", &["exec", "--json", "--skip-git-repo-check", PROMPT])
 }
 
-/// The end of a run that went well: the key of its session.
+/// Waits for a successful end; returns the key of the session.
 async fn end(agent: Agent) -> String {
     let ran = agent.end().await;
-    let lines = lines(ran.ok());
+    let lines = json_lines(ran.ok());
     let started = lines.iter().find(|line| line["type"] == "thread.started");
     let thread = started.and_then(|line| line["thread_id"].as_str());
     format!("codex:{}", thread.unwrap_or_else(|| panic!("no thread: {lines:#?}")))
@@ -57,71 +37,71 @@ async fn end(agent: Agent) -> String {
 #[test]
 fn codex_lists_the_hub() {
     AgentHome::on_loopback("codex", async |home| {
-        let scene = Scene::set("codex", Script::new()).await;
-        let home = configured(home, &scene);
+        let setup = AgentSetup::start("codex", Script::new()).await;
+        let home = configured(home, &setup);
         let ran = home.run("codex", &["mcp", "list"]).await;
         let line = ran.ok().lines().find(|line| line.starts_with("plexus")).expect("a line for the hub");
-        for word in [scene.hub.url("/mcp").as_str(), "CODEX_PLEXUS_TOKEN", "enabled", "Bearer token"] {
+        for word in [setup.hub.url("/mcp").as_str(), "CODEX_PLEXUS_TOKEN", "enabled", "Bearer token"] {
             assert!(line.contains(word), "{word} is not in {line}");
         }
     });
 }
 
 #[test]
-fn codex_works_through_the_hub_and_is_recorded_under_its_thread() {
+fn codex_calls_are_recorded_under_its_thread() {
     AgentHome::on_loopback("codex", async |home| {
-        let scene = Scene::set("codex", script()).await;
-        let home = configured(home, &scene);
-        scene.model.release(BETWEEN);
+        let setup = AgentSetup::start("codex", script()).await;
+        let home = configured(home, &setup);
+        setup.model.release(BETWEEN_CALLS);
         let key = end(start(&home)).await;
-        check_offer(&scene);
-        check(&scene, "codex", &key).await;
+        check_offered_tools(&setup);
+        check(&setup, "codex", &key).await;
     });
 }
 
 #[test]
-fn codex_goes_on_after_the_hub_was_killed_and_started_again() {
+fn codex_continues_after_a_hub_restart() {
     AgentHome::on_loopback("codex", async |home| {
-        let scene = Scene::set("codex", script()).await;
-        let home = configured(home, &scene);
+        let setup = AgentSetup::start("codex", script()).await;
+        let home = configured(home, &setup);
         let agent = start(&home);
-        let scene = scene.restart_hub(BETWEEN, BETWEEN).await;
+        let setup = setup.restart_hub(BETWEEN_CALLS, BETWEEN_CALLS).await;
         let key = end(agent).await;
-        check(&scene, "codex", &key).await;
+        check(&setup, "codex", &key).await;
     });
 }
 
 #[test]
-fn codex_goes_on_after_a_call_that_met_no_hub() {
+fn codex_continues_after_a_call_without_a_hub() {
     AgentHome::on_loopback("codex", async |home| {
-        let scene = Scene::set("codex", patient_script()).await;
-        let home = configured(home, &scene);
+        let setup = AgentSetup::start("codex", retrying_script()).await;
+        let home = configured(home, &setup);
         let agent = start(&home);
-        let scene = scene.restart_hub(BETWEEN, BACK).await;
+        let setup = setup.restart_hub(BETWEEN_CALLS, HUB_DOWN).await;
         let key = end(agent).await;
-        check_patience(&scene, "codex", &key).await;
+        check_retried(&setup, "codex", &key).await;
     });
 }
 
 #[test]
-fn codex_asks_a_model_in_trouble_again_and_writes_once() {
+fn codex_retries_a_failing_model_and_writes_once() {
     AgentHome::on_loopback("codex", async |home| {
-        let scene = Scene::set("codex", troubled_script()).await;
-        let home = configured(home, &scene);
+        let setup = AgentSetup::start("codex", faulty_model_script()).await;
+        let home = configured(home, &setup);
         let key = end(start(&home)).await;
-        check(&scene, "codex", &key).await;
+        check(&setup, "codex", &key).await;
     });
 }
 
 #[test]
-fn codex_finds_its_list_again_when_a_thread_is_resumed() {
+fn resumed_codex_thread_finds_its_list() {
     AgentHome::on_loopback("codex", async |home| {
-        let scene = Scene::set("codex", resumed_script()).await;
-        let home = configured(home, &scene);
+        let setup = AgentSetup::start("codex", resumed_script()).await;
+        let home = configured(home, &setup);
         let key = end(start(&home)).await;
         let thread = key.trim_start_matches("codex:");
         let args = ["exec", "resume", "--json", "--skip-git-repo-check", thread, "What is on it?"];
         assert_eq!(end(home.start("codex", &args)).await, key);
-        check_resumed(&scene, "codex", &key).await;
+        check_resumed(&setup, "codex", &key).await;
     });
 }

@@ -1,5 +1,5 @@
-//! The real Codex and Claude Code, connected by `plexus connect`: both say so themselves, call a tool of the hub and one of
-//! another machine, know what the workspace says, and are left as they were.
+//! Real agents connected by `plexus connect`: Codex and Claude Code list the connection, call a tool of the hub and one of
+//! a node, know the workspace, and are restored by `plexus disconnect`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,13 @@ use plexus_testkit::model::{Script, ScriptedModel, Tool, Turn};
 use plexus_testkit::{AgentHome, HubProcess, Pinned, Plexus, Ran};
 use serde_json::{Value, json};
 
-use super::{PROMPT, add, lines, todo};
-use crate::machines::{join, run_node};
-use crate::node_machines::state;
+use super::{PROMPT, add, codex_config, json_lines, todo, with_claude_model, with_opencode};
+use crate::nodes::{join, start_node, wait_for_state};
 
-/// What the workspace of the hub says.
+/// The content of the hub's workspace.
 const USER: &str = "The person you work for collects teapots.";
-/// What a command on the other machine prints.
-const WORDS: &str = "from the machine called bench";
+/// The output of the command on the node.
+const COMMAND_OUTPUT: &str = "from the machine called bench";
 
 fn command() -> Turn {
     let arguments = json!({ "action": "run", "command": "cat \"$HOME/words\"" });
@@ -26,43 +25,29 @@ fn script() -> Script {
     Script::new().turn(todo(add("milk"))).turn(command()).turn(Turn::text("Done."))
 }
 
-/// A home in which both agents are installed, and know the model and nothing of a hub.
-fn home(given: AgentHome, claude: &Pinned, models: [&ScriptedModel; 2], hub: &HubProcess) -> AgentHome {
-    let path = format!("{}:{}:/usr/bin:/bin", given.installed("bin").display(), claude.path("bin").display());
-    given.write(
-        ".codex/config.toml",
-        &format!(
-            "# Mine.\nmodel = \"scripted\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\n\
-             [analytics]\nenabled = false\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}\"\n\
-             wire_api = \"responses\"\nrequires_openai_auth = false\n",
-            models[0].openai_url()
-        ),
-    );
-    given.write(".codex/AGENTS.md", "# My rules\n\nSpeak plainly.\n");
-    let codex = given.path().join(".codex").display().to_string();
-    given
+/// A home with both agents, which use their models and no hub yet.
+fn home(agent_home: AgentHome, claude: &Pinned, models: [&ScriptedModel; 2], hub: &HubProcess) -> AgentHome {
+    let path =
+        format!("{}:{}:/usr/bin:/bin", agent_home.installed("bin").display(), claude.path("bin").display());
+    agent_home.write(".codex/config.toml", &format!("# Mine.\n{}", codex_config(models[0])));
+    agent_home.write(".codex/AGENTS.md", "# My rules\n\nSpeak plainly.\n");
+    let codex = agent_home.path().join(".codex").display().to_string();
+    with_claude_model(agent_home, models[1])
         .with("PATH", path)
         .with("CODEX_HOME", codex)
         .with("PLEXUS_DATA_DIR", hub.data_dir().display().to_string())
-        .with("ANTHROPIC_BASE_URL", models[1].url())
-        .with("ANTHROPIC_API_KEY", "none")
-        .with("ENABLE_TOOL_SEARCH", "false")
-        .with("DISABLE_TELEMETRY", "1")
-        .with("DISABLE_ERROR_REPORTING", "1")
-        .with("DISABLE_AUTOUPDATER", "1")
-        .with("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
 }
 
 async fn plexus(home: &AgentHome, args: &[&str]) -> Ran {
     home.run(env!("CARGO_BIN_EXE_plexus"), args).await
 }
 
-/// All files below a folder, with what is in them.
+/// All files below a folder, with their contents.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        // Codex makes links to itself there whenever it is started.
+        // Codex creates links to itself there whenever it starts.
         if path.ends_with(".codex/tmp") {
             continue;
         }
@@ -75,7 +60,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Files that came, went or have another content; by name, since some are long.
+/// Files that were created, deleted or changed.
 fn changed<'f>(
     before: &'f BTreeMap<PathBuf, Vec<u8>>,
     after: &'f BTreeMap<PathBuf, Vec<u8>>,
@@ -84,32 +69,33 @@ fn changed<'f>(
     all.filter(|path| before.get(*path) != after.get(*path)).collect()
 }
 
-async fn machine(plexus: &Plexus, hub: &HubProcess) -> (Plexus, tokio::process::Child) {
+/// An online node called `bench`.
+async fn bench_node(plexus: &Plexus, hub: &HubProcess) -> (Plexus, tokio::process::Child) {
     let bench = crate::plexus();
-    std::fs::write(bench.home().join("words"), WORDS).expect("a file");
+    std::fs::write(bench.home().join("words"), COMMAND_OUTPUT).expect("a file");
     join(plexus, &bench, &hub.url(""), "bench", &[]).await;
-    let node = run_node(&bench, "ws");
-    state(plexus, "bench", "online").await;
+    let node = start_node(&bench, "ws");
+    wait_for_state(plexus, "bench", "online").await;
     (bench, node)
 }
 
 #[test]
-fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were() {
-    AgentHome::on_loopback("codex", async |given| {
+fn connected_agents_use_hub_and_node_and_are_restored_on_disconnect() {
+    AgentHome::on_loopback("codex", async |agent_home| {
         let hub_home = crate::plexus();
         let hub = hub_home.up().await;
         let models = (ScriptedModel::start(script()).await, ScriptedModel::start(script()).await);
-        let _bench = machine(&hub_home, &hub).await;
+        let _bench = bench_node(&hub_home, &hub).await;
         let workspace = hub.data_dir().join("workspace");
         std::fs::create_dir(&workspace).expect("a folder");
         std::fs::write(workspace.join("USER.md"), USER).expect("a file");
         let claude_code = Pinned::npm("claude-code").await.expect("Claude Code is installed");
-        let home = home(given, &claude_code, [&models.0, &models.1], &hub);
+        let home = home(agent_home, &claude_code, [&models.0, &models.1], &hub);
         let claude = claude_code.path("bin/claude").display().to_string();
-        // Claude Code makes its own file first, with whatever it keeps in it.
+        // Makes Claude Code create its own file first.
         home.run(&claude, &["mcp", "add", "--scope", "user", "other", "--", "/bin/false"]).await.ok();
 
-        // In and out at once: every file as it was, and none that was not there.
+        // Connecting and disconnecting at once restores every file and leaves no new one.
         let before = files(home.path());
         let connect = ["connect", "--yes", "--node", "bench", "codex", "claude-code"];
         let connected = plexus(&home, &connect).await;
@@ -126,7 +112,7 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
         plexus(&home, &["disconnect", "--yes"]).await.ok();
         assert_eq!(changed(&before, &files(home.path())), Vec::<&PathBuf>::new());
 
-        // In again: what the agents say of it themselves.
+        // Connected again, the agents list the hub themselves.
         plexus(&home, &connect).await.ok();
         let listed = home.run("codex", &["mcp", "list", "--json"]).await;
         let listed: Value = serde_json::from_str(listed.ok()).expect("JSON");
@@ -142,7 +128,7 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
         let listed = home.run(&claude, &["mcp", "list"]).await;
         let line = listed.ok().lines().find(|line| line.starts_with("plexus:")).expect("a line");
         assert!(line.contains("Connected"), "{listed:?}");
-        // The hub has another home and knows no CODEX_HOME, and looks after their files all the same.
+        // The hub has another home and no CODEX_HOME, and still maintains their files.
         hub_home.run(&["sync", "now"]).await.ok();
         let doctor = plexus(&home, &["doctor"]).await;
         assert!(!doctor.ok().contains("warning  agents"), "{doctor:?}");
@@ -151,11 +137,11 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
             assert!(line.starts_with("ok") && line.contains(" tools in "), "{doctor:?}");
         }
 
-        // At work. What they may do without asking is up to who starts them.
+        // The agents work. Which tools need no approval is decided by the user who starts them.
         let approve = "mcp_servers.plexus.default_tools_approval_mode=\"approve\"";
         let ran =
             home.run("codex", &["exec", "-c", approve, "--json", "--skip-git-repo-check", PROMPT]).await;
-        assert!(lines(ran.ok()).iter().any(|line| line["type"] == "turn.completed"), "{ran:?}");
+        assert!(json_lines(ran.ok()).iter().any(|line| line["type"] == "turn.completed"), "{ran:?}");
         let ran = home
             .run(&claude, &["-p", "--output-format", "json", "--allowedTools", "mcp__plexus", "--", PROMPT])
             .await;
@@ -165,15 +151,15 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
             let asked = format!("{:?}", model.request_for(0).asked);
             assert!(asked.contains(USER), "{agent} does not know the workspace: {asked}");
             let last = model.request_for(2);
-            let said = last.results().last().expect("a result").text.clone();
-            assert!(said.contains(WORDS), "{agent}: {said}");
+            let output = last.results().last().expect("a result").text.clone();
+            assert!(output.contains(COMMAND_OUTPUT), "{agent}: {output}");
             let calls = hub.list("/api/v1/audit", |_| false).await;
             let made = calls.iter().filter(|call| call["actor"] == agent && call["via"] == "mcp");
             let tools: Vec<&Value> = made.map(|call| &call["tool"]).collect();
             assert_eq!(tools, ["terminal", "todo"], "{agent}: {calls:#?}");
         }
 
-        // Out again, after the agents have written what they write: that stays, and nothing of ours does.
+        // Disconnecting keeps what the agents have written and removes everything of Plexus.
         let claude_file = home.path().join(".claude.json");
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         let mut expected: Value = serde_json::from_str(&read(&claude_file)).expect("JSON");
@@ -193,52 +179,48 @@ fn real_agents_are_connected_use_the_hub_and_a_machine_and_are_left_as_they_were
     });
 }
 
-/// Connects the agent of this home, and takes it out again: what it says of its servers in between.
-async fn says(home: &AgentHome, hub: &HubProcess, agent: &str, list: (&str, &[&str])) -> String {
+/// Connects the agent of this home and disconnects it; returns the output of its command `list` in between.
+async fn connect_and_list_servers(
+    home: &AgentHome,
+    hub: &HubProcess,
+    agent: &str,
+    list: (&str, &[&str]),
+) -> String {
     let data = hub.data_dir().display().to_string();
     let before = files(home.path());
     let connected =
         home.run(env!("CARGO_BIN_EXE_plexus"), &["--data-dir", &data, "connect", "--yes", agent]).await;
     assert!(connected.ok().contains("is connected."), "{connected:?}");
     let changed_files: Vec<PathBuf> = changed(&before, &files(home.path())).into_iter().cloned().collect();
-    let said = home.run(list.0, list.1).await;
+    let output = home.run(list.0, list.1).await;
     home.run(env!("CARGO_BIN_EXE_plexus"), &["--data-dir", &data, "disconnect", "--yes"]).await.ok();
     for file in changed_files {
         let left = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(!left.contains("--agent"), "{}: {left}", file.display());
     }
-    format!("{}{}", said.stdout, said.stderr)
+    format!("{}{}", output.stdout, output.stderr)
 }
 
 #[test]
-fn opencode_says_that_it_is_connected() {
-    AgentHome::on_loopback("opencode", async |given| {
-        let programs = given.installed("node_modules/opencode-linux-x64/bin");
-        if !programs.join("opencode").exists() {
-            eprintln!("opencode is installed for x86-64 Linux only");
-            return;
-        }
+fn opencode_lists_the_connection() {
+    AgentHome::on_loopback("opencode", async |agent_home| {
+        let Some((home, opencode)) = with_opencode(agent_home) else { return };
         let hub = crate::plexus();
         let hub = hub.up().await;
-        let home = given
-            .with("PATH", format!("{}:/usr/bin:/bin", programs.display()))
-            .with("OPENCODE_DISABLE_MODELS_FETCH", "1")
-            .with("OPENCODE_DISABLE_AUTOUPDATE", "1");
-        let opencode = programs.join("opencode").display().to_string();
-        let said = says(&home, &hub, "opencode", (&opencode, &["mcp", "list"])).await;
-        let line = said.lines().find(|line| line.contains("plexus")).unwrap_or_else(|| panic!("{said}"));
-        assert!(line.contains("connected"), "{said}");
+        let output = connect_and_list_servers(&home, &hub, "opencode", (&opencode, &["mcp", "list"])).await;
+        let line = output.lines().find(|line| line.contains("plexus")).unwrap_or_else(|| panic!("{output}"));
+        assert!(line.contains("connected"), "{output}");
     });
 }
 
 #[test]
-fn gemini_says_that_it_is_connected() {
-    AgentHome::on_loopback("gemini", async |given| {
+fn gemini_lists_the_connection() {
+    AgentHome::on_loopback("gemini", async |agent_home| {
         let hub = crate::plexus();
         let hub = hub.up().await;
-        let home = given.with("GEMINI_CLI_TRUST_WORKSPACE", "true");
-        let said = says(&home, &hub, "gemini", ("gemini", &["mcp", "list"])).await;
-        let line = said.lines().find(|line| line.contains("plexus:")).unwrap_or_else(|| panic!("{said}"));
-        assert!(line.contains("Connected"), "{said}");
+        let home = agent_home.with("GEMINI_CLI_TRUST_WORKSPACE", "true");
+        let output = connect_and_list_servers(&home, &hub, "gemini", ("gemini", &["mcp", "list"])).await;
+        let line = output.lines().find(|line| line.contains("plexus:")).unwrap_or_else(|| panic!("{output}"));
+        assert!(line.contains("Connected"), "{output}");
     });
 }

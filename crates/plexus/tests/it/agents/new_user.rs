@@ -1,18 +1,18 @@
-//! A new user's way by the README, on real terminals: a hub, `plexus connect`, and an agent that calls a tool. Everything that
-//! is to be read on the way is compared with what was read the last time.
+//! The quick start of the README on real terminals: a hub, `plexus connect`, and an agent that calls a tool. Snapshots hold
+//! everything that the user reads.
 
 use std::path::Path;
 
 use plexus_testkit::AgentHome;
 use plexus_testkit::model::{Script, ScriptedModel, Turn};
 
-use super::{PROMPT, add, todo};
-use crate::screen::Screen;
+use super::{PROMPT, add, codex_config, todo};
+use crate::pty::Terminal;
 
 const README: &str = include_str!("../../../../../README.md");
 const MAKEFILE: &str = include_str!("../../../../../Makefile");
 
-/// Commands of the README's first steps, without what it says of them.
+/// The commands of the README's quick start, without their comments.
 fn steps() -> Vec<&'static str> {
     let section = README.split("## Quick start").nth(1).expect("the section");
     let section = section.split("\n## ").next().expect("its end");
@@ -21,12 +21,12 @@ fn steps() -> Vec<&'static str> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// What is the same for everybody.
-fn settled(text: &str, home: &Path) -> String {
+/// The text with placeholders for what differs between runs.
+fn with_placeholders(text: &str, home: &Path) -> String {
     let text = text
         .replace(&home.display().to_string(), "~")
         .replace(env!("CARGO_BIN_EXE_plexus"), "/usr/bin/plexus");
-    let mut settled = String::new();
+    let mut result = String::new();
     for line in text.lines() {
         let mut line = line.to_owned();
         if let Some(at) = line.find("127.0.0.1:") {
@@ -37,79 +37,71 @@ fn settled(text: &str, home: &Path) -> String {
         if let Some(at) = line.find("until 20") {
             line.replace_range(at + "until ".len().., "THEN.");
         }
-        settled.push_str(&line);
-        settled.push('\n');
+        result.push_str(&line);
+        result.push('\n');
     }
-    settled
+    result
 }
 
 #[test]
-fn a_new_user_gets_by_the_readme_from_nothing_to_an_agent_that_calls_a_tool() {
-    AgentHome::on_loopback("codex", async |given| {
+fn quick_start_leads_to_an_agent_that_calls_a_tool() {
+    AgentHome::on_loopback("codex", async |agent_home| {
         let steps = steps();
         assert_eq!(steps[..3], ["make run", "make test", "plexus connect"], "{steps:?}");
-        // What `make run` builds is what is tested here; what it runs is this.
+        // `make run` builds the program that is tested here, and runs it like this.
         assert!(MAKEFILE.contains("/debug/plexus' up $(ARGS)"));
 
         let model = ScriptedModel::start(
             Script::new().turn(todo(add("milk"))).turn(Turn::text("Milk is on the list.")),
         )
         .await;
-        let before = format!(
-            "model = \"scripted\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\n\
-             [analytics]\nenabled = false\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}\"\n\
-             wire_api = \"responses\"\nrequires_openai_auth = false\n",
-            model.openai_url()
-        );
-        given.write(".codex/config.toml", &before);
-        let home = given.path().to_owned();
-        let programs =
-            Path::new(env!("CARGO_BIN_EXE_plexus")).parent().expect("a folder").display().to_string();
-        let path = format!("{programs}:{}:/usr/bin:/bin", given.installed("bin").display());
-        let variables = [("PATH", path)];
+        let before = codex_config(&model);
+        agent_home.write(".codex/config.toml", &before);
+        let home = agent_home.path().to_owned();
+        let path = format!("{}:{}", crate::program_folder(), agent_home.installed("bin").display());
 
-        let mut first = Screen::open(&home, &variables);
-        first.sees("$").await;
-        first.types("plexus up --listen 127.0.0.1:0 2>hub.log\r").await;
-        first.sees("Stop with Ctrl-C.").await;
-        insta::assert_snapshot!("new_user_hub", settled(&first.text(), &home));
+        let mut hub_terminal = Terminal::shell(&home, &path);
+        hub_terminal.expect_on_screen("$").await;
+        hub_terminal.send("plexus up --listen 127.0.0.1:0 2>hub.log\r").await;
+        hub_terminal.expect_on_screen("Stop with Ctrl-C.").await;
+        insta::assert_snapshot!("new_user_hub", with_placeholders(&hub_terminal.screen_text(), &home));
 
-        let mut second = Screen::open(&home, &variables);
-        second.sees("$").await;
-        second.types("plexus connect\r").await;
-        second.sees("Which agents should use Plexus?").await;
-        second.sees("escape to leave]").await;
-        insta::assert_snapshot!("new_user_choice", settled(&second.text(), &home));
-        second.types("\r").await;
-        second.sees("Write these changes? [y/N]").await;
-        second.types("y\r").await;
-        second.sees("plexus disconnect codex\n$").await;
-        insta::assert_snapshot!("new_user_connected", settled(&second.text(), &home));
+        let mut terminal = Terminal::shell(&home, &path);
+        terminal.expect_on_screen("$").await;
+        terminal.send("plexus connect\r").await;
+        terminal.expect_on_screen("Which agents should use Plexus?").await;
+        terminal.expect_on_screen("escape to leave]").await;
+        insta::assert_snapshot!("new_user_choice", with_placeholders(&terminal.screen_text(), &home));
+        terminal.send("\r").await;
+        terminal.expect_on_screen("Write these changes? [y/N]").await;
+        terminal.send("y\r").await;
+        terminal.expect_on_screen("plexus disconnect codex\n$").await;
+        insta::assert_snapshot!("new_user_connected", with_placeholders(&terminal.screen_text(), &home));
 
-        // The agent is asked, and calls a tool.
-        second.cleared().await;
+        // The agent gets a prompt and calls a tool.
+        terminal.clear().await;
         let approve = "mcp_servers.plexus.default_tools_approval_mode=\"approve\"";
-        second
-            .types(&format!("codex exec -c '{approve}' --skip-git-repo-check '{PROMPT}' 2>agent.log\r"))
+        terminal
+            .send(&format!("codex exec -c '{approve}' --skip-git-repo-check '{PROMPT}' 2>agent.log\r"))
             .await;
-        second.sees("Milk is on the list.").await;
+        terminal.expect_on_screen("Milk is on the list.").await;
         model.assert_played();
 
-        second.cleared().await;
-        second.types("plexus audit list | cut -f 4- | grep -c todo; plexus connect --status\r").await;
-        second.sees("local:codex").await;
-        let seen = second.text();
-        assert!(seen.contains("\n1\n") && seen.contains("connected"), "{seen}");
+        terminal.clear().await;
+        terminal.send("plexus audit list | cut -f 4- | grep -c todo; plexus connect --status\r").await;
+        terminal.expect_on_screen("local:codex").await;
+        let shown = terminal.screen_text();
+        assert!(shown.contains("\n1\n") && shown.contains("connected"), "{shown}");
 
-        second.cleared().await;
-        second.types("plexus disconnect\r").await;
-        second.sees("Remove the connection? [y/N]").await;
-        second.types("y\r").await;
-        second.sees("codex is disconnected.\n$").await;
-        insta::assert_snapshot!("new_user_disconnected", settled(&second.text(), &home));
+        terminal.clear().await;
+        terminal.send("plexus disconnect\r").await;
+        terminal.expect_on_screen("Remove the connection? [y/N]").await;
+        terminal.send("y\r").await;
+        terminal.expect_on_screen("codex is disconnected.\n$").await;
+        insta::assert_snapshot!("new_user_disconnected", with_placeholders(&terminal.screen_text(), &home));
         assert_eq!(std::fs::read_to_string(home.join(".codex/config.toml")).expect("its settings"), before);
-        first.types("\x03").await;
-        first.types("echo \"ended with\" $?\r").await;
-        first.sees("\nended with 0").await;
+        hub_terminal.send("\x03").await;
+        hub_terminal.send("echo \"ended with\" $?\r").await;
+        hub_terminal.expect_on_screen("\nended with 0").await;
     });
 }

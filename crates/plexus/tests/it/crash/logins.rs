@@ -1,18 +1,16 @@
-//! Crashes while the access to a server is renewed: nothing runs twice, and the state is one that is told.
+//! Crashes while the access token of a server is refreshed: no call runs twice, and the resulting state is reported.
 
 use std::time::Duration;
 
 use plexus_testkit::faults::Seed;
 use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
-use plexus_testkit::{HubProcess, Plexus};
+use plexus_testkit::{HubProcess, Plexus, until};
 use rand::RngExt as _;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::SqliteConnectOptions;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Logs in, which must work.
+/// Logs in to the server `docs`.
 async fn log_in(plexus: &Plexus, hub: &HubProcess) {
     let post = async |path: &str, body: Value| -> Value {
         let request = plexus.http().post(hub.url(&format!("/api/v1/upstreams/docs/{path}")));
@@ -22,36 +20,28 @@ async fn log_in(plexus: &Plexus, hub: &HubProcess) {
         serde_json::from_str(&body).unwrap()
     };
     let begun = post("login", json!({ "redirect_uri": "http://127.0.0.1:9/callback" })).await;
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
-    let brought: serde_json::Map<String, Value> =
-        back.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
-    post(&format!("login/{}", begun["id"].as_str().unwrap()), Value::Object(brought)).await;
-    assert_eq!(settled(hub).await["state"], "ready");
+    let callback = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    let params: serde_json::Map<String, Value> =
+        callback.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
+    post(&format!("login/{}", begun["id"].as_str().unwrap()), Value::Object(params)).await;
+    assert_eq!(ready_or_needs_login(hub).await["state"], "ready");
 }
 
-/// The server when it is clear how it stands.
-async fn settled(hub: &HubProcess) -> Value {
-    let settled = async {
-        loop {
-            let upstream = hub.api("/api/v1/upstreams/docs").await;
-            if ["ready", "needs_login"].iter().any(|state| upstream["state"] == *state) {
-                return upstream;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, settled).await.expect("it says how it stands")
+/// The server once its state is `ready` or `needs_login`.
+async fn ready_or_needs_login(hub: &HubProcess) -> Value {
+    let settled = |server: &Value| ["ready", "needs_login"].iter().any(|state| server["state"] == *state);
+    hub.api_until("/api/v1/upstreams/docs", settled).await
 }
 
-/// Where a crash strikes.
+/// When the crash happens.
 #[derive(Debug, Clone, Copy)]
-enum At {
-    /// The request is on its way, and nothing was done about it.
-    Asked,
-    /// What the hub has is worth nothing any more, and what takes its place has not arrived.
-    Rotated,
-    /// The answer is on its way, and so is the crash.
-    Answered,
+enum CrashPoint {
+    /// The refresh request was sent; the authorization server has not processed it.
+    RequestSent,
+    /// The old refresh token is invalid; the response with the new one has not been sent.
+    TokenRotated,
+    /// The response was sent; the crash follows at a random moment.
+    ResponseSent,
 }
 
 /// A hub that is logged in to a server as `docs`.
@@ -61,7 +51,7 @@ async fn logged_in(plexus: &Plexus, server: &Protected) -> HubProcess {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("docs.json"), json!({ "url": server.url() }).to_string()).unwrap();
     plexus.run(&["upstream", "reload"]).await;
-    assert_eq!(settled(&hub).await["state"], "needs_login");
+    assert_eq!(ready_or_needs_login(&hub).await["state"], "needs_login");
     log_in(plexus, &hub).await;
     hub
 }
@@ -72,50 +62,50 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
     let server = Protected::start(&authority.issuer(), authority.door()).await;
     let mut hub = logged_in(&plexus, &server).await;
     for round in 0..rounds {
-        let at = match round % 4 {
-            0 => At::Asked,
-            1 => At::Rotated,
-            _ => At::Answered,
+        let point = match round % 4 {
+            0 => CrashPoint::RequestSent,
+            1 => CrashPoint::TokenRotated,
+            _ => CrashPoint::ResponseSent,
         };
         let delay = Duration::from_micros(seed.round(round).random_range(0..8_000));
-        authority.hold_renewals(!matches!(at, At::Asked));
+        authority.hold_renewals(!matches!(point, CrashPoint::RequestSent));
         authority.expire_access();
-        let said = format!("round {round}");
+        let marker = format!("round {round}");
         let token = hub.admin_token();
         let client = hub.mcp(&token);
-        let call = json!({ "name": "mcp__docs__echo", "arguments": { "text": said } });
+        let call = json!({ "name": "mcp__docs__echo", "arguments": { "text": marker } });
         tokio::select! {
-            answer = client.modern("tools/call", call) => panic!("it is held: {answer:?}"),
+            answer = client.modern("tools/call", call) => panic!("the refresh is held: {answer:?}"),
             () = authority.renewal_is_held() => {}
         }
-        if matches!(at, At::Answered) {
+        if matches!(point, CrashPoint::ResponseSent) {
             authority.answer_renewals();
-            // The crash is to strike anywhere in what follows, which takes some milliseconds.
+            // The processing of the response takes some milliseconds; the crash happens anywhere in it.
             tokio::time::sleep(delay).await;
         }
         hub.kill().await;
         authority.answer_renewals();
         hub = plexus.up().await;
-        let upstream = settled(&hub).await;
-        assert!(server.calls_with(&said) <= 1, "{said} at {at:?} ran twice ({seed})");
+        let upstream = ready_or_needs_login(&hub).await;
+        assert!(server.calls_with(&marker) <= 1, "{marker} at {point:?} ran twice ({seed})");
         if upstream["state"] == "needs_login" {
             let why = upstream["last_error"]["message"].as_str().unwrap();
-            assert!(why.contains("`plexus upstream login docs`"), "{at:?} ({seed}): {why}");
+            assert!(why.contains("`plexus upstream login docs`"), "{point:?} ({seed}): {why}");
             log_in(&plexus, &hub).await;
         }
-        if matches!(at, At::Rotated) {
-            assert_eq!(upstream["state"], "needs_login", "what it had was used up: {upstream}");
+        if matches!(point, CrashPoint::TokenRotated) {
+            assert_eq!(upstream["state"], "needs_login", "its refresh token was used: {upstream}");
         }
-        let before = server.calls_with(&said);
-        let text = format!("text={said}");
+        let before = server.calls_with(&marker);
+        let text = format!("text={marker}");
         let called = plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", &text]).await;
-        assert_eq!(called.ok(), format!("{said}\n"));
-        assert_eq!(server.calls_with(&said), before + 1);
+        assert_eq!(called.ok(), format!("{marker}\n"));
+        assert_eq!(server.calls_with(&marker), before + 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_access_is_not_used_before_it_is_stored_nor_asked_for_again() {
+async fn refreshed_token_is_stored_before_use_and_requested_once() {
     let authority = ScriptedAuthority::start().await;
     let server = Protected::start(&authority.issuer(), authority.door()).await;
     let plexus = crate::plexus();
@@ -129,14 +119,9 @@ async fn new_access_is_not_used_before_it_is_stored_nor_asked_for_again() {
     assert!(refused.failed(1).contains("cannot be stored now"), "{refused:?}");
     assert_eq!((authority.asked("refresh_token").len(), server.calls_with("once")), (1, 0));
     sqlx::query("ALTER TABLE elsewhere RENAME TO upstream_credentials").execute(&mut database).await.unwrap();
-    let back = tokio::time::timeout(PATIENCE, async {
-        while plexus.run(&call).await.code != Some(0) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    back.await.expect("it is back in time");
+    until("the call succeeds", async || plexus.run(&call).await.code == Some(0)).await;
     assert_eq!((authority.asked("refresh_token").len(), server.calls_with("once")), (1, 1));
     hub.kill().await;
     let hub = plexus.up().await;
-    assert_eq!(settled(&hub).await["state"], "ready", "and it is there after a crash");
+    assert_eq!(ready_or_needs_login(&hub).await["state"], "ready", "the stored token survives a crash");
 }

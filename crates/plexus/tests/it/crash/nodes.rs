@@ -1,7 +1,7 @@
-//! Commands on another machine while the wire to it, the hub and the node itself fail: each ends once, with its result or
-//! as interrupted, and what it did was done once.
+//! Commands on a node while the connection, the hub and the node fail: each ends once, with its result or as interrupted, and
+//! runs at most once.
 //!
-//! A command appends its marker to a ledger on the node's disk. So the ledger says what ran, whatever anybody was told.
+//! A command appends its marker to a file on the node's disk. This ledger shows what ran, independently of the answers.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +18,12 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::process::Child;
 
-use crate::machines::{join, run_node};
+use crate::nodes::{join, start_node};
 
-/// What a hub tells a node to do: signs of life so often that a dead wire is found within a round.
+/// Heartbeats are frequent, so that a dead connection is detected within a round.
 const HEARTBEAT: (&str, &str) = ("PLEXUS_NODES_HEARTBEAT_SECONDS", "1");
 const CALLERS: usize = 6;
-/// For an answer; a command that waits for its node to come back is answered then.
+/// Time limit for an answer, which may have to wait for the node to reconnect.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
@@ -31,46 +31,46 @@ pub(super) enum Fault {
     KillHub,
     KillNode,
     KillBoth,
-    /// `SIGTERM`: the node says goodbye.
+    /// `SIGTERM`: the node disconnects in order.
     StopNode,
     /// Every connection is reset.
     Cut,
-    /// The wire carries nothing for a while, and breaks then.
-    FreezeAndCut(Duration),
-    /// It carries nothing for longer than anybody waits for a sign of life, and nobody is told: half open.
+    /// The connection carries nothing for a while and is then reset.
+    FreezeThenCut(Duration),
+    /// The connection carries nothing for longer than the heartbeat timeout, without an error.
     HalfOpen(Duration),
-    /// The node does nothing for a while, as on a machine that sleeps.
+    /// The node is suspended for a while, as on a machine that sleeps.
     Sleep(Duration),
-    /// The node's wall clock is set so many hours before or after the right time.
+    /// The node's wall clock is set this many hours from the correct time.
     ClockJump(i64),
 }
 
-/// What became of a command, as its caller was told.
+/// The end of a command as reported to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum Outcome {
     Done,
     Interrupted,
 }
 
 /// An agent that runs commands on the node.
-pub(super) struct Commander {
+pub(super) struct CommandCaller {
     http: reqwest::Client,
-    /// The hub is where it says so; it may move.
+    /// The URL of the hub, which changes with a restart.
     hub: Arc<Mutex<String>>,
     token: CreatedToken,
     ledger: PathBuf,
-    /// Milliseconds that each command takes after it has done its work.
-    lasts: u64,
+    /// How long each command runs after it has written its marker.
+    duration_ms: u64,
 }
 
-impl Writer for Commander {
-    type Ack = End;
+impl Writer for CommandCaller {
+    type Ack = Outcome;
 
-    async fn write(&mut self, write: &Write) -> Option<End> {
-        let url = self.hub.lock().expect("nobody panics with it").clone();
+    async fn write(&mut self, write: &Write) -> Option<Outcome> {
+        let url = self.hub.lock().expect("not poisoned").clone();
         let ledger = self.ledger.display();
-        let (marker, lasts) = (&write.marker, self.lasts);
-        let command = format!("echo '{marker}' >> '{ledger}'; sleep {lasts}e-3; echo 'ran {marker}'");
+        let (marker, duration_ms) = (&write.marker, self.duration_ms);
+        let command = format!("echo '{marker}' >> '{ledger}'; sleep {duration_ms}e-3; echo 'ran {marker}'");
         let arguments = json!({ "action": "run", "command": command, "node": "nas", "timeout_seconds": 15 });
         let request = self
             .http
@@ -84,12 +84,15 @@ impl Writer for Commander {
         if status.is_success() {
             assert_eq!(body["success"], true, "{body}");
             let text = body["text"].as_str().expect("a text");
-            assert!(text.contains(&format!("ran {marker}")), "another's result for {marker}: {body}");
-            return Some(End::Done);
+            assert!(
+                text.contains(&format!("ran {marker}")),
+                "the result of another command for {marker}: {body}"
+            );
+            return Some(Outcome::Done);
         }
         match body["code"].as_str().expect("a code") {
-            "interrupted" => Some(End::Interrupted),
-            // Nothing was run, or nobody knows yet: the same again, with the same key.
+            "interrupted" => Some(Outcome::Interrupted),
+            // Nothing ran, or the result is not known yet: retry with the same key.
             "unavailable" | "conflict" | "overloaded" => None,
             other => panic!("{other}: {body}"),
         }
@@ -97,10 +100,10 @@ impl Writer for Commander {
 }
 
 pub(super) struct NodeScene {
-    /// The hub's machine, and the node's.
+    /// The home of the hub.
     plexus: Plexus,
-    machine: Plexus,
-    /// The node's; none where it cannot be moved.
+    node_home: Plexus,
+    /// The node's clock; `None` if this machine cannot fake it.
     clock: Option<WallClock>,
     jumps: usize,
     transport: &'static str,
@@ -111,29 +114,29 @@ pub(super) struct NodeScene {
     token: CreatedToken,
     ledger: PathBuf,
     interrupted: AtomicUsize,
-    ran: AtomicUsize,
+    executed: AtomicUsize,
 }
 
 impl NodeScene {
-    async fn new(plexus: Plexus, machine: Plexus, transport: &'static str) -> Self {
+    async fn new(plexus: Plexus, node_home: Plexus, transport: &'static str) -> Self {
         let plexus = plexus.with(HEARTBEAT.0, HEARTBEAT.1.to_owned());
         let clock = WallClock::new().await;
-        let machine = match &clock {
-            Some(clock) => clock.of(machine),
-            None => machine,
+        let node_home = match &clock {
+            Some(clock) => clock.of(node_home),
+            None => node_home,
         };
         let hub = plexus.up().await;
         let link = Link::to(hub.address()).await;
-        join(&plexus, &machine, &format!("http://{}", link.address()), "nas", &[]).await;
-        let may = ["--scope", "call:terminal", "--scope", "node:nas"];
+        join(&plexus, &node_home, &format!("http://{}", link.address()), "nas", &[]).await;
+        let scopes = ["--scope", "call:terminal", "--scope", "node:nas"];
         let token = ["token", "create", "--kind", "agent", "--name", "ann", "--json"];
-        let token = plexus.run(&[&token[..], &may].concat()).await.json(0);
+        let token = plexus.run(&[&token[..], &scopes].concat()).await.json(0);
         let token = serde_json::from_value(token).expect("a token");
-        let ledger = machine.home().join("plexus-work/ledger");
+        let ledger = node_home.home().join("plexus-work/ledger");
         let address = Arc::new(Mutex::new(hub.url("")));
         let mut scene = Self {
             plexus,
-            machine,
+            node_home,
             clock,
             jumps: 0,
             transport,
@@ -144,16 +147,16 @@ impl NodeScene {
             token,
             ledger,
             interrupted: AtomicUsize::new(0),
-            ran: AtomicUsize::new(0),
+            executed: AtomicUsize::new(0),
         };
         scene.start_node();
-        scene.prove_the_clock().await;
+        scene.check_clock().await;
         scene
     }
 
-    /// Moves the node's clock while it runs and looks when it says that it started a command: a library that is preloaded in
-    /// vain would have every jump below test nothing.
-    async fn prove_the_clock(&self) {
+    /// Checks that a shifted clock changes the start times that the node reports. Otherwise the clock jumps would test
+    /// nothing.
+    async fn check_clock(&self) {
         let Some(clock) = &self.clock else { return };
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
         let call = async |arguments: Value| -> Value {
@@ -164,16 +167,16 @@ impl NodeScene {
         };
         for hours in [720, -720, 0] {
             clock.set(hours * 3600);
-            // It may not be linked yet.
+            // Queued, because the node may not be linked yet.
             call(json!({ "action": "run", "command": "true", "node": "nas", "queue": true })).await;
             let list = call(json!({ "action": "list", "node": "nas" })).await;
             let jobs = list["structured"]["jobs"].as_array().unwrap_or_else(|| panic!("no jobs: {list}"));
-            let is_off = |job: &Value| {
+            let is_shifted = |job: &Value| {
                 let at: Timestamp = job["started_at"].as_str().expect("a time").parse().expect("a time");
-                let off = (at.as_second() - Timestamp::now().as_second()) / 3600;
-                (off - hours).abs() <= 1
+                let shift = (at.as_second() - Timestamp::now().as_second()) / 3600;
+                (shift - hours).abs() <= 1
             };
-            assert!(jobs.iter().any(is_off), "the clock of the node is not {hours} hours off: {list}");
+            assert!(jobs.iter().any(is_shifted), "the clock of the node is not {hours} hours off: {list}");
         }
     }
 
@@ -184,12 +187,12 @@ impl NodeScene {
     async fn start_hub(&mut self) {
         let hub = self.plexus.up().await;
         self.link.point_at(hub.address());
-        *self.address.lock().expect("nobody panics with it") = hub.url("");
+        *self.address.lock().expect("not poisoned") = hub.url("");
         self.hub = Some(hub);
     }
 
     fn start_node(&mut self) {
-        self.node = Some(run_node(&self.machine, self.transport));
+        self.node = Some(start_node(&self.node_home, self.transport));
     }
 
     async fn kill_hub(&mut self) {
@@ -202,7 +205,7 @@ impl NodeScene {
 }
 
 impl Scene for NodeScene {
-    type Writer = Commander;
+    type Writer = CommandCaller;
     type Fault = Fault;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Fault> {
@@ -211,19 +214,19 @@ impl Scene for NodeScene {
             fault: fault(rng),
         };
         let strikes = (0..rng.random_range(1..4)).map(|_| strike(rng));
-        // All are drawn, so that a machine whose clock cannot be moved has the others at the same moments.
+        // Clock jumps are drawn in any case, so that the other faults do not depend on the support for them.
         strikes.filter(|it| self.clock.is_some() || !matches!(it.fault, Fault::ClockJump(_))).collect()
     }
 
-    async fn writers(&mut self, round: u64) -> Vec<Commander> {
+    async fn writers(&mut self, round: u64) -> Vec<CommandCaller> {
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
         (0..CALLERS)
-            .map(|place| Commander {
+            .map(|index| CommandCaller {
                 http: http.clone(),
                 hub: self.address.clone(),
                 token: self.token.clone(),
                 ledger: self.ledger.clone(),
-                lasts: (round + place as u64 * 37) % 180,
+                duration_ms: (round + index as u64 * 37) % 180,
             })
             .collect()
     }
@@ -252,21 +255,21 @@ impl Scene for NodeScene {
                 self.start_node();
             }
             Fault::Cut => self.link.cut(),
-            Fault::FreezeAndCut(during) => {
+            Fault::FreezeThenCut(duration) => {
                 self.link.freeze();
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 self.link.cut();
                 self.link.heal();
             }
-            Fault::HalfOpen(during) => {
+            Fault::HalfOpen(duration) => {
                 self.link.freeze();
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 self.link.heal();
             }
-            Fault::Sleep(during) => {
+            Fault::Sleep(duration) => {
                 let node = self.node.as_ref().expect("a node");
                 send(node, Signal::STOP);
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 send(node, Signal::CONT);
             }
             Fault::ClockJump(hours) => {
@@ -276,36 +279,36 @@ impl Scene for NodeScene {
         }
     }
 
-    async fn check(&mut self, sent: Vec<Sent<Commander>>) {
+    async fn check(&mut self, sent: Vec<Sent<CommandCaller>>) {
         let ledger = std::fs::read_to_string(&self.ledger).unwrap_or_default();
         let _ = std::fs::remove_file(&self.ledger);
-        let times = |marker: &str| ledger.lines().filter(|line| *line == marker).count();
+        let count_of = |marker: &str| ledger.lines().filter(|line| *line == marker).count();
         for sent in &sent {
             for (write, end) in sent.acknowledged() {
-                let times = times(&write.marker);
+                let runs = count_of(&write.marker);
                 match end {
-                    End::Done => assert_eq!(times, 1, "{write:?} was done, says its result"),
-                    End::Interrupted => {
-                        assert!(times <= 1, "{write:?} ran {times} times");
+                    Outcome::Done => assert_eq!(runs, 1, "{write:?} returned a result"),
+                    Outcome::Interrupted => {
+                        assert!(runs <= 1, "{write:?} ran {runs} times");
                         self.interrupted.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                self.ran.fetch_add(times, Ordering::Relaxed);
+                self.executed.fetch_add(runs, Ordering::Relaxed);
             }
         }
-        let sent_in_all: usize = sent.iter().map(|sent| sent.attempts.len()).sum();
-        assert!(ledger.lines().count() <= sent_in_all, "more ran than was asked for:\n{ledger}");
-        // Each key stands for its end, also for who asks again.
+        let attempts: usize = sent.iter().map(|sent| sent.attempts.len()).sum();
+        assert!(ledger.lines().count() <= attempts, "more commands ran than were sent:\n{ledger}");
+        // Repeating a call with its key returns the same outcome.
         for mut sent in sent {
             let last = sent.acknowledged().last().map(|(write, end)| (write.clone(), *end));
             if let Some((write, end)) = last {
-                assert_eq!(sent.writer.write(&write).await, Some(end), "{write:?}, asked for again");
+                assert_eq!(sent.writer.write(&write).await, Some(end), "{write:?}, repeated");
             }
         }
         assert_eq!(
             std::fs::read_to_string(&self.ledger).unwrap_or_default(),
             "",
-            "something ran when it was asked for again"
+            "a repeated call ran again"
         );
         let report = self.hub().api("/api/v1/audit/verify").await;
         assert_eq!(report["ok"], true, "{report}");
@@ -313,30 +316,30 @@ impl Scene for NodeScene {
 }
 
 fn fault(rng: &mut StdRng) -> Fault {
-    let during = Duration::from_millis(rng.random_range(1..300));
+    let duration = Duration::from_millis(rng.random_range(1..300));
     match rng.random_range(0..19) {
         0..=3 => Fault::KillHub,
         4..=6 => Fault::KillNode,
         7 => Fault::KillBoth,
         8 => Fault::StopNode,
         9..=11 => Fault::Cut,
-        12..=13 => Fault::FreezeAndCut(during),
-        14 => Fault::Sleep(during),
-        // Up to a month: further than anything on a node is kept by the clock, and than jobs are.
+        12..=13 => Fault::FreezeThenCut(duration),
+        14 => Fault::Sleep(duration),
+        // Up to a month: longer than a node keeps anything by its clock, including jobs.
         15..=17 => Fault::ClockJump(rng.random_range(-720..=720)),
-        _ => Fault::HalfOpen(Duration::from_millis(4_500) + during),
+        _ => Fault::HalfOpen(Duration::from_millis(4_500) + duration),
     }
 }
 
-/// Plays rounds over one transport; prints what they came to.
+/// Plays rounds with one transport, and prints the totals.
 pub(super) async fn interrupted(transport: &'static str, count: u64) {
     let mut scene = NodeScene::new(crate::plexus(), crate::plexus(), transport).await;
     let load = Load { most: 40, on_silence: OnSilence::Retry };
     let tally = rounds(&mut scene, count, load).await;
     let jumps = scene.jumps;
-    let (ran, interrupted) = (scene.ran.into_inner(), scene.interrupted.into_inner());
+    let (executed, interrupted) = (scene.executed.into_inner(), scene.interrupted.into_inner());
     eprintln!(
-        "over {transport}: {ran} commands ran, {interrupted} were interrupted, the node's clock jumped {jumps} times"
+        "over {transport}: {executed} commands ran, {interrupted} were interrupted, the node's clock jumped {jumps} times"
     );
     if tally.rounds < count {
         return;

@@ -1,7 +1,7 @@
-//! Agents behind `plexus mcp` while the hub is killed, answers are lost on their way, and proxies are killed too: each write
-//! that was answered is there once, in the order of the answers, and each answer was true when it was given.
+//! Agents behind `plexus mcp` while hub and proxies are killed and answers are lost: each answered write is stored once,
+//! in the order of the answers, and each answer was true when it was given.
 //!
-//! The log of a session says what was done, in which order and when; what the tools show says the same of what there is now.
+//! The events of a session show what was done, in which order and when. The tools must show the same contents.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,50 +19,50 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use super::records::{self, Records};
-use crate::proxied::{Proxied, Seat, Told, Way};
+use crate::proxy_client::{ProxyClient, SharedProcess, Transport, WriteOutcome};
 
-/// Each with a way of its own; the first and the last give no keys, and leave what was not answered.
-const AGENTS: [(&str, &str, Way); 4] = [
-    ("ann", "2024-11-05", Way::Stdio),
-    ("ben", "2026-07-28", Way::Stdio),
-    ("cid", "2025-11-25", Way::Http),
-    ("dot", "2026-07-28", Way::Http),
+/// Name, revision and transport. The first and the last send no idempotency keys and do not retry.
+const AGENTS: [(&str, &str, Transport); 4] = [
+    ("ann", "2024-11-05", Transport::Stdio),
+    ("ben", "2026-07-28", Transport::Stdio),
+    ("cid", "2025-11-25", Transport::Http),
+    ("dot", "2026-07-28", Transport::Http),
 ];
-/// Every so many writes one goes to the to-do list, which holds 300.
-const EVERY: usize = 5;
-/// Agents think before they write: at most this long.
-const THOUGHT: Duration = Duration::from_millis(100);
-/// For the next write of anybody to begin.
+/// Every n-th write goes to the to-do list, which holds 300.
+const TODO_EVERY: usize = 5;
+/// The longest random pause of an agent before a write.
+const THINK_TIME: Duration = Duration::from_millis(100);
+/// Time limit for the next write of any agent to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For what was kept to be delivered when the hub stays.
+/// Time limit for the delivery of queued writes once the hub is up.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// What one round is.
+/// The size of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
-    /// Of all agents together.
+    /// By all agents together.
     pub(super) writes: usize,
     pub(super) kills: usize,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
-    /// `kill -9`; there is no hub for so long, and the time it takes to start.
+    /// `kill -9`; the hub is down for this long and the time it takes to start.
     KillHub(Duration),
-    /// What is asked is done, and nobody hears of it.
+    /// Requests arrive, but their answers are lost.
     LoseAnswers(Duration),
-    /// The same, but some of the answer is heard.
+    /// Requests arrive, but their answers are cut off.
     TearAnswers(Duration),
     Cut,
-    /// `kill -9` of the proxy of this agent, which starts it again.
+    /// `kill -9` of the proxy of this agent, which restarts it.
     KillProxy(usize),
-    /// None: all writes have been made.
+    /// No fault: waits for the end of the writes.
     End,
 }
 
-/// A fault that strikes when so many writes have begun.
+/// A fault, and the number of begun writes at which it occurs.
 #[derive(Debug, Clone)]
-pub(super) struct At(usize, Fault);
+pub(super) struct TimedFault(usize, Fault);
 
 struct OutageScene {
     plan: Plan,
@@ -71,39 +71,39 @@ struct OutageScene {
     hub: Option<HubProcess>,
     link: Link,
     tokens: Vec<CreatedToken>,
-    seats: Vec<Seat>,
+    proxies: Vec<SharedProcess>,
     /// Writes that have begun in this round.
     begun: Arc<AtomicUsize>,
     /// The newest audit entry before the round.
     since: i64,
-    sums: Sums,
+    totals: Totals,
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct Totals {
     done: usize,
     queued: usize,
     unanswered: usize,
-    /// Writes that the hub was sent more than once, and did once.
+    /// Writes that the hub received more than once and did once.
     repeated: usize,
-    /// Writes that were never answered, and are there.
-    unheard: usize,
+    /// Writes that were done but never answered.
+    done_unanswered: usize,
     slowest_drain: Duration,
 }
 
 /// An agent that writes.
-struct AgentAtWork {
-    agent: Proxied,
+struct WritingAgent {
+    agent: ProxyClient,
     begun: Arc<AtomicUsize>,
-    thoughts: StdRng,
-    /// Whether it names its writes, and says them again where it was not answered.
-    insists: bool,
+    delays: StdRng,
+    /// Whether it sends idempotency keys and retries unanswered writes.
+    retries: bool,
 }
 
-/// What an agent was told, and when.
+/// The answer to a write, and when it arrived.
 #[derive(Debug)]
 struct Ack {
-    told: Told,
+    outcome: WriteOutcome,
     at: Timestamp,
 }
 
@@ -123,10 +123,10 @@ impl OutageScene {
             hub: Some(hub),
             link,
             tokens,
-            seats: vec![],
+            proxies: vec![],
             begun: Arc::default(),
             since: 0,
-            sums: Sums::default(),
+            totals: Totals::default(),
         }
     }
 
@@ -134,8 +134,8 @@ impl OutageScene {
         self.hub.as_ref().expect("a hub")
     }
 
-    /// Until so many writes have begun.
-    async fn until(&self, writes: usize) {
+    /// Waits until this many writes have begun; fails if none begins for a while.
+    async fn wait_for_writes(&self, writes: usize) {
         let (mut seen, mut since) = (0, Instant::now());
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
@@ -145,13 +145,13 @@ impl OutageScene {
             if begun > seen {
                 (seen, since) = (begun, Instant::now());
             }
-            assert!(since.elapsed() < PATIENCE, "nobody writes any more after {begun} writes");
+            assert!(since.elapsed() < PATIENCE, "no further write after {begun}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    /// Until nothing of an agent waits any more.
-    async fn drained(&mut self, agent: &Proxied) {
+    /// Waits until an agent's outbox is empty.
+    async fn wait_until_drained(&mut self, agent: &ProxyClient) {
         let (outbox, begun) = (agent.outbox().await, Instant::now());
         loop {
             let counts = outbox.counts().await.expect("an outbox that can be read");
@@ -162,19 +162,19 @@ impl OutageScene {
             assert!(begun.elapsed() < DRAIN, "{counts:?} still wait: {}", agent.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.sums.slowest_drain = self.sums.slowest_drain.max(begun.elapsed());
+        self.totals.slowest_drain = self.totals.slowest_drain.max(begun.elapsed());
     }
 
-    /// What the session of an agent did, in order: each write that it ended well, by its marker, and when.
+    /// The successful writes in an agent's session, in order: marker and time.
     async fn done(
         &self,
         records: &Records,
-        sent: &Sent<AgentAtWork>,
+        sent: &Sent<WritingAgent>,
         subject: &str,
     ) -> Vec<(String, Timestamp)> {
         let markers = sent.attempts.iter().map(|attempt| attempt.write.marker.as_str());
         let sessions = records.sessions(markers);
-        assert_eq!(sessions.len(), 1, "one conversation, several sessions: {sessions:?}");
+        assert_eq!(sessions.len(), 1, "not one session for one conversation: {sessions:?}");
         let events = self.hub().events(&sessions[0]).await;
         records::contiguous(&events);
         records::calls(&events, subject);
@@ -185,7 +185,7 @@ impl OutageScene {
             let text = payload["args"]["text"].as_str().or(payload["args"]["content"].as_str());
             for marker in Write::markers(text.unwrap_or_default()) {
                 if payload["success"] != true {
-                    // Who asked was cut off before it was done; it is sent again.
+                    // The connection was cut before the write was done; it is sent again.
                     assert_eq!(payload["result"]["code"], "cancelled", "{event}");
                     continue;
                 }
@@ -197,19 +197,20 @@ impl OutageScene {
 }
 
 impl Scene for OutageScene {
-    type Writer = AgentAtWork;
-    type Fault = At;
+    type Writer = WritingAgent;
+    type Fault = TimedFault;
 
-    fn schedule(&self, rng: &mut StdRng) -> Schedule<At> {
+    fn schedule(&self, rng: &mut StdRng) -> Schedule<TimedFault> {
         let Plan { writes, kills } = self.plan;
         let mut faults = Vec::new();
         for kill in 0..kills {
             let (from, to) = (writes * kill / kills, writes * (kill + 1) / kills);
-            let mut add = |fault: Fault, rng: &mut StdRng| faults.push(At(rng.random_range(from..to), fault));
-            let during = |rng: &mut StdRng, most: u64| Duration::from_millis(rng.random_range(1..most));
-            let down = during(rng, 700);
+            let mut add =
+                |fault: Fault, rng: &mut StdRng| faults.push(TimedFault(rng.random_range(from..to), fault));
+            let duration = |rng: &mut StdRng, most: u64| Duration::from_millis(rng.random_range(1..most));
+            let down = duration(rng, 700);
             add(Fault::KillHub(down), rng);
-            let lost = during(rng, 150);
+            let lost = duration(rng, 150);
             match rng.random_range(0..3) {
                 0 => add(Fault::TearAnswers(lost), rng),
                 _ => add(Fault::LoseAnswers(lost), rng),
@@ -219,37 +220,37 @@ impl Scene for OutageScene {
                 _ => add(Fault::KillProxy(rng.random_range(0..AGENTS.len())), rng),
             }
         }
-        faults.sort_by_key(|At(writes, _)| *writes);
-        faults.push(At(writes, Fault::End));
+        faults.sort_by_key(|TimedFault(writes, _)| *writes);
+        faults.push(TimedFault(writes, Fault::End));
         let strike = |fault| Strike { after: Duration::from_micros(rng.random_range(0..20_000)), fault };
         faults.into_iter().map(strike).collect()
     }
 
-    async fn writers(&mut self, round: u64) -> Vec<AgentAtWork> {
-        self.since = records::head(self.hub()).await;
+    async fn writers(&mut self, round: u64) -> Vec<WritingAgent> {
+        self.since = records::newest_entry(self.hub()).await;
         self.begun.store(0, Ordering::Relaxed);
         let mut writers = Vec::new();
-        for (place, (name, version, way)) in AGENTS.into_iter().enumerate() {
+        for (index, (name, version, transport)) in AGENTS.into_iter().enumerate() {
             let url = format!("http://{}", self.link.address());
-            let mut agent = Proxied::new(self.machine.clone(), url, &self.tokens[place].token, name)
-                .speaking(version, way)
-                .in_session(format!("r{round}-{place}"));
+            let mut agent = ProxyClient::new(self.machine.clone(), url, &self.tokens[index].token, name)
+                .with_protocol(version, transport)
+                .with_session(format!("r{round}-{index}"));
             agent.start().await.expect("the proxy starts");
             let tools = agent.tools().await.expect("the proxy answers");
             assert!(tools.iter().any(|tool| tool == "todo"), "{tools:?}");
-            writers.push(AgentAtWork {
+            writers.push(WritingAgent {
                 agent,
                 begun: self.begun.clone(),
-                thoughts: StdRng::seed_from_u64(round * 10 + place as u64),
-                insists: (1..=2).contains(&place),
+                delays: StdRng::seed_from_u64(round * 10 + index as u64),
+                retries: (1..=2).contains(&index),
             });
         }
-        self.seats = writers.iter().map(|writer| writer.agent.seat()).collect();
+        self.proxies = writers.iter().map(|writer| writer.agent.process()).collect();
         writers
     }
 
-    async fn strike(&mut self, At(writes, fault): At) {
-        self.until(writes).await;
+    async fn strike(&mut self, TimedFault(writes, fault): TimedFault) {
+        self.wait_for_writes(writes).await;
         match fault {
             Fault::KillHub(down) => {
                 self.hub.take().expect("a hub").kill().await;
@@ -258,20 +259,20 @@ impl Scene for OutageScene {
                 self.link.point_at(hub.address());
                 self.hub = Some(hub);
             }
-            Fault::LoseAnswers(during) => {
+            Fault::LoseAnswers(duration) => {
                 self.link.lose_answers();
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 self.link.heal();
             }
-            Fault::TearAnswers(during) => {
+            Fault::TearAnswers(duration) => {
                 self.link.tear_answers();
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 self.link.heal();
             }
             Fault::Cut => self.link.cut(),
-            Fault::KillProxy(place) => {
-                let mut seat = self.seats[place].lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(proxy) = seat.as_mut() {
+            Fault::KillProxy(index) => {
+                let mut proxy = self.proxies[index].lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(proxy) = proxy.as_mut() {
                     proxy.start_kill().expect("it can be killed");
                 }
             }
@@ -279,14 +280,14 @@ impl Scene for OutageScene {
         }
     }
 
-    async fn check(&mut self, mut sent: Vec<Sent<AgentAtWork>>) {
+    async fn check(&mut self, mut sent: Vec<Sent<WritingAgent>>) {
         for sent in &mut sent {
-            sent.writer.here().await;
-            self.drained(&sent.writer.agent).await;
+            sent.writer.ensure_started().await;
+            self.wait_until_drained(&sent.writer.agent).await;
         }
         let records = Records::since(self.hub(), self.since).await;
         for (sent, (name, ..)) in sent.iter_mut().zip(AGENTS) {
-            let wrong = |what: String| panic!("{name}: {what}\n{}", sent_by(sent));
+            let wrong = |what: String| panic!("{name}: {what}\n{}", summary(sent));
             let done = self.done(&records, sent, &format!("agent:{name}")).await;
             let markers: Vec<String> = done.iter().map(|(marker, _)| marker.clone()).collect();
             exactly_once(sent, &markers).unwrap_or_else(wrong);
@@ -294,29 +295,31 @@ impl Scene for OutageScene {
             let answered: Vec<&str> = sent.acknowledged().map(|(write, _)| &*write.marker).collect();
             let in_order: Vec<&str> =
                 markers.iter().map(|marker| &**marker).filter(|marker| answered.contains(marker)).collect();
-            assert_eq!(in_order, answered, "{name}: not in the order in which it was answered");
+            assert_eq!(in_order, answered, "{name}: not in the order of the answers");
             for (write, ack) in sent.acknowledged() {
-                match &ack.told {
-                    Told::Done { .. } => {
+                match &ack.outcome {
+                    WriteOutcome::Done { .. } => {
                         let at = times[&*write.marker];
                         assert!(
                             at <= ack.at,
-                            "{name}: {write:?} was done at {at}, and said to be at {}",
+                            "{name}: {write:?} was done at {at}, but reported at {}",
                             ack.at
                         );
-                        self.sums.done += 1;
+                        self.totals.done += 1;
                     }
-                    Told::Queued => self.sums.queued += 1,
-                    Told::Refused(_) => unreachable!("not an acknowledgement"),
+                    WriteOutcome::Queued => self.totals.queued += 1,
+                    WriteOutcome::Refused(_) => unreachable!("not an acknowledgement"),
                 }
             }
-            self.sums.repeated += markers.iter().filter(|marker| records.times(marker) > 1).count();
+            self.totals.repeated += markers.iter().filter(|marker| records.times(marker) > 1).count();
             let unanswered: Vec<&str> = sent.unanswered().map(|write| &*write.marker).collect();
-            self.sums.unanswered += unanswered.len();
-            self.sums.unheard += markers.iter().filter(|marker| unanswered.contains(&&***marker)).count();
+            self.totals.unanswered += unanswered.len();
+            self.totals.done_unanswered +=
+                markers.iter().filter(|marker| unanswered.contains(&&***marker)).count();
             let found = sent.writer.found().await;
             for (kind, found) in ["scratchpad", "todo"].into_iter().zip(found) {
-                let of_kind = |marker: &&String| number(marker).is_multiple_of(EVERY) == (kind == "todo");
+                let of_kind =
+                    |marker: &&String| number_of(marker).is_multiple_of(TODO_EVERY) == (kind == "todo");
                 let expected: Vec<&String> = markers.iter().filter(of_kind).collect();
                 assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{name}: {kind} and session differ");
             }
@@ -329,23 +332,23 @@ impl Scene for OutageScene {
     }
 }
 
-/// What an agent made and was told, for a failure.
-fn sent_by(sent: &Sent<AgentAtWork>) -> String {
-    let told = |attempt: &plexus_testkit::faults::Attempt<Ack>| {
+/// The writes of an agent and their answers, for a failure message.
+fn summary(sent: &Sent<WritingAgent>) -> String {
+    let line = |attempt: &plexus_testkit::faults::Attempt<Ack>| {
         format!("{} {:?}\n", attempt.write.marker, attempt.ack)
     };
-    sent.attempts.iter().map(told).collect()
+    sent.attempts.iter().map(line).collect()
 }
 
-/// The number of a write, from its marker.
-fn number(marker: &str) -> usize {
+/// The number in the marker of a write.
+fn number_of(marker: &str) -> usize {
     let number = marker.trim_end_matches(';').rsplit('.').next();
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no marker: {marker}"))
 }
 
 fn arguments(write: &Write) -> (&'static str, Value) {
     let marker = &write.marker;
-    match write.number % EVERY {
+    match write.number % TODO_EVERY {
         0 => ("todo", json!({ "action": "add", "text": marker })),
         _ => {
             ("scratchpad", json!({ "action": "append", "section": "log", "content": format!("{marker}\n") }))
@@ -353,9 +356,9 @@ fn arguments(write: &Write) -> (&'static str, Value) {
     }
 }
 
-impl AgentAtWork {
-    /// Starts the proxy again, where it was killed.
-    async fn here(&mut self) {
+impl WritingAgent {
+    /// Restarts the proxy if it was killed.
+    async fn ensure_started(&mut self) {
         while self.agent.tools().await.is_err() {
             self.restart().await;
         }
@@ -363,14 +366,14 @@ impl AgentAtWork {
 
     async fn restart(&mut self) {
         loop {
-            self.agent.ended().await;
+            self.agent.wait().await;
             if self.agent.start().await.is_ok() {
                 return;
             }
         }
     }
 
-    /// The markers in the scratchpad and the to-do list of its session.
+    /// The markers in the scratchpad and in the to-do list of its session.
     async fn found(&mut self) -> [Vec<String>; 2] {
         let markers = |text: String| Write::markers(&text).map(str::to_owned).collect();
         let pad = self.agent.read("scratchpad", json!({ "action": "read", "section": "log" })).await;
@@ -379,39 +382,38 @@ impl AgentAtWork {
     }
 }
 
-impl Writer for AgentAtWork {
+impl Writer for WritingAgent {
     type Ack = Ack;
 
     async fn write(&mut self, write: &Write) -> Option<Ack> {
-        let thought = self.thoughts.random_range(Duration::ZERO..THOUGHT);
-        tokio::time::sleep(thought).await;
+        let delay = self.delays.random_range(Duration::ZERO..THINK_TIME);
+        tokio::time::sleep(delay).await;
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let key = self.insists.then_some(&*write.key);
+        let key = self.retries.then_some(&*write.key);
         loop {
             let (tool, arguments) = arguments(write);
             match self.agent.write(tool, arguments, key).await {
-                Ok(Told::Refused(why)) => panic!("{write:?} was refused: {why}\n{}", self.agent.log()),
-                Ok(told) => return Some(Ack { told, at: Timestamp::now() }),
+                Ok(WriteOutcome::Refused(why)) => {
+                    panic!("{write:?} was refused: {why}\n{}", self.agent.log())
+                }
+                Ok(outcome) => return Some(Ack { outcome, at: Timestamp::now() }),
                 Err(_) => self.restart().await,
             }
-            if !self.insists {
+            if !self.retries {
                 return None;
             }
         }
     }
 }
 
-/// Plays rounds, each with a seed of its own; prints what they came to.
-pub(super) async fn rode_out(plan: Plan, count: u64) {
+/// Plays rounds and prints the totals.
+pub(super) async fn run(plan: Plan, count: u64) {
     let mut scene = OutageScene::new(plan).await;
     let load = Load { most: plan.writes / AGENTS.len(), on_silence: OnSilence::GoOn };
     let tally = rounds(&mut scene, count, load).await;
-    let sums = &scene.sums;
-    eprintln!("{sums:?}");
+    let totals = &scene.totals;
+    eprintln!("{totals:?}");
     assert_eq!(tally.acknowledged + tally.unanswered, plan.writes * tally.rounds as usize, "{tally:?}");
-    assert!(sums.done > 0 && sums.queued > 0, "only one kind of answer was given: {sums:?}");
-    assert!(
-        sums.repeated > 0 || count == 1,
-        "no answer was lost after the hub had done what was asked: {sums:?}"
-    );
+    assert!(totals.done > 0 && totals.queued > 0, "only one kind of answer: {totals:?}");
+    assert!(totals.repeated > 0 || count == 1, "no answer was lost after the write was done: {totals:?}");
 }

@@ -1,7 +1,7 @@
-//! Crashes while calls wait for an answer of their user, or go on as tasks: nothing runs twice, and whoever holds a handle
-//! to such a call is told what became of it.
+//! Crashes while calls are parked, waiting for the answer of a user, or run as tasks: no call runs twice, and a client with a
+//! request state or task id learns the outcome.
 //!
-//! The server is not the hub's child and keeps a ledger, so that what was begun is known whatever was killed.
+//! The server is not a child of the hub and writes a ledger, so the test knows which calls were begun.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,50 +15,51 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const TOOL: &str = "mcp__fix__count_runs";
-/// Of one round.
+/// Calls of one round.
 const CALLS: usize = 8;
-/// What the configuration can say at least.
+/// The smallest valid value.
 const TASK_AFTER_SECONDS: &str = "1";
 
-/// Where a crash finds a call.
+/// The state of a call at the time of the crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// Its request is on its way, or the hub is at work on it.
+enum CrashPoint {
+    /// Its request is in flight or being processed.
     Early,
-    /// It has asked, and nobody has answered.
+    /// It has asked its question, which is not answered.
     Parked,
-    /// The answer is on its way, or the server is at work with it.
+    /// The answer to its question is in flight or being processed.
     Answered,
-    /// It is a task, at work or done.
+    /// It is a task, running or done.
     Task,
 }
 
-struct CallAt {
+struct PlannedCall {
     id: String,
-    fate: Fate,
-    /// How long it works when it was answered.
+    point: CrashPoint,
+    /// How long it runs after its question was answered.
     ms: u64,
     key: Option<String>,
-    /// What the hub gave for the retry.
+    /// The `requestState` for the retry.
     state: Option<String>,
     task: Option<String>,
-    /// The result, where it came before the crash.
+    /// The result, if it arrived before the crash.
     result: Option<Value>,
 }
 
-impl CallAt {
-    fn plan(round: u64, number: usize, random: &mut StdRng) -> Self {
-        let fate = [Fate::Early, Fate::Parked, Fate::Answered, Fate::Task][number % 4];
+impl PlannedCall {
+    fn plan(round: u64, number: usize, rng: &mut StdRng) -> Self {
+        let point =
+            [CrashPoint::Early, CrashPoint::Parked, CrashPoint::Answered, CrashPoint::Task][number % 4];
         let id = format!("{round}-{number}");
-        let key = random.random_bool(0.5).then(|| format!("key-{id}"));
-        let ms = match fate {
-            Fate::Task => random.random_range(1_000..2_000),
-            _ => random.random_range(0..200),
+        let key = rng.random_bool(0.5).then(|| format!("key-{id}"));
+        let ms = match point {
+            CrashPoint::Task => rng.random_range(1_000..2_000),
+            _ => rng.random_range(0..200),
         };
-        Self { id, fate, ms, key, state: None, task: None, result: None }
+        Self { id, point, ms, key, state: None, task: None, result: None }
     }
 
-    /// The request that begins it, or begins it again.
+    /// The first request, which may be repeated.
     fn request(&self) -> Value {
         let mut params = json!({ "name": TOOL, "arguments": { "id": self.id, "ms": self.ms } });
         if let Some(key) = &self.key {
@@ -67,18 +68,18 @@ impl CallAt {
         params
     }
 
-    /// The one that answers its question.
+    /// The request that answers its question.
     fn retry(&self) -> Value {
         let mut params = self.request();
         params["requestState"] = json!(self.state);
         let yes = json!({ "action": "accept", "content": { "ok": true } });
-        // By either name: that of a server with sessions, and that of one without.
+        // The names of the question on a server with sessions and on a stateless one.
         params["inputResponses"] = json!({ "confirm": yes, "q1": yes });
         params
     }
 }
 
-/// A client that knows tasks and can be asked; none where the hub does not answer.
+/// A client that supports tasks and elicitation.
 #[derive(Clone)]
 struct Client {
     http: reqwest::Client,
@@ -87,6 +88,7 @@ struct Client {
 }
 
 impl Client {
+    /// The answer to a request, if there is one.
     async fn ask(&self, method: &str, mut params: Value) -> Option<Value> {
         let mut meta = modern_meta();
         let tasks = json!({ "io.modelcontextprotocol/tasks": {} });
@@ -105,29 +107,29 @@ impl Client {
         request.send().await.ok()?.json().await.ok()
     }
 
-    /// Asks what must be answered.
+    /// The answer to a request that must be answered.
     async fn answered(&self, method: &str, params: Value) -> Value {
         self.ask(method, params.clone()).await.unwrap_or_else(|| panic!("no answer to {method} {params}"))
     }
 }
 
-/// How often each step of a call is in the ledger.
+/// How often a step of a call is in the ledger.
 fn count(ledger: &Path, step: &str, id: &str) -> usize {
     let line = format!("{step} {id}");
     std::fs::read_to_string(ledger).unwrap_or_default().lines().filter(|noted| **noted == line).count()
 }
 
-/// Brings a call to where the crash is to find it, as far as that takes an answer of the hub.
-async fn prepare(client: Client, mut call: CallAt) -> CallAt {
-    if call.fate == Fate::Early {
+/// Makes the requests of a call that must be answered before the crash.
+async fn prepare(client: Client, mut call: PlannedCall) -> PlannedCall {
+    if call.point == CrashPoint::Early {
         return call;
     }
     let asked = client.answered("tools/call", call.request()).await;
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     call.state = Some(asked["result"]["requestState"].as_str().unwrap().to_owned());
-    if call.fate == Fate::Task {
+    if call.point == CrashPoint::Task {
         let begun = client.answered("tools/call", call.retry()).await;
-        // One that is as long as it takes to become a task may be done instead.
+        // A call that runs just as long as it takes to become a task may be complete instead.
         match begun["result"]["resultType"].as_str() {
             Some("task") => call.task = Some(begun["result"]["taskId"].as_str().unwrap().to_owned()),
             Some("complete") => call.result = Some(begun["result"].clone()),
@@ -137,12 +139,12 @@ async fn prepare(client: Client, mut call: CallAt) -> CallAt {
     call
 }
 
-/// What is under way when the hub is killed.
-async fn interrupt(client: Client, mut call: CallAt) -> CallAt {
-    let answer = match call.fate {
-        Fate::Early => client.ask("tools/call", call.request()).await,
-        Fate::Answered => client.ask("tools/call", call.retry()).await,
-        Fate::Parked | Fate::Task => None,
+/// Makes the request of a call that is in flight during the crash.
+async fn interrupt(client: Client, mut call: PlannedCall) -> PlannedCall {
+    let answer = match call.point {
+        CrashPoint::Early => client.ask("tools/call", call.request()).await,
+        CrashPoint::Answered => client.ask("tools/call", call.retry()).await,
+        CrashPoint::Parked | CrashPoint::Task => None,
     };
     let result = answer.map(|answer| answer["result"].clone());
     if let Some(state) = result.as_ref().and_then(|result| result["requestState"].as_str()) {
@@ -152,10 +154,10 @@ async fn interrupt(client: Client, mut call: CallAt) -> CallAt {
     call
 }
 
-/// What a holder of a handle is told after the restart.
-async fn check(client: &Client, ledger: &Path, call: &CallAt, seed: &str) {
-    let CallAt { id, fate, .. } = call;
-    let about = format!("{id} {fate:?} ({seed})");
+/// Checks the answers about a call after the restart.
+async fn check(client: &Client, ledger: &Path, call: &PlannedCall, seed: &str) {
+    let PlannedCall { id, point, .. } = call;
+    let about = format!("{id} {point:?} ({seed})");
     if let Some(result) = &call.result {
         assert_eq!((&result["isError"], count(ledger, "done", id)), (&json!(false), 1), "{about}: {result}");
     }
@@ -179,13 +181,13 @@ async fn check(client: &Client, ledger: &Path, call: &CallAt, seed: &str) {
         }
     }
     if call.key.is_some() {
-        // Taken before the call was begun; where it was not, nothing was begun.
+        // The key is stored before the call begins; without a stored key nothing was begun.
         let before = count(ledger, "begun", id);
         let again = client.answered("tools/call", call.request()).await;
         let result = &again["result"];
         let conflicts = result["_meta"]["plexus/error"]["code"] == "conflict";
         let replayed = result["_meta"]["plexus/replayed"] == true;
-        let first = *fate == Fate::Early && before == 0;
+        let first = *point == CrashPoint::Early && before == 0;
         assert!(conflicts || replayed || first, "{about}: {again}");
     }
 }
@@ -198,8 +200,8 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
     let servers = [server(Eras::Stateless).start().await, server(Eras::Sessions).start().await];
     let (mut ids, mut completed) = (Vec::new(), 0);
     for round in 0..rounds {
-        let mut random = seed.round(round);
-        let said = format!("round {round}, {seed}");
+        let mut rng = seed.round(round);
+        let label = format!("round {round}, {seed}");
         let url = servers[usize::try_from(round % 2).unwrap()].url();
         let hub = up(&plexus, &url).await;
         let token = hub.admin_token();
@@ -208,24 +210,26 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
             url: hub.url("/mcp"),
             token: token.clone(),
         };
-        let at = client(&hub);
-        let calls = (0..CALLS).map(|number| CallAt::plan(round, number, &mut random)).collect::<Vec<_>>();
+        let connected = client(&hub);
+        let calls = (0..CALLS).map(|number| PlannedCall::plan(round, number, &mut rng)).collect::<Vec<_>>();
         ids.extend(calls.iter().map(|call| call.id.clone()));
-        let preparing: JoinSet<CallAt> = calls.into_iter().map(|call| prepare(at.clone(), call)).collect();
+        let preparing: JoinSet<PlannedCall> =
+            calls.into_iter().map(|call| prepare(connected.clone(), call)).collect();
         let calls = preparing.join_all().await;
-        let delay = Duration::from_micros(random.random_range(0..400_000));
+        let delay = Duration::from_micros(rng.random_range(0..400_000));
         let kill = async {
-            // The crash is to strike anywhere in what the calls do meanwhile.
+            // The crash happens at a random moment of the calls.
             tokio::time::sleep(delay).await;
             hub.kill().await;
         };
-        let under_way: JoinSet<CallAt> = calls.into_iter().map(|call| interrupt(at.clone(), call)).collect();
-        let (calls, ()) = tokio::join!(under_way.join_all(), kill);
+        let interrupted_calls: JoinSet<PlannedCall> =
+            calls.into_iter().map(|call| interrupt(connected.clone(), call)).collect();
+        let (calls, ()) = tokio::join!(interrupted_calls.join_all(), kill);
         completed += calls.iter().filter(|call| call.result.is_some()).count();
         let hub = up(&plexus, &url).await;
-        let at = client(&hub);
+        let connected = client(&hub);
         for call in &calls {
-            check(&at, &ledger, call, &said).await;
+            check(&connected, &ledger, call, &label).await;
         }
         hub.kill().await;
     }
@@ -236,18 +240,13 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
     eprintln!("{} calls, {completed} of them answered before the crash ({seed})", ids.len());
 }
 
-/// A hub with this server, when it is ready.
+/// Starts a hub with this server, and waits until the server is ready.
 async fn up(plexus: &Plexus, url: &str) -> HubProcess {
     let folder = plexus.data_dir().join("mcp_servers.d");
     std::fs::create_dir_all(&folder).unwrap();
     let document = json!({ "url": url, "approve": "auto" });
     std::fs::write(folder.join("fix.json"), document.to_string()).unwrap();
     let hub = plexus.up().await;
-    let ready = async {
-        while hub.api("/api/v1/upstreams/fix").await["state"] != "ready" {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), ready).await.expect("the server is ready");
+    hub.api_until("/api/v1/upstreams/fix", |server| server["state"] == "ready").await;
     hub
 }

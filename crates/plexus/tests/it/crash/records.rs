@@ -1,4 +1,4 @@
-//! What the audit and the session logs say about the writes of a round.
+//! The audit entries and session events of the writes of a round.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use plexus_testkit::{HubProcess, Lane};
 use serde_json::Value;
 
 /// Number of the newest audit entry.
-pub(super) async fn head(hub: &HubProcess) -> i64 {
+pub(super) async fn newest_entry(hub: &HubProcess) -> i64 {
     let status = hub.api("/api/v1/status").await;
     status["audit"]["head"]["n"].as_i64().unwrap_or(0)
 }
@@ -15,7 +15,7 @@ pub(super) async fn head(hub: &HubProcess) -> i64 {
 /// The audited calls of one round.
 pub(super) struct Records {
     by_call: HashMap<String, Value>,
-    /// Marker to the calls that carried it.
+    /// The calls with each marker.
     by_marker: HashMap<String, Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ impl Records {
         records
     }
 
-    /// How often a marker was sent and taken, done or not.
+    /// Number of recorded calls with a marker, done or not.
     pub(super) fn times(&self, marker: &str) -> usize {
         self.by_marker.get(marker).map_or(0, Vec::len)
     }
@@ -48,8 +48,8 @@ impl Records {
         sessions.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The calls of one writer: on record with the right names, in the session's log once, and an
-    /// effect only together with its records.
+    /// Checks the calls of one writer: each is in the audit with the right names and in the session once, and an effect
+    /// exists only together with its records.
     pub(super) async fn check(&self, hub: &HubProcess, sent: &Sent<Lane>, effects: &[String]) {
         let lane = &sent.writer;
         let mut sessions: Vec<&str> = Vec::new();
@@ -79,7 +79,7 @@ impl Records {
         }
     }
 
-    /// All of it or nothing of it: effect, audit entry and event are one transaction.
+    /// Effect, audit entry and event exist together or not at all, as they are one transaction.
     fn check_unanswered(&self, write: &Write, effect: bool, events: &HashMap<String, (usize, usize)>) {
         let recorded = self.by_marker.get(&write.marker).map_or(&[][..], Vec::as_slice);
         assert!(recorded.len() <= 1, "{write:?} was sent once: {recorded:?}");
@@ -90,14 +90,14 @@ impl Records {
     }
 }
 
-/// Numbers run from one without a gap or a repetition.
+/// Checks that the events are numbered from one without gaps or duplicates.
 pub(crate) fn contiguous(events: &[Value]) {
     let numbers: Vec<_> = events.iter().map(|event| event["seq"].as_i64().expect("a number")).collect();
     let expected: Vec<_> = (1..=numbers.len() as i64).collect();
-    assert_eq!(numbers, expected, "the log has a gap or a repetition");
+    assert_eq!(numbers, expected, "the events have a gap or a duplicate");
 }
 
-/// How often each call began and ended according to a session's log, all of it by one actor.
+/// How often each call began and ended according to the events, which must all have this actor.
 pub(crate) fn calls(events: &[Value], actor: &str) -> HashMap<String, (usize, usize)> {
     let mut calls: HashMap<String, (usize, usize)> = HashMap::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! A hub behind a wire that can be cut, and twelve clients in front of it.
+//! A hub behind a connection that can be cut, and twelve clients.
 
 use std::time::Duration;
 
@@ -12,44 +12,44 @@ use super::records::{self, Records};
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// How a round goes.
+/// The faults of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// One fault, after which the clients leave it at that.
+    /// One fault; the clients do not retry.
     OneFault,
-    /// A few faults one after the other, through which the clients try again.
+    /// Several consecutive faults; the clients retry.
     ManyFaults,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
     Kill,
-    /// The hub is killed again while it starts.
-    KillAlsoAtStart(Duration),
-    /// `SIGTERM`: the hub ends in order.
+    /// The hub is killed, and killed again while it starts.
+    KillTwice(Duration),
+    /// `SIGTERM`: a graceful shutdown.
     Terminate,
-    /// Every connection is reset; the hub lives on.
+    /// Every connection is reset; the hub keeps running.
     Cut,
-    /// What is asked is done, and nobody hears of it.
+    /// Requests arrive, but their answers are lost.
     LoseAnswers(Duration),
-    /// The wire carries nothing for a while, and breaks then.
-    FreezeAndCut(Duration),
+    /// The connection carries nothing for a while and is then reset.
+    FreezeThenCut(Duration),
 }
 
 pub(super) struct HubScene {
     plexus: Plexus,
     plan: Plan,
-    /// Always there but for the moment of a restart.
+    /// `None` only during a restart.
     hub: Option<HubProcess>,
     link: Link,
     tokens: Vec<CreatedToken>,
-    /// The clients of the first round, whose sessions must outlive every crash.
+    /// The clients of the first round, whose sessions must survive every crash.
     oldest: Vec<Lane>,
     /// The newest audit entry before the round.
     since: i64,
-    /// The hub of the round is the one it began with, and may still be busy with a call.
-    lived: bool,
-    done_unheard: usize,
+    /// The hub was not restarted in this round, so it may still run a call.
+    survived: bool,
+    done_unanswered: usize,
 }
 
 impl HubScene {
@@ -62,12 +62,12 @@ impl HubScene {
         }
         let link = Link::to(hub.address()).await;
         let (hub, oldest) = (Some(hub), Vec::new());
-        Self { plexus, plan, hub, link, tokens, oldest, since: 0, lived: true, done_unheard: 0 }
+        Self { plexus, plan, hub, link, tokens, oldest, since: 0, survived: true, done_unanswered: 0 }
     }
 
-    /// Unanswered writes that were done all the same.
-    pub(super) fn done_unheard(&self) -> usize {
-        self.done_unheard
+    /// Number of writes that were done but not answered.
+    pub(super) fn done_unanswered(&self) -> usize {
+        self.done_unanswered
     }
 
     fn hub(&self) -> &HubProcess {
@@ -78,22 +78,22 @@ impl HubScene {
         let hub = self.plexus.up().await;
         self.link.point_at(hub.address());
         self.hub = Some(hub);
-        self.lived = false;
+        self.survived = false;
     }
 
     async fn kill(&mut self) {
         self.hub.take().expect("a hub").kill().await;
     }
 
-    /// Ends the hub in order, with all that it was busy with, and starts it again.
+    /// Stops the hub gracefully, which ends its calls, and starts it again.
     async fn terminate(&mut self) {
         assert!(self.hub.take().expect("a hub").terminate().await.success());
         self.start().await;
     }
 
-    /// What was interrupted is there whole or not at all; then it is sent again.
+    /// Checks that interrupted writes are complete or absent, and sends them again.
     async fn check_interrupted(&mut self, sent: &mut [Sent<Lane>]) {
-        if self.lived {
+        if self.survived {
             self.terminate().await;
         }
         let records = Records::since(self.hub(), self.since).await;
@@ -101,7 +101,7 @@ impl HubScene {
             let before = sent.writer.found().await.expect("the hub answers");
             exactly_once(sent, &before).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
             records.check(self.hub(), sent, &before).await;
-            self.done_unheard += retry(sent, &before).await;
+            self.done_unanswered += retry(sent, &before).await;
         }
     }
 }
@@ -115,18 +115,18 @@ impl Scene for HubScene {
             Plan::OneFault => 1,
             Plan::ManyFaults => rng.random_range(3..6),
         };
-        (0..strikes).map(|_| Strike { after: moment(rng), fault: fault(self.plan, rng) }).collect()
+        (0..strikes).map(|_| Strike { after: delay(rng), fault: fault(self.plan, rng) }).collect()
     }
 
-    /// Every principal through every door.
+    /// Every principal with every protocol.
     async fn writers(&mut self, round: u64) -> Vec<Lane> {
-        self.since = records::head(self.hub()).await;
-        self.lived = true;
-        let lane = |place: usize| {
-            let door = Door::nth(place, VERSIONS[place / 3], format!("r{round}-{place}"));
-            let token = self.tokens[place % self.tokens.len()].clone();
+        self.since = records::newest_entry(self.hub()).await;
+        self.survived = true;
+        let lane = |index: usize| {
+            let door = Door::nth(index, VERSIONS[index / 3], format!("r{round}-{index}"));
+            let token = self.tokens[index % self.tokens.len()].clone();
             let mut lane = Lane::new(format!("http://{}", self.link.address()), token, door);
-            // A hub that is told to end says so to who still asks.
+            // A hub that shuts down answers with a retryable error.
             if self.plan == Plan::ManyFaults {
                 lane.expect_outages();
             }
@@ -141,7 +141,7 @@ impl Scene for HubScene {
                 self.kill().await;
                 self.start().await;
             }
-            Fault::KillAlsoAtStart(after) => {
+            Fault::KillTwice(after) => {
                 self.kill().await;
                 let mut child = self.plexus.spawn(&["up", "--listen", "127.0.0.1:0"]);
                 tokio::time::sleep(after).await;
@@ -150,14 +150,14 @@ impl Scene for HubScene {
             }
             Fault::Terminate => self.terminate().await,
             Fault::Cut => self.link.cut(),
-            Fault::LoseAnswers(during) => {
+            Fault::LoseAnswers(duration) => {
                 self.link.lose_answers();
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 self.link.heal();
             }
-            Fault::FreezeAndCut(during) => {
+            Fault::FreezeThenCut(duration) => {
                 self.link.freeze();
-                tokio::time::sleep(during).await;
+                tokio::time::sleep(duration).await;
                 self.link.cut();
                 self.link.heal();
             }
@@ -170,7 +170,7 @@ impl Scene for HubScene {
         }
         for sent in &mut sent {
             let after = sent.writer.found().await.expect("the hub answers");
-            assert_eq!(after.len(), sent.attempts.len(), "after the retries every write is there once");
+            assert_eq!(after.len(), sent.attempts.len(), "after the retries every write is stored once");
             exactly_once(sent, &after).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
         }
         let report = self.hub().api("/api/v1/audit/verify").await;
@@ -178,15 +178,15 @@ impl Scene for HubScene {
         if self.oldest.is_empty() {
             self.oldest = sent.into_iter().map(|sent| sent.writer).collect();
         }
-        // Sessions from before the first fault are still the same sessions.
+        // Sessions from before the first fault still exist.
         for lane in &mut self.oldest {
             lane.found().await.expect("an old session still answers");
         }
     }
 }
 
-/// When the fault strikes: mostly amid the load, sometimes while sessions are being opened.
-fn moment(rng: &mut StdRng) -> Duration {
+/// The time of the fault: mostly under load, sometimes while sessions are opened.
+fn delay(rng: &mut StdRng) -> Duration {
     match rng.random_range(0..5) {
         0 => Duration::from_millis(rng.random_range(1..60)),
         _ => Duration::from_micros(rng.random_range(150_000..700_000)),
@@ -194,28 +194,28 @@ fn moment(rng: &mut StdRng) -> Duration {
 }
 
 fn fault(plan: Plan, rng: &mut StdRng) -> Fault {
-    let during = Duration::from_millis(rng.random_range(1..120));
+    let duration = Duration::from_millis(rng.random_range(1..120));
     match (rng.random_range(0..12), plan) {
-        (0..=1, _) => Fault::KillAlsoAtStart(during),
+        (0..=1, _) => Fault::KillTwice(duration),
         (2, _) => Fault::Cut,
-        (3, _) => Fault::LoseAnswers(during),
-        (4, _) => Fault::FreezeAndCut(during),
+        (3, _) => Fault::LoseAnswers(duration),
+        (4, _) => Fault::FreezeThenCut(duration),
         (5..=6, Plan::ManyFaults) => Fault::Terminate,
         _ => Fault::Kill,
     }
 }
 
-/// Sends again what was not answered, and one that was; neither does anything twice. How many of the
-/// former were already done.
+/// Repeats the unanswered writes and one answered write, which must not be done twice. Returns how many of the unanswered
+/// ones were already done.
 async fn retry(sent: &mut Sent<Lane>, before: &[String]) -> usize {
-    let mut done_unheard = 0;
+    let mut done_unanswered = 0;
     let unanswered: Vec<Write> = sent.unanswered().cloned().collect();
     for write in unanswered {
         let (tool, arguments) = Lane::arguments(&write);
         let again = sent.writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
         let was_done = before.contains(&write.marker);
         assert_eq!(again.replayed, was_done, "{write:?}");
-        done_unheard += usize::from(was_done);
+        done_unanswered += usize::from(was_done);
     }
     let last = sent.acknowledged().last().map(|(write, done)| (write.clone(), done.clone()));
     if let Some((write, done)) = last {
@@ -223,5 +223,5 @@ async fn retry(sent: &mut Sent<Lane>, before: &[String]) -> usize {
         let again = sent.writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
         assert_eq!(Done { call_id: done.call_id.clone(), ..again.clone() }, Done { replayed: true, ..done });
     }
-    done_unheard
+    done_unanswered
 }

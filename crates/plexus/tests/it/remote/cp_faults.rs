@@ -1,188 +1,187 @@
-//! Copies that are disturbed: cut wires, killed programs, files that change on their way. Nothing but the whole file is ever
-//! in its place.
+//! `plexus cp` with cut connections, killed processes and changing files. The target never contains anything but the whole
+//! file.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use plexus_testkit::Link;
+use plexus_testkit::{Link, eventually_within};
 
-use super::{PATIENCE, Site, noise};
+use super::{PATIENCE, Site, random_bytes};
 
 fn hash(path: &Path) -> Vec<u8> {
     digest(&SHA256, &std::fs::read(path).expect("a file")).as_ref().to_vec()
 }
 
-/// Waits until a part of a file in this folder is at least so long.
-async fn arrived(folder: &Path, least: u64) {
-    let begun = Instant::now();
-    loop {
+/// Waits until a partial file in this folder has at least this size.
+async fn wait_for_part(folder: &Path, least: u64) {
+    eventually_within(PATIENCE * 2, &format!("a partial file of {least} bytes"), async || {
         let entries = std::fs::read_dir(folder).unwrap().flatten();
         let parts = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".part"));
-        if parts.filter_map(|entry| entry.metadata().ok()).any(|about| about.len() >= least) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE * 2, "nothing arrives in {}", folder.display());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+        let largest = parts.filter_map(|entry| Some(entry.metadata().ok()?.len())).max().unwrap_or_default();
+        if largest >= least { Ok(()) } else { Err(largest) }
+    })
+    .await;
 }
 
-/// Which wire is cut: that of the node, which waits ever longer before it dials again, or that of the program.
+/// Which connection is cut: that of the node, which redials with a growing backoff, or that of the program.
 #[derive(Clone, Copy, PartialEq)]
 enum Cut {
     Node,
     Program,
 }
 
-/// Copies a file with wires cut on its way, each when some more of it has arrived.
-async fn with_cuts(size: usize, cuts: &[Cut], patience: Duration, up: bool) {
+/// Copies a file, and cuts connections after equal parts of it have arrived.
+async fn copy_with_cuts(size: usize, cuts: &[Cut], limit: Duration, up: bool) {
     let site = Site::new().await;
-    let own = Link::to(site.hub().address()).await;
-    let content = noise(size, size as u64);
+    let client_link = Link::to(site.hub().address()).await;
+    let content = random_bytes(size, size as u64);
     let (source, target) = match up {
-        true => (site.here("source"), site.there("target")),
-        false => (site.there("source"), site.here("target")),
+        true => (site.local_path("source"), site.on_node("target")),
+        false => (site.on_node("source"), site.local_path("target")),
     };
     std::fs::write(&source, &content).unwrap();
     let args = if up { ["cp", "source", "nas:target"] } else { ["cp", "nas:source", "target"] };
-    let hub = format!("http://{}", own.address());
+    let hub = format!("http://{}", client_link.address());
     let mut command = site.command(&args);
     let mut copy =
         command.args(["--hub", &hub]).env("PLEXUS_TOKEN", site.hub().admin_token()).spawn().unwrap();
     let folder = target.parent().unwrap();
-    for (place, cut) in cuts.iter().enumerate() {
-        arrived(folder, (size * (place + 1) / (cuts.len() + 2)) as u64).await;
-        assert!(!target.exists(), "nothing is there before it is complete");
+    for (index, cut) in cuts.iter().enumerate() {
+        wait_for_part(folder, (size * (index + 1) / (cuts.len() + 2)) as u64).await;
+        assert!(!target.exists(), "the target exists before it is complete");
         match cut {
-            Cut::Node => site.wire.cut(),
-            Cut::Program => own.cut(),
+            Cut::Node => site.link.cut(),
+            Cut::Program => client_link.cut(),
         }
     }
-    let ended = tokio::time::timeout(patience, copy.wait()).await.expect("in time").unwrap();
+    let ended = tokio::time::timeout(limit, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
     assert_eq!(hash(&source), hash(&target));
-    Site::nothing_left_in(folder);
+    Site::assert_no_partial_files(folder);
 }
 
-/// Ten of them, so that a node is not away for long.
-const BOTH: [Cut; 10] = {
+/// Few cuts of the node, whose backoff grows with each.
+const CUTS: [Cut; 10] = {
     use Cut::{Node, Program};
     [Program, Node, Program, Program, Node, Program, Program, Node, Program, Program]
 };
 
 #[tokio::test]
-async fn a_file_goes_to_a_node_over_wires_that_are_cut_ten_times() {
-    with_cuts(64 << 20, &BOTH, PATIENCE * 2, true).await;
+async fn upload_survives_ten_cut_connections() {
+    copy_with_cuts(64 << 20, &CUTS, PATIENCE * 2, true).await;
 }
 
 #[tokio::test]
-async fn a_file_comes_from_a_node_over_wires_that_are_cut_ten_times() {
-    with_cuts(64 << 20, &BOTH, PATIENCE * 2, false).await;
+async fn download_survives_ten_cut_connections() {
+    copy_with_cuts(64 << 20, &CUTS, PATIENCE * 2, false).await;
 }
 
 #[tokio::test]
 #[ignore = "long: for make soak"]
-async fn a_gigabyte_goes_both_ways_over_a_wire_that_is_cut_ten_times() {
-    with_cuts(1 << 30, &[Cut::Node; 10], PATIENCE * 20, true).await;
-    with_cuts(1 << 30, &[Cut::Node; 10], PATIENCE * 20, false).await;
+async fn gigabyte_copies_survive_ten_cut_connections() {
+    copy_with_cuts(1 << 30, &[Cut::Node; 10], PATIENCE * 20, true).await;
+    copy_with_cuts(1 << 30, &[Cut::Node; 10], PATIENCE * 20, false).await;
 }
 
 #[tokio::test]
-async fn a_copy_that_was_killed_goes_on_where_it_stopped_also_after_hub_and_node_were() {
+async fn killed_copy_resumes_also_after_restarts_of_hub_and_node() {
     let mut site = Site::new().await;
     let size = 48 << 20;
-    std::fs::write(site.here("up"), noise(size, 3)).unwrap();
-    std::fs::write(site.there("down"), noise(size, 4)).unwrap();
+    std::fs::write(site.local_path("up"), random_bytes(size, 3)).unwrap();
+    std::fs::write(site.on_node("down"), random_bytes(size, 4)).unwrap();
     for (args, target) in [
-        (["cp", "up", "nas:up", "--json"], site.there("up")),
-        (["cp", "nas:down", "down", "--json"], site.here("down")),
+        (["cp", "up", "nas:up", "--json"], site.on_node("up")),
+        (["cp", "nas:down", "down", "--json"], site.local_path("down")),
     ] {
         let mut copy = site.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
-        arrived(target.parent().unwrap(), size as u64 / 2).await;
+        wait_for_part(target.parent().unwrap(), size as u64 / 2).await;
         copy.kill().await.unwrap();
         assert!(!target.exists());
         site.restart_hub().await;
         site.kill_node().await;
         site.start_node().await;
-        let told = site.ok(&args).await;
-        let file: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
-        assert!(file["resumed_at"].as_u64().unwrap() >= 8 << 20, "{told}");
-        Site::nothing_left_in(target.parent().unwrap());
+        let printed = site.ok(&args).await;
+        let file: serde_json::Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
+        assert!(file["resumed_at"].as_u64().unwrap() >= 8 << 20, "{printed}");
+        Site::assert_no_partial_files(target.parent().unwrap());
     }
-    assert_eq!(hash(&site.here("up")), hash(&site.there("up")));
-    assert_eq!(hash(&site.here("down")), hash(&site.there("down")));
+    assert_eq!(hash(&site.local_path("up")), hash(&site.on_node("up")));
+    assert_eq!(hash(&site.local_path("down")), hash(&site.on_node("down")));
 }
 
 #[tokio::test]
-async fn a_hub_that_restarts_is_waited_for() {
+async fn copy_waits_for_a_restarting_hub() {
     let mut site = Site::new().await;
     let size = 32 << 20;
-    std::fs::write(site.here("up"), noise(size, 5)).unwrap();
+    std::fs::write(site.local_path("up"), random_bytes(size, 5)).unwrap();
     let mut copy = site.command(&["cp", "up", "nas:up"]).spawn().unwrap();
-    arrived(&site.there(""), size as u64 / 4).await;
+    wait_for_part(&site.on_node(""), size as u64 / 4).await;
     site.restart_hub().await;
     let ended = tokio::time::timeout(PATIENCE, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
-    assert_eq!(hash(&site.here("up")), hash(&site.there("up")));
+    assert_eq!(hash(&site.local_path("up")), hash(&site.on_node("up")));
 }
 
 #[tokio::test]
-async fn a_file_that_changes_on_its_way_is_not_put_in_its_place() {
+async fn source_changed_during_the_copy_makes_it_fail() {
     let site = Site::new().await;
     let size = 48 << 20;
-    std::fs::write(site.there("log"), noise(size, 6)).unwrap();
-    std::fs::write(site.here("log2"), noise(size, 7)).unwrap();
+    std::fs::write(site.on_node("log"), random_bytes(size, 6)).unwrap();
+    std::fs::write(site.local_path("log2"), random_bytes(size, 7)).unwrap();
     for (args, source, target) in [
-        (["cp", "nas:log", "log"], site.there("log"), site.here("log")),
-        (["cp", "log2", "nas:log2"], site.here("log2"), site.there("log2")),
+        (["cp", "nas:log", "log"], site.on_node("log"), site.local_path("log")),
+        (["cp", "log2", "nas:log2"], site.local_path("log2"), site.on_node("log2")),
     ] {
         let mut command = site.command(&args);
         let copy = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-        arrived(target.parent().unwrap(), size as u64 / 4).await;
-        // In the middle, with the size as it was: only when it was changed tells.
+        wait_for_part(target.parent().unwrap(), size as u64 / 4).await;
+        // The size stays the same; only the modification time shows the change.
         use std::os::unix::fs::FileExt as _;
         let file = std::fs::OpenOptions::new().write(true).open(&source).unwrap();
         file.write_all_at(b"other", size as u64 - 10).unwrap();
         let output = tokio::time::timeout(PATIENCE, copy.wait_with_output()).await.expect("in time").unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(1) && said.contains("changed during the copy"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && stderr.contains("changed during the copy"), "{stderr}");
         assert!(!target.exists());
-        Site::nothing_left_in(target.parent().unwrap());
+        Site::assert_no_partial_files(target.parent().unwrap());
     }
 }
 
 #[tokio::test]
-async fn what_arrives_damaged_is_sent_again_and_never_put_in_its_place() {
+async fn damaged_part_is_sent_again_and_never_becomes_the_target() {
     let site = Site::new().await;
     let size = 32 << 20;
-    std::fs::write(site.here("up"), noise(size, 8)).unwrap();
+    std::fs::write(site.local_path("up"), random_bytes(size, 8)).unwrap();
     let mut copy = site.command(&["cp", "up", "nas:up"]).spawn().unwrap();
-    arrived(&site.there(""), size as u64 / 2).await;
-    // Somebody on the machine writes into what has arrived.
-    let part = std::fs::read_dir(site.there("")).unwrap().flatten();
-    let part =
-        part.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|it| it == "part")).unwrap();
+    wait_for_part(&site.on_node(""), size as u64 / 2).await;
+    // Another process changes the partial file.
+    let entries = std::fs::read_dir(site.on_node("")).unwrap().flatten();
+    let part = entries
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|it| it == "part"))
+        .unwrap();
     use std::os::unix::fs::FileExt as _;
     std::fs::OpenOptions::new().write(true).open(part).unwrap().write_all_at(b"damage", 1000).unwrap();
     let ended = tokio::time::timeout(PATIENCE, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
-    assert_eq!(hash(&site.here("up")), hash(&site.there("up")));
-    Site::nothing_left_in(&site.there(""));
+    assert_eq!(hash(&site.local_path("up")), hash(&site.on_node("up")));
+    Site::assert_no_partial_files(&site.on_node(""));
 
-    // One whose hash is not what was announced, by calls as anybody could make them.
+    // An upload whose hash differs from the announced one, by direct calls of the tool.
     let call = async |arguments: serde_json::Value| {
         let text = arguments.to_string();
         let args = ["tools", "call", "transfer", "--node", "nas", "--json", "--json-args", &text];
-        let told: serde_json::Value = serde_json::from_str(&site.ok(&args).await).unwrap();
-        told["structured"].clone()
+        let printed: serde_json::Value = serde_json::from_str(&site.ok(&args).await).unwrap();
+        printed["structured"].clone()
     };
-    let about = |action: &str| serde_json::json!({ "action": action, "path": "~/wrong", "size": 4, "sha256": "0".repeat(64) });
-    assert_eq!(call(about("begin")).await["received"], 0);
-    let mut write = about("write");
+    let arguments = |action: &str| serde_json::json!({ "action": action, "path": "~/wrong", "size": 4, "sha256": "0".repeat(64) });
+    assert_eq!(call(arguments("begin")).await["received"], 0);
+    let mut write = arguments("write");
     write["data"] = "YWJjZA==".into();
     write["offset"] = 0.into();
     assert_eq!(call(write).await["received"], 4);
-    assert_eq!(call(about("finish")).await["damaged"], true);
-    assert!(!site.there("wrong").exists());
-    Site::nothing_left_in(&site.there(""));
+    assert_eq!(call(arguments("finish")).await["damaged"], true);
+    assert!(!site.on_node("wrong").exists());
+    Site::assert_no_partial_files(&site.on_node(""));
 }

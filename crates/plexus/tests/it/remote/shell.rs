@@ -1,209 +1,122 @@
-//! `plexus shell` in a real terminal, with keys that are typed one after the other.
+//! `plexus shell` on a real terminal.
 
-use std::time::Duration;
+use plexus_testkit::{eventually, until};
 
-use pty_process::{Pty, Size};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Child;
+use super::Site;
+use crate::pty::{SMALL, Terminal};
 
-use super::{PATIENCE, Site};
-
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// Somebody who sits at a terminal.
-struct Typist {
-    pty: Pty,
-    child: Child,
-    seen: String,
-}
-
-impl Typist {
-    fn at(site: &Site, args: &[&str]) -> Self {
-        let (pty, inside) = pty_process::open().expect("a terminal");
-        pty.resize(Size::new(30, 100)).expect("a size");
-        let child = pty_process::Command::new(env!("CARGO_BIN_EXE_plexus"))
-            .args(args)
-            .env_clear()
-            .env("HOME", site.plexus.home())
-            .env("PATH", PATH)
-            .env("TERM", "xterm")
-            .kill_on_drop(true)
-            .spawn(inside)
-            .expect("the program starts");
-        Self { pty, child, seen: String::new() }
-    }
-
-    async fn types(&mut self, keys: &str) {
-        self.pty.write_all(keys.as_bytes()).await.expect("keys");
-    }
-
-    /// Waits until this is on the screen, and forgets everything up to it.
-    async fn sees(&mut self, text: &str) {
-        let looked = async {
-            let mut block = vec![0; 4096];
-            while !self.seen.contains(text) {
-                match self.pty.read(&mut block).await {
-                    Ok(read @ 1..) => self.seen.push_str(&String::from_utf8_lossy(&block[..read])),
-                    _ => return false,
-                }
-            }
-            true
-        };
-        let found = tokio::time::timeout(PATIENCE, looked).await;
-        assert!(matches!(found, Ok(true)), "{text:?} is not to be seen in {:?}", self.seen);
-        let end = self.seen.find(text).expect("it is there") + text.len();
-        self.seen.drain(..end);
-    }
-
-    /// How the program ended.
-    async fn ends(&mut self) -> Option<i32> {
-        let mut block = vec![0; 4096];
-        let drained = async {
-            loop {
-                tokio::select! {
-                    ended = self.child.wait() => return ended.expect("a status").code(),
-                    read = self.pty.read(&mut block) => {
-                        // Nobody has it open inside any more, and the end is heard in a moment.
-                        if !matches!(read, Ok(1..)) {
-                            return self.child.wait().await.expect("a status").code();
-                        }
-                    }
-                }
-            }
-        };
-        tokio::time::timeout(PATIENCE, drained).await.expect("it ends in time")
-    }
+/// Runs the program on a terminal.
+fn start(site: &Site, args: &[&str]) -> Terminal {
+    let mut command = site.command(args);
+    command.env("TERM", "xterm");
+    Terminal::start(&command, SMALL)
 }
 
 #[tokio::test]
-async fn a_shell_takes_every_key_and_the_window_and_ends_with_its_code() {
+async fn shell_passes_keys_window_size_and_exit_code() {
     let site = Site::new().await;
-    let mut typist = Typist::at(&site, &["shell", "nas"]);
-    // What is seen is what the shell makes of it, and not the echo of what was typed.
-    typist.types("echo on-$((40 + 2)) at $HOME\r").await;
-    typist.sees("on-42 at ").await;
-    typist.sees(&site.nas.home().display().to_string()).await;
-    typist.types("stty size\r").await;
-    typist.sees("30 100").await;
-    typist.pty.resize(Size::new(25, 77)).unwrap();
-    // The change is told to it in a moment.
-    let begun = std::time::Instant::now();
-    while !typist.seen.contains("25 77") {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", typist.seen);
-        typist.types("stty size; echo si\"ze\"d\r").await;
-        let before = typist.seen.len();
-        let mut block = vec![0; 4096];
-        while !typist.seen[before..].contains("sized") {
-            let read =
-                tokio::time::timeout(PATIENCE, typist.pty.read(&mut block)).await.expect("in time").unwrap();
-            typist.seen.push_str(&String::from_utf8_lossy(&block[..read]));
-        }
-    }
-    typist.seen.clear();
-    // Ctrl-C ends what runs there, and nothing here.
-    typist.types("sleep 60; echo co\"de\"-$?\r").await;
-    wait_for_job(&site, "sleep 60").await;
-    typist.types("\x03").await;
-    typist.types("echo still-$((1 + 1))\r").await;
-    typist.sees("still-2").await;
-    typist.types("exit 9\r").await;
-    assert_eq!(typist.ends().await, Some(9));
+    let mut terminal = start(&site, &["shell", "nas"]);
+    // The expected texts differ from the echo of the typed ones.
+    terminal.send("echo on-$((40 + 2)) at $HOME\r").await;
+    terminal.expect("on-42 at ").await;
+    terminal.expect(&site.nas.home().display().to_string()).await;
+    terminal.send("stty size\r").await;
+    terminal.expect("30 100").await;
+    terminal.resize((25, 77));
+    // The new size takes a moment to arrive at the node.
+    until("the shell has the new size", async || {
+        terminal.send("stty size; echo si\"ze\"d\r").await;
+        terminal.expect("sized").await.contains("25 77")
+    })
+    .await;
+    // Ctrl-C interrupts the command on the node, not the program.
+    terminal.send("sleep 60; echo co\"de\"-$?\r").await;
+    wait_for_process(&site, "sleep 60").await;
+    terminal.send("\x03").await;
+    terminal.send("echo still-$((1 + 1))\r").await;
+    terminal.expect("still-2").await;
+    terminal.send("exit 9\r").await;
+    assert_eq!(terminal.finish().await.0, Some(9));
 }
 
 #[tokio::test]
-async fn shell_begins_in_the_working_folder_and_a_refusal_is_explained_at_its_end() {
+async fn shell_starts_in_the_working_folder_and_explains_refusals() {
     let site = Site::new().await;
-    let mut typist = Typist::at(&site, &["shell", "nas"]);
-    typist.types("mkdir inbox && echo made-in-$PWD.\r").await;
-    typist.sees(&format!("made-in-{}.", site.there("").display().to_string().trim_end_matches('/'))).await;
-    assert!(site.there("inbox").is_dir());
-    typist.types("mkdir ~/new; echo tried-$((1 + 1))\r").await;
-    typist.sees("tried-2").await;
-    typist.types("exit 0\r").await;
-    if super::exec::is_held(&site).await {
-        typist.sees("restricted to its policy by").await;
-        assert!(!site.at_home("new").exists());
+    let mut terminal = start(&site, &["shell", "nas"]);
+    terminal.send("mkdir inbox && echo made-in-$PWD.\r").await;
+    terminal
+        .expect(&format!("made-in-{}.", site.on_node("").display().to_string().trim_end_matches('/')))
+        .await;
+    assert!(site.on_node("inbox").is_dir());
+    terminal.send("mkdir ~/new; echo tried-$((1 + 1))\r").await;
+    terminal.expect("tried-2").await;
+    terminal.send("exit 0\r").await;
+    if super::exec::is_sandboxed(&site).await {
+        terminal.expect("restricted to its policy by").await;
+        assert!(!site.in_node_home("new").exists());
     }
-    assert_eq!(typist.ends().await, Some(0));
+    assert_eq!(terminal.finish().await.0, Some(0));
 }
 
-/// Waits until a process with this command line runs.
-async fn wait_for_job(site: &Site, line: &str) {
-    let begun = std::time::Instant::now();
+/// Waits until a process of the node with this command line runs.
+async fn wait_for_process(site: &Site, line: &str) {
     let wanted = line.replace(' ', "\0");
     let home = format!("HOME={}", site.nas.home().display());
-    loop {
-        let found = std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+    until(&format!("{line} runs"), async || {
+        std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
             let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
             String::from_utf8_lossy(&read("cmdline")).starts_with(&wanted)
                 && String::from_utf8_lossy(&read("environ")).contains(&home)
-        });
-        if found {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{line} does not run");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        })
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn a_shell_outlives_a_hub_that_restarts_and_is_left_with_a_tilde_and_a_dot() {
+async fn shell_survives_a_hub_restart_and_ends_with_tilde_dot() {
     let mut site = Site::new().await;
-    let mut typist = Typist::at(&site, &["shell", "nas"]);
-    typist.types("echo before-$((1 + 1))\r").await;
-    typist.sees("before-2").await;
+    let mut terminal = start(&site, &["shell", "nas"]);
+    terminal.send("echo before-$((1 + 1))\r").await;
+    terminal.expect("before-2").await;
     site.restart_hub().await;
-    typist.types("echo after-$((2 + 2))\r").await;
-    typist.sees("after-4").await;
-    site.wire.cut();
-    site.wire.heal();
-    typist.types("echo cut-$((3 + 3))\r").await;
-    typist.sees("cut-6").await;
-    typist.types("echo a~.b\r").await;
-    typist.sees("a~.b").await;
-    typist.types("\r~.").await;
-    assert_eq!(typist.ends().await, Some(0));
-    // The shell there is gone with it.
-    let begun = std::time::Instant::now();
-    loop {
+    terminal.send("echo after-$((2 + 2))\r").await;
+    terminal.expect("after-4").await;
+    site.link.cut();
+    site.link.heal();
+    terminal.send("echo cut-$((3 + 3))\r").await;
+    terminal.expect("cut-6").await;
+    terminal.send("echo a~.b\r").await;
+    terminal.expect("a~.b").await;
+    terminal.send("\r~.").await;
+    assert_eq!(terminal.finish().await.0, Some(0));
+    // The shell on the node has ended too.
+    eventually("no job runs on the node", async || {
         let jobs = site.ok(&["tools", "call", "terminal", "--node", "nas", "--arg", "action=list"]).await;
-        if !jobs.contains("running for") {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{jobs}");
-    }
-    // In a pipe there is nobody to type.
-    assert!(site.fails(2, &["shell", "nas"]).await.contains("plexus exec"));
+        if jobs.contains("running for") { Err(jobs) } else { Ok(()) }
+    })
+    .await;
+    // Without a terminal the command is refused.
+    assert!(site.fails_with(2, &["shell", "nas"]).await.contains("plexus exec"));
 }
 
 #[tokio::test]
-async fn the_terminal_is_what_it_was_before_also_when_the_program_is_ended() {
+async fn terminal_settings_are_restored_also_after_sigterm() {
     let site = Site::new().await;
-    // A shell here, whose terminal is asked about before and after.
-    let (pty, inside) = pty_process::open().expect("a terminal");
-    let program = env!("CARGO_BIN_EXE_plexus");
-    let script = format!("stty -a > before; {program} shell nas; echo ended-$?; stty -a > after");
-    let child = pty_process::Command::new("/bin/sh")
-        .args(["-c", &script])
-        .current_dir(site.plexus.home())
-        .env_clear()
-        .env("HOME", site.plexus.home())
-        .env("PATH", PATH)
-        .env("TERM", "xterm")
-        .kill_on_drop(true)
-        .spawn(inside)
-        .expect("a shell");
-    let shell = child.id().expect("a process");
-    let mut typist = Typist { pty, child, seen: String::new() };
-    typist.types("echo in-$((5 + 5))\r").await;
-    typist.sees("in-10").await;
+    // A local shell, which prints the terminal settings before and after.
+    let script = "stty -a > before; plexus shell nas; echo ended-$?; stty -a > after";
+    let mut command = site.plexus.command("/bin/sh", &["-c", script]);
+    command.env("TERM", "xterm");
+    let mut terminal = Terminal::start(&command, SMALL);
+    let shell = terminal.pid();
+    terminal.send("echo in-$((5 + 5))\r").await;
+    terminal.expect("in-10").await;
     let children =
         std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("its children");
     let pid: i32 = children.split_whitespace().next().expect("the program").parse().expect("a number");
     let pid = rustix::process::Pid::from_raw(pid).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a process of ours");
-    typist.sees("ended-143").await;
-    typist.ends().await;
-    let read = |name| std::fs::read_to_string(site.here(name)).expect("what stty said");
+    terminal.expect("ended-143").await;
+    terminal.finish().await;
+    let read = |name| std::fs::read_to_string(site.local_path(name)).expect("the settings");
     assert_eq!(read("before"), read("after"));
 }

@@ -1,7 +1,6 @@
-//! The audit table from outside, as someone with access to the file sees and changes it.
+//! The audit table, as an attacker with access to the file sees and changes it.
 //!
-//! Hashes are computed here anew, from what the documentation says about them and not with the
-//! code of the hub.
+//! Hashes are computed from the documentation, not with the code of the hub.
 
 use std::path::Path;
 
@@ -9,31 +8,31 @@ use aws_lc_rs::digest;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, SqliteConnection};
 
-/// Columns in the order in which they are hashed, after the hash of the entry before.
+/// The hashed columns in order. They follow the hash of the previous entry.
 const HASHED: &str = "hub, CAST(n AS TEXT), CAST(at AS TEXT), phase, call_id, token_id, actor, session_id, tool, \
                       via, outcome, detail";
 
-pub(crate) struct Table(SqliteConnection);
+pub(crate) struct AuditTable(SqliteConnection);
 
-impl Table {
+impl AuditTable {
     pub(crate) async fn open(data_dir: &Path) -> Self {
         let options = SqliteConnectOptions::new().filename(data_dir.join("plexus.db"));
         Self(options.connect().await.expect("the database opens"))
     }
 
-    /// Runs a statement; returns how many rows it changed.
+    /// Runs a statement; returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: &str) -> u64 {
         let done = sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut self.0).await;
         done.unwrap_or_else(|e| panic!("{sql}: {e}")).rows_affected()
     }
 
-    /// The only value that a query gives.
+    /// The only value of a query.
     pub(crate) async fn text(&mut self, sql: &str) -> Option<String> {
         let row = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_one(&mut self.0).await;
         row.unwrap_or_else(|e| panic!("{sql}: {e}")).get(0)
     }
 
-    /// Exchanges the places of two entries.
+    /// Swaps two entries.
     pub(crate) async fn swap(&mut self, one: i64, other: i64) {
         for (from, to) in [(one, -1), (other, one), (-1, other)] {
             let changed = self.execute(&format!("UPDATE audit SET n = {to} WHERE n = {from}")).await;
@@ -41,14 +40,14 @@ impl Table {
         }
     }
 
-    /// Makes the hash of one entry fit its content, and nothing else.
+    /// Recomputes the hash of one entry.
     pub(crate) async fn rehash(&mut self, n: i64) {
         let prev = self.text(&format!("SELECT prev_hash FROM audit WHERE n = {n}")).await;
         let hash = self.computed(n, &prev.expect("a hash")).await;
         self.execute(&format!("UPDATE audit SET hash = '{hash}' WHERE n = {n}")).await;
     }
 
-    /// Makes all hashes from this entry on fit, so that the chain is whole in itself.
+    /// Recomputes all hashes from this entry on, so that the chain is consistent.
     pub(crate) async fn rewrite_from(&mut self, first: i64) {
         let last = self.text("SELECT CAST(MAX(n) AS TEXT) FROM audit").await.expect("entries");
         let before = format!("SELECT hash FROM audit WHERE n = {}", first - 1);

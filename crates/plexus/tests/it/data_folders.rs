@@ -1,0 +1,261 @@
+//! Which hub and which database a data folder belongs to: no command uses another one in their place.
+
+use std::path::{Path, PathBuf};
+
+use plexus_testkit::{HubProcess, Plexus, Ran, postgres};
+use serde_json::{Value, json};
+
+use crate::tampering::{AuditTable, call, stopped, wait_until_signed};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A running hub with a few calls, and a copy of its data folder.
+async fn copied() -> (Plexus, HubProcess, PathBuf) {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await;
+    for number in 0..3 {
+        call(&hub, &token.token, number).await;
+    }
+    wait_until_signed(&hub).await;
+    let copy = plexus.home().join("copy");
+    plexus.shell(&format!("cp -a {} {}", text(&plexus.data_dir()), text(&copy))).await.ok();
+    assert!(copy.join("hub.json").exists(), "the copy contains the address of the original hub");
+    (plexus, hub, copy)
+}
+
+/// Standard error of a command that must have exited with this code.
+fn stderr_with_code(ran: &Ran, code: i32) -> &str {
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    &ran.stderr
+}
+
+fn findings<'r>(report: &'r Value, check: &'r str) -> impl Iterator<Item = &'r Value> {
+    let all = report["findings"].as_array().expect("findings");
+    all.iter().filter(move |finding| finding["check"] == check)
+}
+
+#[tokio::test]
+async fn audit_verify_reads_the_named_folder_and_not_the_original_hub() {
+    let (plexus, hub, copy) = copied().await;
+    let verify = ["audit", "verify", "--data-dir", text(&copy)];
+    let intact = plexus.run(&verify).await;
+    assert!(intact.ok().contains(text(&copy)) && !intact.stdout.contains(&hub.url("")), "{intact:?}");
+    let changed =
+        AuditTable::open(&copy).await.execute("UPDATE audit SET actor = 'agent:mallory' WHERE n = 2").await;
+    assert_eq!(changed, 1);
+    let broken = plexus.run(&verify).await;
+    assert!(stderr_with_code(&broken, 3).contains(text(&copy)), "{broken:?}");
+    assert!(broken.stdout.contains("changed: entry 2"), "{broken:?}");
+    let report = plexus.run(&["audit", "verify", "--json", "--data-dir", text(&copy)]).await.json(3);
+    assert_eq!((&report["verified"]["kind"], &report["ok"]), (&json!("data_folder"), &json!(false)));
+
+    let original = plexus.run(&["audit", "verify"]).await;
+    let expected = [hub.url(""), text(&plexus.data_dir()).to_owned()];
+    assert!(expected.iter().all(|name| original.ok().contains(name.as_str())), "{original:?}");
+}
+
+#[tokio::test]
+async fn folder_is_verified_without_a_running_hub() {
+    let plexus = stopped().await;
+    let intact = plexus.run(&["audit", "verify"]).await;
+    assert!(intact.ok().contains("without a hub"), "{intact:?}");
+    AuditTable::open(&plexus.data_dir()).await.execute("DELETE FROM audit WHERE n > 95").await;
+    let cut = plexus.run(&["audit", "verify"]).await;
+    assert!(stderr_with_code(&cut, 3).contains("not intact") && cut.stdout.contains("cut off"), "{cut:?}");
+}
+
+#[tokio::test]
+async fn backup_is_verified_without_being_restored() {
+    let plexus = stopped().await;
+    let file = plexus.home().join("backup.tar.gz");
+    plexus.run(&["db", "backup", text(&file)]).await.ok();
+    let intact = plexus.run(&["audit", "verify", text(&file)]).await;
+    assert!(intact.ok().starts_with("Intact: ") && intact.stdout.contains(text(&file)), "{intact:?}");
+
+    AuditTable::open(&plexus.data_dir()).await.execute("UPDATE audit SET tool = 'other' WHERE n = 40").await;
+    stderr_with_code(&plexus.run(&["db", "backup", "--force", text(&file)]).await, 3);
+    let broken = plexus.run(&["audit", "verify", text(&file)]).await;
+    assert!(
+        stderr_with_code(&broken, 3).contains(text(&file)) && broken.stdout.contains("entry 40"),
+        "{broken:?}"
+    );
+
+    let bytes = std::fs::read(&file).expect("the backup");
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("it can be written");
+    let cut = plexus.run(&["audit", "verify", text(&file)]).await;
+    assert!(cut.failed(3).contains("does not verify"), "{cut:?}");
+    plexus.run(&["audit", "verify", text(plexus.home())]).await.failed(2);
+}
+
+#[tokio::test]
+async fn doctor_checks_the_named_folder_and_not_the_original_hub() {
+    let (plexus, hub, copy) = copied().await;
+    AuditTable::open(&copy).await.execute("UPDATE audit SET actor = 'agent:mallory' WHERE n = 2").await;
+    let report = plexus.run(&["doctor", "--json", "--data-dir", text(&copy)]).await.json(1);
+    let found: Vec<_> = findings(&report, "hub").collect();
+    let message = found[0]["message"].as_str().expect("text");
+    assert!(message.contains(text(&copy)) && found[0]["level"] == "problem", "{report:#}");
+    assert!(findings(&report, "audit").any(|found| found["level"] == "problem"), "{report:#}");
+    assert!(findings(&report, "version").next().is_none(), "another hub was asked: {report:#}");
+    let original = plexus.run(&["doctor", "--json"]).await.json(0);
+    let message = findings(&original, "hub").next().expect("the check")["message"].as_str().expect("text");
+    assert!(message.contains(&hub.url("")) && message.contains(text(&plexus.data_dir())), "{original:#}");
+}
+
+#[tokio::test]
+async fn doctor_verifies_the_newest_entries_and_reports_the_last_full_check() {
+    let plexus = stopped().await;
+    let hub = plexus.up().await;
+    let audit = async |code| {
+        let report = plexus.run(&["doctor", "--json"]).await.json(code);
+        let messages =
+            findings(&report, "audit").map(|found| found["message"].as_str().expect("text").to_owned());
+        messages.collect::<Vec<_>>().join("; ")
+    };
+    let never = audit(0).await;
+    assert!(never.contains("are intact") && never.contains("never verified"), "{never}");
+    plexus.run(&["audit", "verify"]).await.ok();
+    let verified = audit(0).await;
+    assert!(verified.contains("verified last 20") && verified.contains(" entries"), "{verified}");
+    assert!(hub.terminate().await.success());
+    let after_stop = audit(1).await;
+    assert!(after_stop.contains("verified last 20"), "kept after the hub has stopped: {after_stop}");
+    AuditTable::open(&plexus.data_dir()).await.execute("UPDATE audit SET actor = 'x' WHERE n = 90").await;
+    let _hub = plexus.up().await;
+    assert!(audit(1).await.contains("entry 90"), "a recent change is found by the running hub");
+}
+
+#[tokio::test]
+async fn missing_database_is_not_replaced_by_an_empty_one() {
+    let plexus = stopped().await;
+    let database = plexus.data_dir().join("plexus.db");
+    let away = plexus.home().join("plexus.db");
+    std::fs::rename(&database, &away).expect("it can be moved");
+    let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    assert!(refused.failed(1).contains("is missing") && !database.exists(), "{refused:?}");
+    // Also without the database note, which older hubs did not write.
+    std::fs::remove_file(plexus.data_dir().join("database.json")).expect("the note");
+    let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    assert!(refused.failed(1).contains("is missing") && !database.exists(), "{refused:?}");
+    std::fs::rename(&away, &database).expect("it can be moved");
+    let hub = plexus.up().await;
+    assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
+}
+
+#[tokio::test]
+async fn folder_is_not_started_on_another_kind_of_database() {
+    let Some(url) = postgres::database().await else { return };
+    let plexus = stopped().await;
+    let variables = [("PLEXUS_DATABASE_URL", url.as_str())];
+    let refused = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &variables).await;
+    assert!(refused.failed(1).contains("belongs to the SQLite database"), "{refused:?}");
+    let hub = plexus.up().await;
+    assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
+}
+
+#[tokio::test]
+async fn hub_on_postgres_is_healthy_without_its_url_and_not_started_without_it() {
+    let Some(url) = postgres::database().await else { return };
+    let plexus = crate::plexus();
+    let hub = plexus.up_with(&["--database-url", &url]).await;
+    let token = hub.token("codex").await;
+    call(&hub, &token.token, 1).await;
+    let report = plexus.run(&["doctor", "--json"]).await.json(0);
+    let found: Vec<_> = findings(&report, "database").collect();
+    let message = found[0]["message"].as_str().expect("text");
+    assert!(message.starts_with("postgresql: ") && found.len() == 1, "{report:#}");
+    assert!(findings(&report, "audit").any(|found| found["message"].to_string().contains("are intact")));
+
+    let name = url.rsplit_once('/').expect("a database").1.split('?').next().expect("a name");
+    let note = std::fs::read_to_string(plexus.data_dir().join("database.json")).expect("the note");
+    let noted: Value = serde_json::from_str(&note).expect("JSON");
+    assert_eq!((&noted["kind"], &noted["database"]), (&json!("postgresql"), &json!(name)), "{note}");
+    let known = ["kind", "host", "port", "database", "store_id"];
+    assert!(noted.as_object().expect("an object").keys().all(|key| known.contains(&key.as_str())), "{note}");
+
+    assert!(hub.terminate().await.success());
+    let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    assert!(refused.failed(1).contains(&format!("the PostgreSQL database {name} at ")), "{refused:?}");
+    assert!(refused.stderr.contains("PLEXUS_DATABASE_URL"), "{refused:?}");
+    assert!(!plexus.data_dir().join("plexus.db").exists(), "an empty database was created");
+    let unknown = plexus.run(&["audit", "verify"]).await;
+    assert!(unknown.failed(1).contains(name), "{unknown:?}");
+    let verified = plexus.run(&["audit", "verify", "--database-url", &url]).await;
+    assert!(verified.ok().starts_with("Intact: ") && verified.stdout.contains(name), "{verified:?}");
+    let hub = plexus.up_with(&["--database-url", &url]).await;
+    assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
+}
+
+#[tokio::test]
+async fn status_of_an_empty_hub_suggests_next_steps() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let page = plexus.run(&["status"]).await;
+    for line in [
+        format!("hub\t{}\n", hub.url("")),
+        format!("data folder\t{}\n", text(&plexus.data_dir())),
+        "health\tready\n".to_owned(),
+        "database\tsqlite: the SQLite database plexus.db in the folder\n".to_owned(),
+        "agents\tnone yet: `plexus connect`".to_owned(),
+        "`plexus node invite`".to_owned(),
+        "queued writes\tnone on this machine\n".to_owned(),
+        "failed calls\tnone lately\n".to_owned(),
+        "problems\tnone\n".to_owned(),
+    ] {
+        assert!(page.ok().contains(&line), "{line:?} is not in {page:?}");
+    }
+}
+
+#[tokio::test]
+async fn status_names_agents_nodes_and_failed_calls() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let token = hub.token("codex").await;
+    call(&hub, &token.token, 1).await;
+    let failed = hub.mcp(&token.token).tool("todo", json!({ "action": "finish", "id": 4711 })).await;
+    assert_eq!(failed["isError"], true, "{failed}");
+    let page = plexus.run(&["status", "--json"]).await.json(0);
+    assert_eq!((&page["running"], &page["url"]), (&json!(true), &json!(hub.url(""))), "{page}");
+    assert_eq!(
+        (&page["agents"][0]["name"], &page["agents"][0]["connected_here"]),
+        (&json!("codex"), &json!(false))
+    );
+    assert!(page["agents"][0]["last_seen_at"].is_string(), "{page}");
+    assert_eq!(page["nodes"][0]["name"], "local", "{page}");
+    let failures = page["failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 1, "{page}");
+    assert_eq!((&failures[0]["actor"], &failures[0]["tool"]), (&json!("agent:codex"), &json!("todo")));
+    assert_eq!(page["outbox"], json!({ "waiting": 0, "dead": 0, "oldest_at": null }));
+    let person = plexus.run(&["status"]).await;
+    let line = person.ok().lines().find(|line| line.starts_with("failure\t")).expect("the failed call");
+    assert!(line.contains("\tagent:codex\ttodo\t"), "{line}");
+    assert!(person.stdout.lines().any(|line| line.starts_with("agent\tcodex\t")), "{person:?}");
+
+    // The JSON has the same keys without a hub.
+    assert!(hub.terminate().await.success());
+    let down = plexus.run(&["status", "--json"]).await.json(4);
+    let keys = |page: &Value| page.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let (mut with, mut without) = (keys(&page), keys(&down));
+    with.sort();
+    without.sort();
+    assert_eq!(with, without);
+    assert_eq!((&down["running"], &down["data_dir"]), (&json!(false), &json!(text(&plexus.data_dir()))));
+}
+
+#[tokio::test]
+async fn status_of_a_folder_without_a_hub_queries_no_other_hub() {
+    let (plexus, hub, copy) = copied().await;
+    let page = plexus.run(&["status", "--data-dir", text(&copy)]).await;
+    let stderr = stderr_with_code(&page, 4);
+    assert!(stderr.contains(&format!("no hub runs on the data folder {}", text(&copy))), "{page:?}");
+    assert!(stderr.contains("which has the data of one") && stderr.contains(" up --data-dir "), "{page:?}");
+    assert!(!page.stdout.contains(&hub.url("")), "{page:?}");
+    assert!(page.stdout.contains(&format!("data folder\t{}\n", text(&copy))), "{page:?}");
+    // A killed hub leaves its address file behind.
+    hub.kill().await;
+    let killed = plexus.run(&["status"]).await;
+    assert!(stderr_with_code(&killed, 4).contains(text(&plexus.data_dir())), "{killed:?}");
+}
