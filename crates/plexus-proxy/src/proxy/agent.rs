@@ -144,7 +144,7 @@ impl Agent {
             Dialect::Modern => given.version.clone(),
             Dialect::Session(version) => Some(version.to_string()),
         };
-        let mut headers = relay::repeated_headers(message, version.as_deref());
+        let mut headers = relay::message_headers(message, version.as_deref());
         self.name_conversation(&mut headers, given);
         if dialect == Dialect::Modern {
             if let Message::Request(request) = message {
@@ -169,7 +169,7 @@ impl Agent {
         let tool = text(request.params.name).filter(|_| request.method == "tools/call");
         let Some(schema) = tool.and_then(|tool| self.proxy.lists.repeating(&tool)) else { return };
         let arguments = request.params.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        relay::repeat_arguments(&schema, &arguments.unwrap_or_default(), headers);
+        relay::add_argument_headers(&schema, &arguments.unwrap_or_default(), headers);
     }
 
     /// A request of the session; one that the hub does not know any more is opened again first.
@@ -258,7 +258,7 @@ impl Agent {
     /// The headers of a message that the proxy itself sends.
     fn plain(&self, version: Option<Version>) -> HeaderMap {
         let message = Message::Response { id: RawValue::NULL, outcome: Ok(RawValue::NULL) };
-        let mut headers = relay::repeated_headers(&message, version.map(Version::as_str));
+        let mut headers = relay::message_headers(&message, version.map(Version::as_str));
         self.name_conversation(&mut headers, &Given::default());
         headers
     }
@@ -294,7 +294,7 @@ impl Agent {
             return failed(request.id, &failure, Dialect::Session(Version::V2025_11_25));
         }
         tracing::debug!(%failure, "the proxy says itself who the hub is");
-        let (version, json) = relay::initialized(request.id, &asked, &lists.instructions());
+        let (version, json) = relay::initialize_result(request.id, &asked, &lists.instructions());
         self.state().version = Some(version);
         json.into()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use plexus_mcp::relay::rpc::{self, Message, Notification, Request, RpcError, result_json, text};
-use plexus_mcp::relay::{self, Dialect, HubReply, Told};
+use plexus_mcp::relay::{self, Dialect, HubMessage, HubReply};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -266,7 +266,7 @@ impl Agent {
                 }
             }
         }
-        Answer::one(relay::discovered(request.id, &lists.instructions()))
+        Answer::one(relay::discover_result(request.id, &lists.instructions()))
     }
 
     /// All tools on one page, from the hub or as they were last.
@@ -289,7 +289,7 @@ impl Agent {
         if let Reach::Refused(why) = &*hub.reach().borrow() {
             return Answer::one(failed(request.id, &Failure::Refused(why.clone()), dialect));
         }
-        Answer::one(relay::listed(request.id, &lists.text(dialect), dialect))
+        Answer::one(relay::tool_list_result(request.id, &lists.text(dialect), dialect))
     }
 }
 
@@ -325,6 +325,6 @@ fn params(body: &[u8]) -> Option<Box<RawValue>> {
 }
 
 /// A message of a stream that was made here.
-pub(super) fn here(json: impl Into<Bytes>) -> Told {
-    Told { id: None, json: json.into() }
+pub(super) fn here(json: impl Into<Bytes>) -> HubMessage {
+    HubMessage { id: None, json: json.into() }
 }

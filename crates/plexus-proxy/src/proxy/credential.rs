@@ -16,7 +16,7 @@ use http::{Method, StatusCode};
 use jiff::fmt::rfc2822;
 use plexus_bridge::Grant;
 use plexus_kit::{Clock, ExposeSecret, Secret, hex, private_file};
-use plexus_mcp::relay::{HubLine, Unanswered};
+use plexus_mcp::relay::{HubClient, HubRequestError};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenDetail, TokenKind};
 use plexus_proto::{ErrorEnvelope, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,7 @@ pub(super) enum NoCredential {
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
-    Away(#[from] Unanswered),
+    Away(#[from] HubRequestError),
 }
 
 /// A token that is shown.
@@ -197,14 +197,14 @@ impl Credential {
     }
 
     /// What to show now; made first where there is none.
-    pub(super) async fn get(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+    pub(super) async fn get(&self, line: &HubClient) -> Result<Arc<Live>, NoCredential> {
         match self.current.load_full() {
             Some(live) => Ok(live),
             None => Box::pin(self.make(line)).await,
         }
     }
 
-    async fn make(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+    async fn make(&self, line: &HubClient) -> Result<Arc<Live>, NoCredential> {
         let _asking = self.asking.lock().await;
         if let Some(live) = self.current.load_full() {
             return Ok(live);
@@ -216,7 +216,11 @@ impl Credential {
     }
 
     /// What to show after the hub has refused `refused`.
-    pub(super) async fn after(&self, refused: &Arc<Live>, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+    pub(super) async fn after(
+        &self,
+        refused: &Arc<Live>,
+        line: &HubClient,
+    ) -> Result<Arc<Live>, NoCredential> {
         let _asking = self.asking.lock().await;
         let other = |live: &Live| live.header != refused.header;
         if let Some(live) = self.current.load_full().filter(|live| other(live)) {
@@ -239,12 +243,12 @@ impl Credential {
         live
     }
 
-    async fn mint(&self, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+    async fn mint(&self, line: &HubClient) -> Result<Arc<Live>, NoCredential> {
         let admin = match &self.first {
-            First::Admin(find) => find().map_err(Unanswered::Unreached)?,
+            First::Admin(find) => find().map_err(HubRequestError::Unreachable)?,
             First::Granted(granted) => return self.mint_again(granted, line).await,
             First::Later(token) if token.borrow().is_none() => {
-                return Err(Unanswered::Unreached("the hub has given no token yet".to_owned()).into());
+                return Err(HubRequestError::Unreachable("the hub has given no token yet".to_owned()).into());
             }
             First::Token(_) | First::Later(_) => {
                 let why = "the hub does not take the token of this agent";
@@ -270,7 +274,7 @@ impl Credential {
     }
 
     /// Another token in the place of one whose time is over: where the hub is here, and nobody has revoked it.
-    async fn mint_again(&self, granted: &Granted, line: &HubLine) -> Result<Arc<Live>, NoCredential> {
+    async fn mint_again(&self, granted: &Granted, line: &HubClient) -> Result<Arc<Live>, NoCredential> {
         let again = format!("`plexus connect {}` gives it another", self.agent);
         let Some(grant) = (granted.read)() else {
             let why =
@@ -281,7 +285,7 @@ impl Credential {
             let why = format!("the hub does not take the token of this agent any more: {again}");
             return Err(NoCredential::Refused(why));
         };
-        let admin = find().map_err(Unanswered::Unreached)?;
+        let admin = find().map_err(HubRequestError::Unreachable)?;
         let Some(admin) = Live::new(admin.expose_secret(), None) else {
             return Err(NoCredential::Refused(
                 "the admin token holds characters that no token has".to_owned(),
@@ -309,7 +313,7 @@ impl Credential {
     /// Whether somebody has ended a token; none where the hub knows nothing of it any more.
     async fn is_revoked(
         &self,
-        line: &HubLine,
+        line: &HubClient,
         shown: &Live,
         token: TokenId,
     ) -> Result<Option<bool>, NoCredential> {
@@ -317,16 +321,17 @@ impl Credential {
         let asked = async {
             let reply =
                 line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
-            Ok::<_, Unanswered>((reply.status(), reply.whole().await?))
+            Ok::<_, HubRequestError>((reply.status(), reply.whole().await?))
         };
         let answered = tokio::time::timeout(PATIENCE, asked).await;
-        let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
+        let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
         let (status, body) = answered.map_err(|_| late())??;
         match status {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::OK => {
-                let known: TokenDetail = serde_json::from_slice(&body)
-                    .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
+                let known: TokenDetail = serde_json::from_slice(&body).map_err(|error| {
+                    HubRequestError::Lost(format!("the hub's answer is no token: {error}"))
+                })?;
                 Ok(Some(known.token.revoked_at.is_some()))
             }
             _ => Err(refusal(status, &body)),
@@ -346,7 +351,7 @@ impl Credential {
     }
 
     /// Takes another token in the place of the current one.
-    pub(super) async fn renew(&self, line: &HubLine) {
+    pub(super) async fn renew(&self, line: &HubClient) {
         let _asking = self.asking.lock().await;
         let Some(current) = self.current.load_full() else { return };
         if let First::Granted(granted) = &self.first
@@ -380,7 +385,7 @@ impl Credential {
     /// Asks for a token and stores it.
     async fn ask(
         &self,
-        line: &HubLine,
+        line: &HubClient,
         path: &str,
         shown: &Live,
         body: Bytes,
@@ -396,19 +401,19 @@ impl Credential {
         let asked = async {
             let reply = line.api(path, &Method::POST, &headers, &body).await?;
             let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
-            Ok::<_, Unanswered>((status, now, reply.whole().await?))
+            Ok::<_, HubRequestError>((status, now, reply.whole().await?))
         };
         let answered = tokio::time::timeout(PATIENCE, asked).await;
-        let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
+        let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
         let (status, hub_now, body) = answered.map_err(|_| late())??;
         if status != StatusCode::CREATED {
             return Err(refusal(status, &body));
         }
         let created: CreatedToken = serde_json::from_slice(&body)
-            .map_err(|error| Unanswered::Lost(format!("the hub's answer is no token: {error}")))?;
+            .map_err(|error| HubRequestError::Lost(format!("the hub's answer is no token: {error}")))?;
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
         let live = Live::new(&created.token, renew_at)
-            .ok_or_else(|| Unanswered::Lost("the hub's answer is no token".to_owned()))?;
+            .ok_or_else(|| HubRequestError::Lost("the hub's answer is no token".to_owned()))?;
         match (grant, &self.first) {
             (Some((granted, id)), _) => {
                 if !(granted.keep)(&id, &created, renew_at) {
@@ -438,7 +443,7 @@ impl Credential {
     }
 
     /// Ends a token that nobody is to have.
-    async fn discard(&self, line: &HubLine, shown: &Live, token: TokenId) {
+    async fn discard(&self, line: &HubClient, shown: &Live, token: TokenId) {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, shown.header())]);
         let (path, nothing) = (format!("api/v1/tokens/{token}"), Bytes::new());
         let asked = line.api(&path, &Method::DELETE, &headers, &nothing);
@@ -490,7 +495,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> NoCredential {
         Err(_) => format!("the answer was {status}"),
     };
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        return NoCredential::Away(Unanswered::Lost(format!("the hub gives no token now: {message}")));
+        return NoCredential::Away(HubRequestError::Lost(format!("the hub gives no token now: {message}")));
     }
     NoCredential::Refused(format!("the hub gives no token: {message}"))
 }

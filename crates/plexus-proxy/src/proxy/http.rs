@@ -24,7 +24,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plexus_kit::{ExposeSecret, Secret, Stage, in_place};
 use plexus_mcp::relay::rpc::{self, INVALID_REQUEST, Message, RpcError};
-use plexus_mcp::relay::{Told, headers, sse};
+use plexus_mcp::relay::{HubMessage, headers, sse};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Interval;
@@ -345,7 +345,7 @@ fn refused(status: StatusCode, code: i32, message: &str) -> Response<Body> {
     one(status, error.to_json().into())
 }
 
-type Messages = Pin<Box<dyn Stream<Item = Told> + Send>>;
+type Messages = Pin<Box<dyn Stream<Item = HubMessage> + Send>>;
 
 /// The messages of an answer. What is under way stays so while something else is sent: each piece is begun once.
 fn answers(following: Box<Following>) -> Messages {
@@ -360,7 +360,7 @@ fn news(listener: Box<Listener>) -> Messages {
 async fn next_event(messages: &mut Messages, ticks: &mut Interval) -> Option<Bytes> {
     tokio::select! {
         biased;
-        told = messages.next() => told.map(|Told { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
+        told = messages.next() => told.map(|HubMessage { id, json }| sse::event(id.as_deref(), &String::from_utf8_lossy(&json))),
         _ = ticks.tick() => Some(sse::keep_alive()),
     }
 }

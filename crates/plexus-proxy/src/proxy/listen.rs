@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use plexus_kit::backoff::{Jitter, doubled};
 use plexus_mcp::relay::rpc::{self, Message, Request};
-use plexus_mcp::relay::{self, HubReply, Told};
+use plexus_mcp::relay::{self, HubMessage, HubReply};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -95,7 +95,7 @@ impl Listener {
     }
 
     /// The next piece of news; none when there will be no more.
-    pub(super) async fn next(&mut self) -> Option<Told> {
+    pub(super) async fn next(&mut self) -> Option<HubMessage> {
         loop {
             if let Some(told) = self.acknowledge() {
                 return Some(told);
@@ -142,7 +142,7 @@ impl Listener {
     }
 
     /// Where the hub is away, the proxy says what will be told.
-    fn acknowledge(&mut self) -> Option<Told> {
+    fn acknowledge(&mut self) -> Option<HubMessage> {
         let Ear::Subscription { id, wanted, acknowledged, .. } = &mut self.ear else { return None };
         if *acknowledged || self.failures == 0 {
             return None;
@@ -150,7 +150,7 @@ impl Listener {
         *acknowledged = true;
         let tools = wanted["toolsListChanged"] == Value::Bool(true);
         let honoured = if tools { json!({ "toolsListChanged": true }) } else { json!({}) };
-        Some(here(relay::acknowledged(id, &honoured)))
+        Some(here(relay::subscription_acknowledged(id, &honoured)))
     }
 
     fn wants_tools(&self) -> bool {
@@ -162,15 +162,15 @@ impl Listener {
         }
     }
 
-    fn tools_changed(&self) -> Told {
+    fn tools_changed(&self) -> HubMessage {
         match &self.ear {
             Ear::Session => here(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{TOOLS_CHANGED}\"}}")),
-            Ear::Subscription { id, .. } => here(relay::subscribed(id, TOOLS_CHANGED)),
+            Ear::Subscription { id, .. } => here(relay::subscription_notification(id, TOOLS_CHANGED)),
         }
     }
 
     /// What of the hub's news is for the client.
-    fn pass(&mut self, told: Told) -> Option<Told> {
+    fn pass(&mut self, told: HubMessage) -> Option<HubMessage> {
         let method = match rpc::parse(&told.json) {
             Ok(Message::Notification(notification)) => notification.method.into_owned(),
             // The end of a subscription: the proxy goes on.
@@ -227,7 +227,7 @@ impl Listener {
 }
 
 /// The next message of the hub; none: it says no more. Waits for ever where there is nobody to listen to.
-async fn hear(hub: &mut Option<HubReply>, silence: Duration) -> Option<Told> {
+async fn hear(hub: &mut Option<HubReply>, silence: Duration) -> Option<HubMessage> {
     match hub {
         Some(reply) => reply.next(silence).await.ok().flatten(),
         None => std::future::pending().await,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plexus_mcp::relay::rpc::{self, Message};
-use plexus_mcp::relay::{Dialect, HubReply, Told};
+use plexus_mcp::relay::{Dialect, HubMessage, HubReply};
 use serde_json::value::RawValue;
 
 use super::agent::{Agent, Running, Turn};
@@ -55,7 +55,7 @@ impl Following {
     }
 
     /// The next message; none after the answer.
-    pub(super) async fn next(&mut self) -> Option<Told> {
+    pub(super) async fn next(&mut self) -> Option<HubMessage> {
         loop {
             let silence = self.agent.proxy.options.timing.silence;
             let reply = self.reply.as_mut()?;
@@ -75,11 +75,11 @@ impl Following {
                         return Some(told);
                     }
                     if let Some(reply) = self.reply.take() {
-                        reply.leave();
+                        reply.release();
                     }
                     self.turn = None;
                     let json = self.agent.proxy.with_letters(told.json).await;
-                    return Some(Told { json, ..told });
+                    return Some(HubMessage { json, ..told });
                 }
                 Ok(None) => Failure::Away { why: "its answer broke off".to_owned(), sent: true },
                 Err(error) => error.into(),
@@ -115,7 +115,7 @@ impl Following {
         }
     }
 
-    async fn give_up(&mut self, failure: Failure) -> Option<Told> {
+    async fn give_up(&mut self, failure: Failure) -> Option<HubMessage> {
         let failure = self.agent.proxy.hub.noted(failure);
         let answer = calls::unanswered(&self.agent, &self.id, failure, self.dialect, self.write.take()).await;
         self.turn = None;
