@@ -1,8 +1,8 @@
 //! MCP towards clients.
 //!
-//! - [`server`]: serves the hub's tools over Streamable HTTP in every published revision, on one URL. It is not built on
-//!   an SDK's server because `tools/list` and `tools/call` are the hot path, one revision requires JSON-RPC batches,
-//!   another requires headers that match the body, and each defines its own errors;
+//! - [`server`]: serves the hub's tools over Streamable HTTP in every published revision, on one URL. It is not built
+//!   on an SDK's server because `tools/list` and `tools/call` are the hot path, one revision requires JSON-RPC
+//!   batches, another requires headers that match the body, and each defines its own errors;
 //! - [`offers`]: resources and prompts of the servers behind the hub, and the endpoint's interface to these servers;
 //! - [`relay`]: support for a proxy between a client and the hub.
 //!

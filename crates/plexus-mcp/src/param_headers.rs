@@ -1,5 +1,5 @@
-//! Tool arguments that are repeated in headers, so that intermediaries can route by them. The tool's schema marks them
-//! with `x-mcp-header`.
+//! Tool arguments that are repeated in headers, so that intermediaries can route by them. The tool's schema marks
+//! them with `x-mcp-header`.
 //!
 //! As a client, the hub repeats the arguments; as a server, it compares them.
 

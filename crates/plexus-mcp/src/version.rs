@@ -123,8 +123,8 @@ pub(crate) struct Features {
     pub(crate) annotations: bool,
     /// Titles, output schemas and structured results.
     pub(crate) structured: bool,
-    /// Structured results, and their schemas, other than objects. Clients of the session era reject a whole list or result
-    /// because of one.
+    /// Structured results, and their schemas, other than objects. Clients of the session era reject a whole list or
+    /// result because of one.
     pub(crate) non_object_data: bool,
 }
 

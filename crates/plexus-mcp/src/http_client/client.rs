@@ -46,8 +46,8 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    /// A client of the server at `home`. `headers` are sent with every request to its origin, and to no other. `limit` is
-    /// the size limit of a message in bytes.
+    /// A client of the server at `home`. `headers` are sent with every request to its origin, and to no other.
+    /// `limit` is the size limit of a message in bytes.
     #[must_use]
     pub fn new(home: Endpoint, mut headers: HeaderMap, network: Network, limit: usize) -> Self {
         headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT_VALUE));

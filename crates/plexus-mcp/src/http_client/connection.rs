@@ -1,8 +1,8 @@
 //! One HTTP/1.1 connection, driven by the task that uses it.
 //!
-//! The task that waits for an answer also reads and writes, so no other task has to be woken. An idle connection is not
-//! read from; if the server has closed it, that is noticed before the next request is written, which then uses another
-//! connection.
+//! The task that waits for an answer also reads and writes, so no other task has to be woken. An idle connection is
+//! not read from; if the server has closed it, that is noticed before the next request is written, which then uses
+//! another connection.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,8 +1,8 @@
 //! Fetches files from URLs that a caller chooses, under the address rules for servers.
 //!
 //! Callers are untrusted, so private networks and this machine are out of reach unless explicitly allowed. A name is
-//! looked up once, and the checked address is the one connected to, also after each redirect. Requests carry no cookies,
-//! credentials or referrer. No proxy is used.
+//! looked up once, and the checked address is the one connected to, also after each redirect. Requests carry no
+//! cookies, credentials or referrer. No proxy is used.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The pool of idle connections.
 //!
-//! A connection becomes idle as soon as no more of its last answer is needed, often shortly before the server ends that
-//! answer: a stream continues after its last message until the server closes it. So the rest of an answer may have to be
-//! read before the next request.
+//! A connection becomes idle as soon as no more of its last answer is needed, often shortly before the server ends
+//! that answer: a stream continues after its last message until the server closes it. So the rest of an answer may
+//! have to be read before the next request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -24,8 +24,8 @@ pub(super) fn listed<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, Serve
     canonical.into_iter().map(|(name, own)| (bare_name(&own).filter(is_free).unwrap_or(name), own)).collect()
 }
 
-/// The prompts by their canonical names, which always work. If two prompts of a server would have the same name, a hash is
-/// added to each.
+/// The prompts by their canonical names, which always work. If two prompts of a server would have the same name, a
+/// hash is added to each.
 pub(super) fn canonical<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, ServerPrompt<'o>> {
     let mut plain: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let name = |own: &ServerPrompt<'_>| tool_name::canonical(own.server, own.prompt);
@@ -41,8 +41,8 @@ pub(super) fn canonical<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, Se
         .collect()
 }
 
-/// The prompt that a name denotes: its listed name, else its canonical name in any notation, else its own name if that is
-/// unique.
+/// The prompt that a name denotes: its listed name, else its canonical name in any notation, else its own name if
+/// that is unique.
 pub(super) fn resolve<'o>(prompts: &[ServerPrompt<'o>], name: &str) -> Option<ServerPrompt<'o>> {
     if let Some(own) = listed(prompts).get(name) {
         return Some(*own);

@@ -1,7 +1,7 @@
 //! The resources and prompts of one server, as last listed.
 //!
-//! Servers are untrusted: each entry is size-limited and normalized to what strict clients accept. An unusable entry is
-//! left out with a warning, without affecting the others.
+//! Servers are untrusted: each entry is size-limited and normalized to what strict clients accept. An unusable entry
+//! is left out with a warning, without affecting the others.
 
 use std::collections::BTreeSet;
 

@@ -28,15 +28,17 @@ pub trait OfferProvider: fmt::Debug + Send + Sync + 'static {
     /// Subscribes to [`offer_version`](Self::offer_version).
     fn offer_versions(&self) -> watch::Receiver<u64>;
 
-    /// Sends `completion/complete` to a server. Returns the text of its result, or none if the server is not connected.
+    /// Sends `completion/complete` to a server. Returns the text of its result, or none if the server is not
+    /// connected.
     fn complete<'a>(
         &'a self,
         server: &'a str,
         params: Map<String, Value>,
     ) -> BoxFuture<'a, Result<Option<Bytes>, CompletionError>>;
 
-    /// Watches a resource of a server until the result is dropped. Its changes are put into the mailbox as `known_as`.
-    /// None if the server does not exist, or if too many resources are watched there, in total or by this owner.
+    /// Watches a resource of a server until the result is dropped. Its changes are put into the mailbox as
+    /// `known_as`. None if the server does not exist, or if too many resources are watched there, in total or by this
+    /// owner.
     fn watch_resource(
         &self,
         server: &str,
@@ -46,7 +48,8 @@ pub trait OfferProvider: fmt::Debug + Send + Sync + 'static {
         known_as: &str,
     ) -> Option<ResourceWatch>;
 
-    /// Waits until the connected ones of these servers have confirmed every watched resource, or a time limit has passed.
+    /// Waits until the connected ones of these servers have confirmed every watched resource, or a time limit has
+    /// passed.
     fn watches_applied<'a>(&'a self, servers: &'a BTreeSet<String>) -> BoxFuture<'a, ()>;
 }
 

@@ -1,8 +1,8 @@
 //! Matches URIs against URI templates (RFC 6570).
 //!
 //! A match only selects the server, which then decides itself, so matching is lenient: a variable matches whatever
-//! existing servers let it match. Matching does not backtrack: each part of the template takes one pass over the URI, so
-//! a hostile template cannot make it slow.
+//! existing servers let it match. Matching does not backtrack: each part of the template takes one pass over the URI,
+//! so a hostile template cannot make it slow.
 
 /// Longest template and longest URI, in bytes.
 const MAX_LENGTH: usize = 2_048;
@@ -79,7 +79,8 @@ impl Template {
         reached[uri.len()]
     }
 
-    /// The total length of the literals. Of two matching templates, the one with the longer literals is more specific.
+    /// The total length of the literals. Of two matching templates, the one with the longer literals is more
+    /// specific.
     pub(super) fn literal_length(&self) -> usize {
         let length = |part: &Part| match part {
             Part::Literal(literal) => literal.len(),

@@ -1,8 +1,9 @@
 //! Finds the server that a URI belongs to.
 //!
-//! URIs are passed on unchanged, so that links in servers' content work. If two servers that a caller sees have the same
-//! URI, or a server has one in the qualified form, it is listed in the qualified form `plexus+mcp://<server>/<uri>`, which
-//! works for every resource. Only the servers that the caller sees have an influence.
+//! URIs are passed on unchanged, so that links in servers' content work. If two servers that a caller sees have the
+//! same URI, or a server has one in the qualified form, it is listed in the qualified form
+//! `plexus+mcp://<server>/<uri>`, which works for every resource. Only the servers that the caller sees have an
+//! influence.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -56,8 +57,8 @@ pub(crate) struct UnknownOwner {
     pub(crate) candidates: Vec<String>,
 }
 
-/// The server that a URI or a template belongs to: the one it names, else the only one that lists it, else the one with
-/// the most specific matching template, else the only server.
+/// The server that a URI or a template belongs to: the one it names, else the only one that lists it, else the one
+/// with the most specific matching template, else the only server.
 pub(super) fn owner(servers: &[ResourceServer<'_>], uri: &str) -> Result<ResourceOwner, UnknownOwner> {
     let owned = |owner: &ResourceServer<'_>, uri: &str| {
         Ok(ResourceOwner { server: owner.server.to_owned(), uri: uri.to_owned() })

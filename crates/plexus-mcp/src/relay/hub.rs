@@ -46,8 +46,8 @@ impl fmt::Debug for HubClient {
 }
 
 impl HubClient {
-    /// A client of the hub at `url`. `tls` replaces the machine's trusted certificates. `limit` is the size limit of a
-    /// message in bytes.
+    /// A client of the hub at `url`. `tls` replaces the machine's trusted certificates. `limit` is the size limit of
+    /// a message in bytes.
     ///
     /// # Errors
     /// If the URL cannot be the address of a hub.

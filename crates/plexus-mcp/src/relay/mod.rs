@@ -1,8 +1,8 @@
-//! Support for a proxy between a client and the hub: a client of the hub, parsed messages, and the hub's own results for
-//! when the hub is unreachable.
+//! Support for a proxy between a client and the hub: a client of the hub, parsed messages, and the hub's own results
+//! for when the hub is unreachable.
 //!
-//! The proxy passes most of MCP on unchanged. It only distinguishes the client's revision and the members of a tool that
-//! this revision has.
+//! The proxy passes most of MCP on unchanged. It only distinguishes the client's revision and the members of a tool
+//! that this revision has.
 
 mod hub;
 mod request;

@@ -213,8 +213,8 @@ fn foreign_members(foreign: &ForeignOutput, features: Features) -> String {
     json
 }
 
-/// The `_meta` members of a result: the call's id, the error code of a failed call, and the members that another server
-/// set.
+/// The `_meta` members of a result: the call's id, the error code of a failed call, and the members that another
+/// server set.
 pub(super) fn reply_meta(reply: &CallReply) -> String {
     let replayed = if reply.replayed { ",\"plexus/replayed\":true" } else { "" };
     let error = match &reply.result {

@@ -1,8 +1,8 @@
 //! Failed calls, in the form of the client's revision.
 //!
-//! A failure inside a tool becomes a result that the model can read. A protocol error of another server is passed on if
-//! its code means the same to the client; a code that only concerns the hub and that server is not. Reads have no result
-//! for a failure: see `reads`.
+//! A failure inside a tool becomes a result that the model can read. A protocol error of another server is passed on
+//! if its code means the same to the client; a code that only concerns the hub and that server is not. Reads have no
+//! result for a failure: see `reads`.
 
 use http::StatusCode;
 use plexus_proto::ErrorCode;

@@ -117,8 +117,8 @@ pub(super) fn check_routing(headers: &HeaderMap, body: &Routing<'_>) -> Result<(
     Ok(())
 }
 
-/// Checks that marked arguments are repeated in headers with the same value, because intermediaries may have routed or
-/// admitted the request by a header.
+/// Checks that marked arguments are repeated in headers with the same value, because intermediaries may have routed
+/// or admitted the request by a header.
 ///
 /// Nothing is compared for `tool_call`, whose schema has no marks.
 pub(super) fn check_params(

@@ -18,8 +18,8 @@ const CONVERSATION: &[&str] = &[
     "antigravity.google/conversation_id",
 ];
 
-/// The key of the session: by the client's conversation, else by its MCP session, else by token and client, which is all
-/// that is known of a stateless client.
+/// The key of the session: by the client's conversation, else by its MCP session, else by token and client, which is
+/// all that is known of a stateless client.
 pub(super) fn session_key(
     principal: &Principal,
     client: Option<&str>,

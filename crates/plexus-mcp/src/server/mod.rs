@@ -1,8 +1,8 @@
 //! The server side of MCP: turns a request of a principal into a response.
 //!
-//! The era is determined for each request from its content: `initialize` and a session id belong to the session era, a
-//! protocol version in the request's `_meta` to the stateless one. The hub's HTTP layer authenticates the caller and limits
-//! the body.
+//! The era is determined for each request from its content: `initialize` and a session id belong to the session era,
+//! a protocol version in the request's `_meta` to the stateless one. The hub's HTTP layer authenticates the caller
+//! and limits the body.
 
 pub(crate) mod call;
 mod changes;

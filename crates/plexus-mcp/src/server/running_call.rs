@@ -1,7 +1,7 @@
 //! A running call: its events for the client, and its end.
 //!
-//! The owner drives the call by polling [`RunningCall::next`]. If it is dropped, the call continues as a supervised task,
-//! and its questions are answered with an error.
+//! The owner drives the call by polling [`RunningCall::next`]. If it is dropped, the call continues as a supervised
+//! task, and its questions are answered with an error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

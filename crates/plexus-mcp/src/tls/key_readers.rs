@@ -1,6 +1,7 @@
 //! Users besides the hub's own who can read its private key, and so impersonate the hub.
 //!
-//! A key that the file's group can read is reported, because that may be intended; one that everyone can read is refused.
+//! A key that the file's group can read is reported, because that may be intended; one that everyone can read is
+//! refused.
 
 use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,7 @@
 //! TLS configuration of outgoing connections: trusted authorities and the client certificate.
 //!
-//! Used for the servers behind a hub and for a node's link to its hub. Certificates are read once per configuration; a
-//! changed one needs a new configuration.
+//! Used for the servers behind a hub and for a node's link to its hub. Certificates are read once per configuration;
+//! a changed one needs a new configuration.
 
 mod key_readers;
 
@@ -24,8 +24,9 @@ pub struct TlsConfig {
     pub ca: Option<PathBuf>,
 }
 
-/// Trusts the machine's authorities, or those in `SSL_CERT_FILE` instead, and the authorities in `tls.ca`. Presents the
-/// certificate of `tls.identity` to servers that request one. Reads files, so it must not run on an async runtime thread.
+/// Trusts the machine's authorities, or those in `SSL_CERT_FILE` instead, and the authorities in `tls.ca`. Presents
+/// the certificate of `tls.identity` to servers that request one. Reads files, so it must not run on an async runtime
+/// thread.
 pub fn client_config(tls: TlsConfig) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let trusted = tls.ca.as_deref().map(certificates).transpose()?.unwrap_or_default();

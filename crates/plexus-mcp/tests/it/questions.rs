@@ -48,9 +48,12 @@ async fn questions_reach_the_client_and_answers_the_tool() {
         let rounds = json!([[form("a"), roots("r")], [&model], [&page]]);
         let answers = client.tool_text(NAME, json!({ "rounds": rounds })).await;
         let answers: Value = serde_json::from_str(&answers).unwrap();
-        assert_eq!(answers[0], json!({ "a": accepted("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } }));
+        assert_eq!(
+            answers[0],
+            json!({ "a": accepted("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } })
+        );
         assert_eq!(answers[1]["m"]["content"]["text"], "Paris", "{speaks:?}");
-        assert_eq!(said[2]["p"], json!({ "action": "accept" }), "{speaks:?}");
+        assert_eq!(answers[2]["p"], json!({ "action": "accept" }), "{speaks:?}");
     }
 }
 

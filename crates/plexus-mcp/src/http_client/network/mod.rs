@@ -65,8 +65,8 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// For a configured server. `url` and `tls` are from its file; `private` is whether the file or the hub's settings
-    /// allow private networks, and `remedy` says how to allow them.
+    /// For a configured server. `url` and `tls` are from its file; `private` is whether the file or the hub's
+    /// settings allow private networks, and `remedy` says how to allow them.
     #[must_use]
     pub fn for_server(
         url: &Url,
@@ -165,8 +165,8 @@ impl Network {
     }
 }
 
-/// Connects to the first address that accepts. Each but the last gets half of the remaining time, so that one that drops
-/// all packets does not use it up.
+/// Connects to the first address that accepts. Each but the last gets half of the remaining time, so that one that
+/// drops all packets does not use it up.
 async fn connect(url: &Url, addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, DialError> {
     let mut last = "no answer".to_owned();
     for (index, address) in addresses.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Rules for the addresses that may be connected to, for configured servers and for URLs that callers choose.
 //!
-//! The hub may be in a network that the people who name servers cannot reach. So an address outside the public internet
-//! has to be allowed in the server's file or the hub's settings, in every notation: an IPv4 address embedded in an IPv6
-//! address is judged as the IPv4 address.
+//! The hub may be in a network that the people who name servers cannot reach. So an address outside the public
+//! internet has to be allowed in the server's file or the hub's settings, in every notation: an IPv4 address embedded
+//! in an IPv6 address is judged as the IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

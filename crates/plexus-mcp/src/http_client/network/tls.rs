@@ -1,6 +1,7 @@
 //! TLS for connections to servers.
 //!
-//! Configured certificates are read for the first connection. A changed one takes effect when the server is restarted.
+//! Configured certificates are read for the first connection. A changed one takes effect when the server is
+//! restarted.
 
 use std::sync::Arc;
 

@@ -66,8 +66,8 @@ impl OpenQuestions {
         format!("{{{}}}", requests.collect::<Vec<_>>().join(","))
     }
 
-    /// Accepts `inputResponses`, an object. Ignores unknown keys and invalid answers; their questions stay open. Passes
-    /// the answers of a complete round to the call.
+    /// Accepts `inputResponses`, an object. Ignores unknown keys and invalid answers; their questions stay open.
+    /// Passes the answers of a complete round to the call.
     pub(in crate::server) fn accept(&mut self, responses: Option<&RawValue>) -> Result<(), RpcError> {
         let responses: BTreeMap<String, &RawValue> = match responses {
             None => BTreeMap::new(),

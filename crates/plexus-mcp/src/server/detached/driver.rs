@@ -1,7 +1,7 @@
 //! Drives a parked call until a request resumes it.
 //!
-//! One task owns the call. It hands the call over to the request that brings the answers, and cancels it when none arrives
-//! in time or the hub stops.
+//! One task owns the call. It hands the call over to the request that brings the answers, and cancels it when none
+//! arrives in time or the hub stops.
 
 use std::sync::Arc;
 use std::time::Duration;

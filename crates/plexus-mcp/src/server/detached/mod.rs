@@ -1,8 +1,8 @@
 //! Calls that continue while their client is not connected.
 //!
 //! In the stateless revision a question is sent as the response to a request, and its answer arrives with the next
-//! request. In between the call is *parked*: it keeps running here, and the client holds a ticket for it (`seal`). The
-//! resumed call is the same call with the same record. A call is never run again, not even if it was lost.
+//! request. In between the call is *parked*: it keeps running here, and the client holds a ticket for it (`seal`).
+//! The resumed call is the same call with the same record. A call is never run again, not even if it was lost.
 //!
 //! | module | content |
 //! |---|---|
@@ -95,8 +95,8 @@ impl DetachedCalls {
         self.parked_calls.count()
     }
 
-    /// Parks a call until these questions are answered. If too many calls are parked, ends the questions with an error and
-    /// returns the call.
+    /// Parks a call until these questions are answered. If too many calls are parked, ends the questions with an
+    /// error and returns the call.
     pub(super) fn park(
         &self,
         owner: &Principal,
@@ -184,8 +184,8 @@ impl DetachedCalls {
             return Err(StateError::Changed);
         }
         if ticket.expires <= self.millis(Instant::now()) {
-            // No other ticket for the call exists, even if it has asked again since. The driver notices the removal and
-            // cancels the call.
+            // No other ticket for the call exists, even if it has asked again since. The driver notices the removal
+            // and cancels the call.
             drop(self.parked_calls.remove(ticket.id));
             return Err(StateError::Expired);
         }

@@ -1,7 +1,7 @@
 //! `requestState`: an encrypted ticket for one answer to one call, which only this process can create and read.
 //!
-//! It contains its owner, the digest of its request, its expiry and the number of the answer. All of them are checked when
-//! the client sends it back.
+//! It contains its owner, the digest of its request, its expiry and the number of the answer. All of them are checked
+//! when the client sends it back.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::Engine;

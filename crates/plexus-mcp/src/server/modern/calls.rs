@@ -1,5 +1,5 @@
-//! Calls: answered with one object, or with an event stream if the client wants progress or log lines. Either ends with
-//! the result, questions, or a task.
+//! Calls: answered with one object, or with an event stream if the client wants progress or log lines. Either ends
+//! with the result, questions, or a task.
 
 use std::borrow::Cow;
 use std::sync::Arc;

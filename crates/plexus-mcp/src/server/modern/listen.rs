@@ -19,8 +19,8 @@ use crate::server::rpc::{self, Request, RpcError};
 use crate::server::{State, headers, offers, sse};
 use crate::version::Features;
 
-/// Sends an acknowledgement of the accepted subscriptions, then a notification for each change of a list that this caller
-/// sees or of a resource that it named, then a result when the hub stops.
+/// Sends an acknowledgement of the accepted subscriptions, then a notification for each change of a list that this
+/// caller sees or of a resource that it named, then a result when the hub stops.
 pub(super) fn open(
     state: &Arc<State>,
     headers: &HeaderMap,

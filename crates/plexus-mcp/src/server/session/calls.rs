@@ -1,4 +1,5 @@
-//! Calls of a session: answered with one object, or, after the first event, with a stream that is buffered in the session.
+//! Calls of a session: answered with one object, or, after the first event, with a stream that is buffered in the
+//! session.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,8 +24,8 @@ use crate::server::running_call::{CallEvent, CallStep, ClientOptions, RunningCal
 use crate::server::{State, identity};
 use crate::version::{Dialect, Version};
 
-/// Answers a call with progress as a stream, and any other as one JSON object unless it sends an event. At the limit of
-/// open streams, a call with progress is refused; a running call continues without a stream.
+/// Answers a call with progress as a stream, and any other as one JSON object unless it sends an event. At the limit
+/// of open streams, a call with progress is refused; a running call continues without a stream.
 pub(super) async fn answer(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -115,8 +116,8 @@ fn call_json(
     Ok(rpc::result_json(id, &format!("{{{members},\"_meta\":{{{meta}}}}}")))
 }
 
-/// Runs the call in a task that writes to a stream buffered in the session. A client that loses the connection resumes the
-/// stream while the call continues.
+/// Runs the call in a task that writes to a stream buffered in the session. A client that loses the connection
+/// resumes the stream while the call continues.
 fn stream_call(
     state: &Arc<State>,
     session: &Arc<McpSession>,

@@ -30,7 +30,8 @@ const STREAMS: usize = 32;
 const MAX_CLIENT: usize = 120;
 
 pub(in crate::server) struct McpSession {
-    /// Unique for this object, because a reloaded session counts from one again. Part of the ids of streams and questions.
+    /// Unique for this object, because a reloaded session counts from one again. Part of the ids of streams and
+    /// questions.
     tag: String,
     record: McpSessionRecord,
     version: Version,
@@ -128,8 +129,8 @@ impl McpSession {
         &self.ended
     }
 
-    /// Registers a call, so that it can be cancelled by its request id. Some clients do not use unique ids; calls with
-    /// the same id are cancelled together.
+    /// Registers a call, so that it can be cancelled by its request id. Some clients do not use unique ids; calls
+    /// with the same id are cancelled together.
     pub(super) fn register_call(self: &Arc<Self>, id: &RawValue) -> RegisteredCall {
         let cancel = CancellationToken::new();
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! `GET`: the session stream, and resuming the stream of a call.
 //!
-//! The session stream carries only notifications that a list or a resource has changed. Its event ids contain hashes of the
-//! lists that the client sees, `g-<tools>-<prompts>-<resources>`. A client that resumes with the id of an outdated list is
-//! notified of the change, also after a restart. Entries that the client cannot see do not affect the hashes. Streams of
-//! calls have ids `c-<tag>-<stream>-<message>`.
+//! The session stream carries only notifications that a list or a resource has changed. Its event ids contain hashes
+//! of the lists that the client sees, `g-<tools>-<prompts>-<resources>`. A client that resumes with the id of an
+//! outdated list is notified of the change, also after a restart. Entries that the client cannot see do not affect
+//! the hashes. Streams of calls have ids `c-<tag>-<stream>-<message>`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The session era, 2024-11-05 to 2025-11-25: `initialize` opens a session, and a header names it.
 //!
-//! A session belongs only to the principal that opened it. It is stored, so it survives a restart of the hub. A request with
-//! an unknown, ended or foreign session gets 404, which makes the client initialize again.
+//! A session belongs only to the principal that opened it. It is stored, so it survives a restart of the hub. A
+//! request with an unknown, ended or foreign session gets 404, which makes the client initialize again.
 
 mod calls;
 mod directory;

@@ -1,7 +1,7 @@
 //! Questions to the client of a session, and their answers.
 //!
-//! A question is a request on the stream of the call that asks, so only that call's client reads it. Its answer arrives as
-//! a separate message in the same session.
+//! A question is a request on the stream of the call that asks, so only that call's client reads it. Its answer
+//! arrives as a separate message in the same session.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! `resources/subscribe` and `resources/unsubscribe`. Subscriptions live in memory only: after a restart of the hub the
-//! client has to subscribe again.
+//! `resources/subscribe` and `resources/unsubscribe`. Subscriptions live in memory only: after a restart of the hub
+//! the client has to subscribe again.
 
 use std::sync::Arc;
 

@@ -70,8 +70,8 @@ impl Tasks {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the end of a task, with retries while the database is unavailable. Until then the task has not ended; if the
-    /// hub stops first, its outcome is unknown.
+    /// Stores the end of a task, with retries while the database is unavailable. Until then the task has not ended;
+    /// if the hub stops first, its outcome is unknown.
     async fn end(&self, id: &str, end: TaskEnd, stopping: &CancellationToken) {
         loop {
             let (id, end, now) = (id.to_owned(), end.clone(), self.clock.now());
@@ -155,7 +155,8 @@ async fn catch_panic(driver: impl Future<Output = TaskEnd>) -> TaskEnd {
     AssertUnwindSafe(driver).catch_unwind().await.unwrap_or_else(|_| end::hub_failed())
 }
 
-/// Drives the call. Its questions wait for `tasks/update`; a task reports only its state, so other events are dropped.
+/// Drives the call. Its questions wait for `tasks/update`; a task reports only its state, so other events are
+/// dropped.
 async fn drive(state: &State, live: &LiveTask, mut call: RunningCall) -> TaskEnd {
     let mut deadline = None;
     loop {

@@ -32,8 +32,8 @@ const POLL_MS: u64 = 1_000;
 /// The client has not declared the capability that the request needs.
 const MISSING_CAPABILITY: i32 = -32021;
 
-/// Turns a call into a task of its caller. Returns the members of a `task` result once the task is stored, or the call if
-/// that is not possible.
+/// Turns a call into a task of its caller. Returns the members of a `task` result once the task is stored, or the
+/// call if that is not possible.
 pub(in crate::server) async fn detach(
     state: &Arc<State>,
     principal: &Arc<Principal>,
