@@ -1,7 +1,7 @@
-//! Arguments of a tool that are repeated in headers, so that what stands between client and server can route by them:
-//! those whose schema says `x-mcp-header`.
+//! Tool arguments that are repeated in headers, so that intermediaries can route by them. The tool's schema marks
+//! them with `x-mcp-header`.
 //!
-//! The hub reads the marks on both sides: it repeats the arguments where it calls, and compares them where it is called.
+//! As a client, the hub repeats the arguments; as a server, it compares them.
 
 use std::collections::HashSet;
 
@@ -12,25 +12,25 @@ use serde_json::{Map, Value};
 
 const MARK: &str = "x-mcp-header";
 const PREFIX: &str = "mcp-param-";
-/// Deeper than any schema that people write.
+/// Deeper than hand-written schemas.
 const MAX_DEPTH: usize = 16;
 
-/// An argument that goes into a header too.
+/// An argument that is repeated in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamHeader {
-    /// The names of the properties that lead to it.
+    /// The property names that lead to it.
     pub path: Vec<String>,
     pub header: HeaderName,
 }
 
 impl ParamHeader {
-    /// The argument in these arguments; none where it is absent, null, or nothing that a header could say.
+    /// Its value in these arguments; none if it is absent, null, or not representable in a header.
     pub fn value<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
         let found = self.path.iter().try_fold(arguments, |value, key| value.get(key))?;
         matches!(found, Value::String(_) | Value::Bool(_) | Value::Number(_)).then_some(found)
     }
 
-    /// What the header says of these arguments, before it is encoded.
+    /// The header's text for these arguments, before encoding.
     pub fn text(&self, arguments: &Value) -> Option<String> {
         self.value(arguments).map(|value| match value {
             Value::String(text) => text.clone(),
@@ -39,22 +39,22 @@ impl ParamHeader {
     }
 }
 
-/// The schema marks an argument in a way that cannot be followed.
+/// The schema contains an invalid `x-mcp-header` mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unusable;
+pub struct InvalidMark;
 
 /// The marks in the schema of a tool's arguments.
-pub fn param_headers(schema: &Value) -> Result<Vec<ParamHeader>, Unusable> {
+pub fn param_headers(schema: &Value) -> Result<Vec<ParamHeader>, InvalidMark> {
     let mut found = Vec::new();
     if let Some(schema) = schema.as_object() {
         collect(schema, &mut Vec::new(), &mut found)?;
     }
     let distinct: HashSet<&HeaderName> = found.iter().map(|mark| &mark.header).collect();
-    // A mark anywhere but on a property cannot be followed: which argument it is about depends on the arguments.
+    // A mark elsewhere than on a property is ambiguous: the argument it belongs to depends on the arguments.
     if distinct.len() == found.len() && found.len() == count(schema, MAX_DEPTH) {
         Ok(found)
     } else {
-        Err(Unusable)
+        Err(InvalidMark)
     }
 }
 
@@ -62,7 +62,7 @@ fn collect(
     schema: &Map<String, Value>,
     path: &mut Vec<String>,
     found: &mut Vec<ParamHeader>,
-) -> Result<(), Unusable> {
+) -> Result<(), InvalidMark> {
     if path.len() == MAX_DEPTH {
         return Ok(());
     }
@@ -75,9 +75,9 @@ fn collect(
                 property.get("type").and_then(Value::as_str),
                 Some("string" | "integer" | "boolean")
             );
-            let name = mark.as_str().filter(|name| plain && !name.is_empty()).ok_or(Unusable)?;
+            let name = mark.as_str().filter(|name| plain && !name.is_empty()).ok_or(InvalidMark)?;
             let header =
-                HeaderName::from_bytes(format!("{PREFIX}{name}").as_bytes()).map_err(|_| Unusable)?;
+                HeaderName::from_bytes(format!("{PREFIX}{name}").as_bytes()).map_err(|_| InvalidMark)?;
             found.push(ParamHeader { path: path.clone(), header });
         }
         collect(property, path, found)?;
@@ -86,7 +86,7 @@ fn collect(
     Ok(())
 }
 
-/// How often a schema has the mark, wherever it is. What is only named like it, as a property, is none.
+/// The number of marks anywhere in a schema. A property with the name of the mark does not count.
 fn count(schema: &Value, depth: usize) -> usize {
     match schema {
         _ if depth == 0 => 0,
@@ -106,13 +106,13 @@ fn count(schema: &Value, depth: usize) -> usize {
     }
 }
 
-/// A text as the value of a header: as it is where that is possible, else in Base64 between marks.
+/// A text as a header value: unchanged if possible, otherwise in Base64 between markers.
 pub fn header_text(text: &str) -> HeaderValue {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         && text.trim_ascii().len() == text.len()
         && !(text.starts_with("=?base64?") && text.ends_with("?="));
     let value = if plain { HeaderValue::from_str(text) } else { encoded(text) };
-    // Neither form has a byte in it that a header could not carry.
+    // Both forms contain only valid header bytes.
     value.unwrap_or(HeaderValue::from_static(""))
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_found_where_properties_lead_to_it() {
+    fn marks_on_properties_are_found() {
         let schema = json!({ "type": "object", "properties": {
             "region": { "type": "string", "x-mcp-header": "Region" },
             "deep": { "type": "object", "properties": { "n": { "type": "integer", "x-mcp-header": "N" } } },
@@ -136,18 +136,18 @@ mod tests {
         } });
         let arguments = json!({ "region": "Köln", "deep": { "n": 42 }, "flag": null, "other": "x" });
         let marks = param_headers(&schema).unwrap();
-        let mut said: Vec<_> =
+        let mut texts: Vec<_> =
             marks.iter().map(|mark| (mark.header.as_str(), mark.text(&arguments))).collect();
-        said.sort();
+        texts.sort();
         let region = Some("Köln".to_owned());
         assert_eq!(
-            said,
+            texts,
             [("mcp-param-flag", None), ("mcp-param-n", Some("42".to_owned())), ("mcp-param-region", region)]
         );
     }
 
     #[test]
-    fn a_mark_that_cannot_be_followed_is_told() {
+    fn invalid_mark_is_an_error() {
         let of = |property: Value| json!({ "type": "object", "properties": { "a": property } });
         for schema in [
             of(json!({ "type": "number", "x-mcp-header": "A" })),
@@ -159,15 +159,15 @@ mod tests {
                 "b": { "type": "string", "x-mcp-header": "same" },
             } }),
         ] {
-            assert_eq!(param_headers(&schema), Err(Unusable), "{schema}");
+            assert_eq!(param_headers(&schema), Err(InvalidMark), "{schema}");
         }
-        // A property may be called like the mark.
+        // A property may have the name of the mark.
         let named = json!({ "type": "object", "properties": { "x-mcp-header": { "type": "string" } } });
         assert_eq!(param_headers(&named), Ok(vec![]));
     }
 
     #[test]
-    fn a_name_is_sent_as_it_is_or_in_base64_between_marks() {
+    fn header_text_is_plain_or_base64() {
         for plain in ["echo", "a b", "mcp.tool-1_x", "=?base64?open", "", "~!"] {
             assert_eq!(header_text(plain), plain);
         }

@@ -1,4 +1,4 @@
-//! The published revisions and what each of them knows.
+//! The published revisions and their features.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub const MODERN: &str = "2026-07-28";
 pub const SUPPORTED: [&str; 5] = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 impl Version {
-    /// What a client gets that asks for a revision we do not know.
+    /// The revision for a client that requests an unknown one.
     pub const LATEST: Self = Self::V2025_11_25;
 
     #[must_use]
@@ -44,27 +44,27 @@ impl Version {
         }
     }
 
-    /// Several messages in one body: only where the revision, or JSON-RPC alone, has them.
+    /// Whether a body may contain several messages. 2024-11-05 allows it through JSON-RPC.
     #[must_use]
     pub fn has_batches(self) -> bool {
         self <= Self::V2025_03_26
     }
 
-    /// First event of a stream with an id and no data, so that a client can resume from the start.
+    /// Whether a stream begins with an event that has an id but no data, so that a client can resume from the start.
     pub(crate) fn has_priming_event(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// Of what a client says that it can be asked, what there is in its revision.
-    pub(crate) fn askable(self, can: Capabilities) -> Capabilities {
+    /// The client's capabilities that exist in its revision.
+    pub(crate) fn supported(self, declared: Capabilities) -> Capabilities {
         let newest = self >= Self::V2025_11_25;
         Capabilities {
-            form: can.form && self >= Self::V2025_06_18,
-            url: can.url && newest,
-            sampling_tools: can.sampling_tools && newest,
-            sampling_context: can.sampling_context && newest,
+            form: declared.form && self >= Self::V2025_06_18,
+            url: declared.url && newest,
+            sampling_tools: declared.sampling_tools && newest,
+            sampling_context: declared.sampling_context && newest,
             tasks: false,
-            ..can
+            ..declared
         }
     }
 
@@ -72,7 +72,7 @@ impl Version {
         Features {
             annotations: self >= Self::V2025_03_26,
             structured: self >= Self::V2025_06_18,
-            any_data: false,
+            non_object_data: false,
         }
     }
 }
@@ -83,7 +83,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What the `MCP-Protocol-Version` header says.
+/// The value of the `MCP-Protocol-Version` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Era {
     Session(Version),
@@ -101,7 +101,7 @@ impl Era {
     }
 }
 
-/// What the client of a request speaks.
+/// The revision of a request's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     Session(Version),
@@ -117,17 +117,17 @@ impl Dialect {
     }
 }
 
-/// Parts of tools and results that came with some revision.
+/// Members of tools and results that depend on the revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Features {
     pub(crate) annotations: bool,
     /// Titles, output schemas and structured results.
     pub(crate) structured: bool,
-    /// Structured results, and schemas of them, that are no objects. Clients of the session era refuse a whole list or
-    /// result for one.
-    pub(crate) any_data: bool,
+    /// Structured results, and their schemas, other than objects. Clients of the session era reject a whole list or
+    /// result because of one.
+    pub(crate) non_object_data: bool,
 }
 
 impl Features {
-    pub(crate) const ALL: Self = Self { annotations: true, structured: true, any_data: true };
+    pub(crate) const ALL: Self = Self { annotations: true, structured: true, non_object_data: true };
 }

@@ -41,7 +41,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use plexus_kit::config::PROXY_FOLDER;
 use plexus_kit::{Clock, Stage, Supervisor, hex, private_file};
-use plexus_mcp::relay::{HubLine, Unanswered};
+use plexus_mcp::relay::{HubClient, HubRequestError};
 use plexus_store::outbox::{Limits, Outbox, OutboxError};
 use rustls::ClientConfig;
 use url::Url;
@@ -156,7 +156,7 @@ pub enum ProxyError {
     #[error(transparent)]
     Outbox(#[from] OutboxError),
     #[error("{0}")]
-    Hub(#[from] Unanswered),
+    Hub(#[from] HubRequestError),
     #[error("{0}")]
     Address(String),
     #[error("the proxy cannot listen on {address}: {source}")]
@@ -221,7 +221,7 @@ impl Proxy {
                 Some(outbox)
             }
         };
-        let line = HubLine::new(hub, tls, timing.connect, http_endpoint::MAX_BODY)?;
+        let line = HubClient::new(hub, tls, timing.connect, http_endpoint::MAX_BODY)?;
         let folder = (!passthrough).then_some(&*folder);
         let tools = ToolList::open(folder, credential.fingerprint().unwrap_or_else(|| "run".to_owned()));
         let credential = Credential::new(credential, &agent, folder, clock.clone());

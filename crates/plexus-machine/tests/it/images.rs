@@ -241,7 +241,7 @@ async fn private_networks_are_fetched_only_if_the_owner_allows_it() {
     for url in urls {
         let error = refused(&bench, json!({ "url": url })).await;
         assert_eq!(error.code, ErrorCode::Forbidden, "{url}: {}", error.text());
-        assert!(error.text().contains("is not connected to"), "{url}: {}", error.text());
+        assert!(error.text().contains("is not contacted"), "{url}: {}", error.text());
     }
     for url in [
         "file:///etc/passwd",

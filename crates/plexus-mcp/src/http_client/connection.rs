@@ -1,8 +1,8 @@
-//! One HTTP/1.1 connection, driven by whoever uses it.
+//! One HTTP/1.1 connection, driven by the task that uses it.
 //!
-//! The task that waits for an answer also does the reading and writing: no other task has to be woken for a request to
-//! go out or for its answer to come in. A connection that nobody uses is not read from; that it was closed meanwhile is
-//! seen before the next request is written, and that request goes elsewhere.
+//! The task that waits for an answer also reads and writes, so no other task has to be woken. An idle connection is
+//! not read from; if the server has closed it, that is noticed before the next request is written, which then uses
+//! another connection.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use super::network::Io;
 
-/// How long a connection is kept that nobody uses, unless the server says less.
-const KEEP: Duration = Duration::from_secs(60);
+/// Lifetime of an idle connection, unless the server specifies a shorter one.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) type Outbound = Request<Full<Bytes>>;
 
@@ -29,34 +29,39 @@ pub(super) struct HttpConnection {
     sender: SendRequest<Full<Bytes>>,
     /// None once the connection has ended.
     driver: Option<Box<Connection<TokioIo<Io>, Full<Bytes>>>>,
-    keep: Duration,
+    idle_timeout: Duration,
     idle_since: Instant,
 }
 
-/// Why there is no answer.
+/// Sending a request failed.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub(super) struct SendError {
     pub(super) error: hyper::Error,
-    /// The request itself, if certainly no byte of it was written.
+    /// The request, if certainly none of its bytes were written.
     pub(super) request: Option<Box<Outbound>>,
 }
 
 impl HttpConnection {
     pub(super) async fn open(io: Io) -> Result<Self, hyper::Error> {
         let (sender, driver) = Builder::new().handshake(TokioIo::new(io)).await?;
-        Ok(Self { sender, driver: Some(Box::new(driver)), keep: KEEP, idle_since: Instant::now() })
+        Ok(Self {
+            sender,
+            driver: Some(Box::new(driver)),
+            idle_timeout: IDLE_TIMEOUT,
+            idle_since: Instant::now(),
+        })
     }
 
     fn drive(&mut self, context: &mut Context<'_>) {
         if let Some(driver) = &mut self.driver
             && Pin::new(&mut **driver).poll(context).is_ready()
         {
-            // Whoever waits on it is told by its end.
+            // Its end wakes the future that waits on it.
             self.driver = None;
         }
     }
 
-    /// Whether a request can be written now. Asks nothing of the network but what has already arrived.
+    /// Whether a request can be written now. Considers what has already arrived, without waiting.
     pub(super) async fn is_ready(&mut self) -> bool {
         poll_fn(|context| {
             self.drive(context);
@@ -67,8 +72,8 @@ impl HttpConnection {
         .await
     }
 
-    /// Sends a request and waits for the head of its answer.
-    pub(super) async fn send(&mut self, request: Outbound) -> Result<Response<Incoming>, Unsent> {
+    /// Sends a request and waits for the head of the answer.
+    pub(super) async fn send(&mut self, request: Outbound) -> Result<Response<Incoming>, SendError> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let driver = &mut self.driver;
         let answered = poll_fn(|context| {
@@ -79,19 +84,19 @@ impl HttpConnection {
             }
             answer.as_mut().poll(context)
         });
-        let response = answered.await.map_err(|mut failed| Unsent {
+        let response = answered.await.map_err(|mut failed| SendError {
             request: failed.take_message().map(Box::new),
             error: failed.into_error(),
         })?;
-        self.keep = kept_for(response.headers());
+        self.idle_timeout = idle_timeout(response.headers());
         Ok(response)
     }
 
-    /// The next piece of an answer's body; none at its end.
+    /// The next piece of the answer's body; none at its end.
     pub(super) async fn piece(&mut self, body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
         loop {
             let frame: Option<Result<Frame<Bytes>, _>> = poll_fn(|context| {
-                // Asking for more is what makes the connection read more.
+                // Polling the body makes the connection read more.
                 if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
                     return Poll::Ready(frame);
                 }
@@ -109,21 +114,23 @@ impl HttpConnection {
         }
     }
 
-    pub(super) fn rest(&mut self) {
+    pub(super) fn mark_idle(&mut self) {
         self.idle_since = Instant::now();
     }
 
     pub(super) fn is_stale(&self) -> bool {
-        self.idle_since.elapsed() >= self.keep
+        self.idle_since.elapsed() >= self.idle_timeout
     }
 }
 
-/// A server that says how long it keeps a connection is left a second before that: what is sent while it closes is lost.
-fn kept_for(headers: &HeaderMap) -> Duration {
-    let Some(text) = headers.get("keep-alive").and_then(|value| value.to_str().ok()) else { return KEEP };
+/// The server's keep-alive timeout minus one second: a request sent while the server closes the connection is lost.
+fn idle_timeout(headers: &HeaderMap) -> Duration {
+    let Some(text) = headers.get("keep-alive").and_then(|value| value.to_str().ok()) else {
+        return IDLE_TIMEOUT;
+    };
     let seconds =
         text.split(',').find_map(|part| part.trim().strip_prefix("timeout=")?.trim().parse::<u64>().ok());
-    seconds.map_or(KEEP, |seconds| Duration::from_secs(seconds.saturating_sub(1)).min(KEEP))
+    seconds.map_or(IDLE_TIMEOUT, |seconds| Duration::from_secs(seconds.saturating_sub(1)).min(IDLE_TIMEOUT))
 }
 
 impl std::fmt::Debug for HttpConnection {

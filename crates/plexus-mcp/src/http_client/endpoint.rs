@@ -1,11 +1,11 @@
-//! Where requests go, and where a redirect may send them.
+//! Addresses of requests, and the rules for redirects.
 
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use url::{Origin, Position, Url};
 
 use super::HttpError;
-use super::network::shown;
+use super::network::origin_of;
 
 /// An address that requests are sent to.
 #[derive(Clone)]
@@ -14,64 +14,64 @@ pub struct Endpoint {
     pub(super) origin: Origin,
     pub(super) uri: Uri,
     pub(super) host: HeaderValue,
-    /// Of the origin that the file names: the file's headers are for it and for nobody else.
-    pub(super) own: bool,
+    /// Whether it has the configured origin, the only one that gets the configured headers.
+    pub(super) is_home: bool,
 }
 
-/// Without its path and query, which may be as good as a password.
+/// Omits path and query, which may contain secrets.
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Endpoint").field(&shown(&self.url)).finish()
+        f.debug_tuple("Endpoint").field(&origin_of(&self.url)).finish()
     }
 }
 
-fn wrong(message: String) -> HttpError {
+fn protocol_error(message: String) -> HttpError {
     HttpError::Protocol(message)
 }
 
 impl Endpoint {
-    fn new(url: Url, own: bool) -> Result<Self, HttpError> {
-        let place = shown(&url);
+    fn new(url: Url, is_home: bool) -> Result<Self, HttpError> {
+        let origin = origin_of(&url);
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong(format!("`{}` is no scheme to ask with: use https or http", url.scheme())));
+            let scheme = url.scheme();
+            return Err(protocol_error(format!("the scheme `{scheme}` is not supported: use https or http")));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            let message = "has a user name or password in it: set the header `Authorization` instead";
-            return Err(wrong(format!("the URL of {place} {message}")));
+            let message = "contains a user name or password: set the header `Authorization` instead";
+            return Err(protocol_error(format!("the URL of {origin} {message}")));
         }
-        let unusable = || wrong(format!("the URL of {place} cannot be asked for"));
-        let uri = url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| unusable())?;
-        let host = url[Position::BeforeHost..Position::AfterPort].parse().map_err(|_| unusable())?;
-        Ok(Self { origin: url.origin(), uri, host, own, url })
+        let invalid = || protocol_error(format!("the URL of {origin} is not valid in an HTTP request"));
+        let uri = url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| invalid())?;
+        let host = url[Position::BeforeHost..Position::AfterPort].parse().map_err(|_| invalid())?;
+        Ok(Self { origin: url.origin(), uri, host, is_home, url })
     }
 
-    /// The address that everything is for.
-    pub fn own(url: Url) -> Result<Self, HttpError> {
+    /// The configured address.
+    pub fn home(url: Url) -> Result<Self, HttpError> {
         Self::new(url, true)
     }
 
-    /// An address that the file does not name: none of its headers go there.
-    pub fn elsewhere(url: Url) -> Result<Self, HttpError> {
+    /// An address other than the configured one. It gets none of the configured headers.
+    pub fn foreign(url: Url) -> Result<Self, HttpError> {
         Self::new(url, false)
     }
 
     /// Another address of the same origin.
     pub fn sibling(&self, reference: &str) -> Result<Self, HttpError> {
-        let url = self
-            .url
-            .join(reference)
-            .map_err(|error| wrong(format!("{} names an address that is none: {error}", shown(&self.url))))?;
+        let invalid = |error| {
+            protocol_error(format!("{} names an address that is invalid: {error}", origin_of(&self.url)))
+        };
+        let url = self.url.join(reference).map_err(invalid)?;
         if url.origin() != self.origin {
-            let (here, there) = (shown(&self.url), shown(&url));
-            return Err(wrong(format!(
-                "{here} wants messages sent to {there}, which is not the same server"
+            let (here, there) = (origin_of(&self.url), origin_of(&url));
+            return Err(protocol_error(format!(
+                "{here} asks for messages to be sent to {there}, which is a different server"
             )));
         }
-        Self::new(url, self.own)
+        Self::new(url, self.is_home)
     }
 
-    /// Where an answer sends a request instead; none where it is an answer like any other. `home` is the origin that
-    /// the file names.
+    /// The target of a redirect; none if the answer is not a redirect. `home` is the configured origin.
     pub(super) fn redirected(
         &self,
         method: &Method,
@@ -86,23 +86,23 @@ impl Endpoint {
             }
             _ => return Ok(None),
         };
-        let here = shown(&self.url);
+        let here = origin_of(&self.url);
         let location = headers.get(http::header::LOCATION).and_then(|value| value.to_str().ok());
         let Some(url) = location.and_then(|location| self.url.join(location).ok()) else {
-            return Err(wrong(format!("{here} answers {status} and does not say where to go")));
+            return Err(protocol_error(format!("{here} answers {status} without a valid `Location`")));
         };
-        let there = shown(&url);
+        let there = origin_of(&url);
         if !keeps_method {
             let message =
-                "which would turn the request into another one: put the new address into the server's file";
-            return Err(wrong(format!("{here} answers {status} and points to {there}, {message}")));
+                "which would turn the request into a GET: put the new address into the server's file";
+            return Err(protocol_error(format!("{here} answers {status} and points to {there}, {message}")));
         }
         if self.url.scheme() == "https" && url.scheme() != "https" {
-            return Err(wrong(format!(
-                "{here} points to {there}, which is not encrypted, and is not followed"
+            return Err(protocol_error(format!(
+                "{here} redirects to {there}, which is not encrypted; the redirect is not followed"
             )));
         }
-        let own = url.origin() == *home;
-        Self::new(url, own).map(Some)
+        let is_home = url.origin() == *home;
+        Self::new(url, is_home).map(Some)
     }
 }

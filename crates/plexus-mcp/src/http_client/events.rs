@@ -1,53 +1,53 @@
-//! A stream of server-sent events, taken apart as it comes.
+//! An incremental parser for server-sent events.
 //!
-//! An event's data is a slice of what was read where it is one line, which is what servers send.
+//! The data of an event is a slice of the input if it has one line, which is the common case.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-/// An id longer than this is not kept: it would be sent back in a header.
+/// Longest event id, in bytes. Longer ones are ignored because an id is sent back in a header.
 const MAX_ID: usize = 1024;
 
 /// An event that carries data.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Event {
-    /// `message` where the server does not say.
+pub struct SseEvent {
+    /// None means `message`.
     pub name: Option<Bytes>,
     pub data: Bytes,
 }
 
-impl Event {
-    /// Whether it is one of MCP: servers send others too, to keep a connection open or to people who watch.
+impl SseEvent {
+    /// Whether it carries an MCP message. Servers also send other events, for example as keep-alives.
     pub fn is_message(&self) -> bool {
         matches!(self.name.as_deref(), None | Some(b"" | b"message"))
     }
 }
 
-/// An event that is longer than is taken.
+/// An event exceeds the size limit.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct EventTooLong;
 
-/// Bytes in, events out.
+/// Turns received bytes into events.
 #[derive(Debug)]
-pub struct Events {
-    /// What was read and is no whole line yet.
+pub struct SseParser {
+    /// The incomplete last line.
     rest: BytesMut,
-    /// How much of it was searched for the end of a line.
+    /// Bytes of `rest` that contain no line end.
     searched: usize,
-    /// The last line ended with a carriage return: a line feed right after it is part of that end.
+    /// The last line ended with a carriage return; a line feed right after it belongs to that line end.
     after_return: bool,
     begun: bool,
-    event: Unfinished,
+    event: PartialEvent,
     last_id: Option<String>,
     retry: Option<Duration>,
-    /// For the data of one event, and for one line.
+    /// Size limit of one line and of the data of one event, in bytes.
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct Unfinished {
+struct PartialEvent {
     name: Option<Bytes>,
     data: Option<Data>,
     id: Option<String>,
@@ -85,53 +85,53 @@ impl Data {
     }
 }
 
-impl Events {
+impl SseParser {
     pub fn new(limit: usize) -> Self {
         Self {
             rest: BytesMut::new(),
             searched: 0,
             after_return: false,
             begun: false,
-            event: Unfinished::default(),
+            event: PartialEvent::default(),
             last_id: None,
             retry: None,
             limit,
         }
     }
 
-    /// Where to go on after a break, if the server numbers its events.
+    /// The id to resume after if the connection breaks. None if the server sends no ids.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
-    /// How long to wait before a reconnect: as the server asks, within the bounds, and otherwise `own`.
-    pub fn pause(&self, own: Duration, bounds: RangeInclusive<Duration>) -> Duration {
-        self.retry.unwrap_or(own).clamp(*bounds.start(), *bounds.end())
+    /// The delay before a reconnect: the server's `retry` or else `default`, within the bounds.
+    pub fn pause(&self, default: Duration, bounds: RangeInclusive<Duration>) -> Duration {
+        self.retry.unwrap_or(default).clamp(*bounds.start(), *bounds.end())
     }
 
-    /// The stream goes on in another response: what was unfinished is dropped, ids go on.
+    /// Continues with another response: drops the incomplete event, keeps the last id.
     pub fn restart(&mut self) {
         self.rest.clear();
         self.searched = 0;
         self.after_return = false;
         self.begun = false;
-        self.event = Unfinished::default();
+        self.event = PartialEvent::default();
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
     }
 
-    /// The next event with data, if all of it is there.
-    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
+    /// The next complete event with data.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         while let Some(line) = self.line()? {
             if line.is_empty() {
-                let Unfinished { name, data, id } = std::mem::take(&mut self.event);
+                let PartialEvent { name, data, id } = std::mem::take(&mut self.event);
                 if id.is_some() {
                     self.last_id = id;
                 }
                 if let Some(data) = data.map(Data::finish).filter(|data| !data.is_empty()) {
-                    return Ok(Some(Event { name, data }));
+                    return Ok(Some(SseEvent { name, data }));
                 }
             } else {
                 self.field(&line)?;
@@ -140,8 +140,8 @@ impl Events {
         Ok(None)
     }
 
-    /// The next line without its end.
-    fn line(&mut self) -> Result<Option<Bytes>, TooLong> {
+    /// The next line without its line end.
+    fn line(&mut self) -> Result<Option<Bytes>, EventTooLong> {
         if self.after_return && !self.rest.is_empty() {
             self.after_return = false;
             if self.rest[0] == b'\n' {
@@ -151,7 +151,7 @@ impl Events {
         let found = self.rest[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         let Some(end) = found.map(|at| self.searched + at) else {
             self.searched = self.rest.len();
-            return if self.searched > self.limit { Err(TooLong) } else { Ok(None) };
+            return if self.searched > self.limit { Err(EventTooLong) } else { Ok(None) };
         };
         self.after_return = self.rest[end] == b'\r';
         self.searched = 0;
@@ -163,10 +163,10 @@ impl Events {
         Ok(Some(line))
     }
 
-    fn field(&mut self, line: &Bytes) -> Result<(), TooLong> {
+    fn field(&mut self, line: &Bytes) -> Result<(), EventTooLong> {
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = match colon {
-            // A comment, which keeps the connection open.
+            // A comment, sent as a keep-alive.
             Some(0) => return Ok(()),
             Some(at) => {
                 let space = usize::from(line.get(at + 1) == Some(&b' '));
@@ -179,7 +179,7 @@ impl Events {
             b"data" => {
                 let before = self.event.data.take();
                 if before.as_ref().map_or(0, Data::len) + value.len() > self.limit {
-                    return Err(TooLong);
+                    return Err(EventTooLong);
                 }
                 self.event.data = Some(match before {
                     None => Data::Line(value),
@@ -187,7 +187,7 @@ impl Events {
                 });
             }
             b"id" => {
-                // Only what can be sent back.
+                // Only an id that can be sent back in a header.
                 let text = std::str::from_utf8(&value).ok();
                 let sendable = |id: &&str| id.len() <= MAX_ID && id.bytes().all(|b| matches!(b, b' '..=b'~'));
                 self.event.id = text.filter(sendable).map(str::to_owned);

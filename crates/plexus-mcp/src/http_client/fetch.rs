@@ -1,8 +1,8 @@
-//! Files of the network that a caller names by URL, fetched under the rules for servers.
+//! Fetches files from URLs that a caller chooses, under the address rules for servers.
 //!
-//! Whoever names the URL may be anybody, so it leads to less than a server's file does: to no private network and not to
-//! this machine, unless that was allowed. A name is looked up once and what was checked is connected to, also after each
-//! redirect. Nothing is sent that says who asks: no cookies, no credentials, no referrer. No proxy is used.
+//! Callers are untrusted, so private networks and this machine are out of reach unless explicitly allowed. A name is
+//! looked up once, and the checked address is the one connected to, also after each redirect. Requests carry no
+//! cookies, credentials or referrer. No proxy is used.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,39 +13,39 @@ use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use url::Url;
 
+use super::client::{MAX_REDIRECTS, USER_AGENT_VALUE};
 use super::connection::{HttpConnection, Outbound};
 use super::endpoint::Endpoint;
-use super::line::{AGENT, MAX_REDIRECTS};
-use super::network::{Network, Unreached, shown};
+use super::network::{DialError, Network, origin_of};
 
-/// Why a file was not fetched. Of a URL no more is told than its server: the rest may be as good as a password.
+/// Why a file was not fetched. Names only the URL's origin, because the rest may contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// It is not one that can be asked for.
+    /// The URL is invalid.
     #[error("{0}")]
     Url(String),
-    /// It leads to where nothing is asked.
+    /// The address rules do not allow the connection.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Failed(String),
-    #[error("{place} answers {status}")]
-    Status { place: String, status: StatusCode },
-    #[error("what {place} sends is longer than {limit} bytes")]
-    TooLong { place: String, limit: usize },
-    #[error("{place} did not send all of it within {} s", patience.as_secs_f32())]
-    TooSlow { place: String, patience: Duration },
+    #[error("{origin} answers {status}")]
+    Status { origin: String, status: StatusCode },
+    #[error("the file at {origin} is longer than {limit} bytes")]
+    TooLong { origin: String, limit: usize },
+    #[error("{origin} did not send the whole file within {} s", timeout.as_secs_f32())]
+    TooSlow { origin: String, timeout: Duration },
 }
 
-/// Fetches for callers. It keeps no connections.
+/// Fetches files, over a new connection each.
 pub struct Fetcher {
-    /// For the open internet only.
-    open: Network,
-    /// For private networks too.
-    inner: Network,
-    /// For all of it, redirects included.
-    patience: Duration,
-    /// Bytes of a file.
+    /// Reaches the public internet only.
+    public: Network,
+    /// Reaches private networks too.
+    private: Network,
+    /// Time limit of a fetch, including redirects.
+    timeout: Duration,
+    /// Size limit of a file, in bytes.
     limit: usize,
 }
 
@@ -56,51 +56,54 @@ impl fmt::Debug for Fetcher {
 }
 
 impl Fetcher {
-    /// `remedy`: what a person does to allow private networks, such as "set …".
+    /// `remedy` says how to allow private networks, such as "set …".
     #[must_use]
-    pub fn new(patience: Duration, limit: usize, remedy: &'static str) -> Self {
-        let network = |inner| Network::for_anyone(inner, remedy, patience);
-        Self { open: network(false), inner: network(true), patience, limit }
+    pub fn new(timeout: Duration, limit: usize, remedy: &'static str) -> Self {
+        let network = |private| Network::for_any_url(private, remedy, timeout);
+        Self { public: network(false), private: network(true), timeout, limit }
     }
 
-    /// The file at a URL; `inner`: also from private networks and this machine. `accept` is what the server is told that
-    /// is wanted; what it sends may be anything.
-    pub async fn get(&self, url: &str, inner: bool, accept: &'static str) -> Result<Bytes, FetchError> {
-        let url = Url::parse(url).map_err(|error| FetchError::Url(format!("it is no URL: {error}")))?;
+    /// Fetches the file at a URL. `private` also allows private networks and this machine. `accept` is sent to the
+    /// server, which may ignore it.
+    pub async fn get(&self, url: &str, private: bool, accept: &'static str) -> Result<Bytes, FetchError> {
+        let url =
+            Url::parse(url).map_err(|error| FetchError::Url(format!("it is not a valid URL: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
-            let message = format!("the URL of {} has a user name or password in it", shown(&url));
+            let message = format!("the URL of {} contains a user name or password", origin_of(&url));
             return Err(FetchError::Url(message));
         }
-        let place = shown(&url);
-        let network = if inner { &self.inner } else { &self.open };
-        let fetched = tokio::time::timeout(self.patience, self.follow(network, url, accept));
-        fetched.await.unwrap_or_else(|_| Err(FetchError::TooSlow { place, patience: self.patience }))
+        let origin = origin_of(&url);
+        let network = if private { &self.private } else { &self.public };
+        let fetched = tokio::time::timeout(self.timeout, self.follow(network, url, accept));
+        fetched.await.unwrap_or_else(|_| Err(FetchError::TooSlow { origin, timeout: self.timeout }))
     }
 
     async fn follow(&self, network: &Network, url: Url, accept: &'static str) -> Result<Bytes, FetchError> {
-        let (home, first) = (url.origin(), shown(&url));
-        let mut place = Endpoint::elsewhere(url).map_err(|error| FetchError::Url(error.to_string()))?;
+        let (home, first) = (url.origin(), origin_of(&url));
+        let mut endpoint = Endpoint::foreign(url).map_err(|error| FetchError::Url(error.to_string()))?;
         for _ in 0..=MAX_REDIRECTS {
-            let io = network.dial(&place.url).await.map_err(|why| match why {
-                Unreached::Refused(why) => FetchError::Refused(why),
-                Unreached::Failed(why) => FetchError::Failed(why),
+            let io = network.dial(&endpoint.url).await.map_err(|error| match error {
+                DialError::Refused(why) => FetchError::Refused(why),
+                DialError::Failed(why) => FetchError::Failed(why),
             })?;
             let broken = |error: hyper::Error| {
-                FetchError::Failed(format!("{} does not answer: {error}", shown(&place.url)))
+                FetchError::Failed(format!("{} does not answer: {error}", origin_of(&endpoint.url)))
             };
-            let mut wire = HttpConnection::open(io).await.map_err(broken)?;
-            let sent = wire.send(request(&place, accept)).await;
-            let (head, mut body) = sent.map_err(|unsent| broken(unsent.error))?.into_parts();
-            let redirected = place.redirected(&Method::GET, head.status, &head.headers, &home);
+            let mut connection = HttpConnection::open(io).await.map_err(broken)?;
+            let sent = connection.send(request(&endpoint, accept)).await;
+            let (head, mut body) = sent.map_err(|failed| broken(failed.error))?.into_parts();
+            let redirected = endpoint.redirected(&Method::GET, head.status, &head.headers, &home);
             match redirected.map_err(|error| FetchError::Refused(error.to_string()))? {
-                Some(next) => place = next,
+                Some(next) => endpoint = next,
                 None if !head.status.is_success() => {
-                    return Err(FetchError::Status { place: shown(&place.url), status: head.status });
+                    return Err(FetchError::Status { origin: origin_of(&endpoint.url), status: head.status });
                 }
                 None => {
                     let announced =
                         head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-                    return self.whole(&place, &mut wire, &mut body, announced.unwrap_or_default()).await;
+                    return self
+                        .whole(&endpoint, &mut connection, &mut body, announced.unwrap_or_default())
+                        .await;
                 }
             }
         }
@@ -109,20 +112,20 @@ impl Fetcher {
 
     async fn whole(
         &self,
-        place: &Endpoint,
-        wire: &mut HttpConnection,
+        endpoint: &Endpoint,
+        connection: &mut HttpConnection,
         body: &mut hyper::body::Incoming,
         announced: usize,
     ) -> Result<Bytes, FetchError> {
-        let too_long = || FetchError::TooLong { place: shown(&place.url), limit: self.limit };
+        let too_long = || FetchError::TooLong { origin: origin_of(&endpoint.url), limit: self.limit };
         if announced > self.limit {
             return Err(too_long());
         }
-        // Not as much as is announced: that costs who announces it nothing.
+        // Not preallocated: announcing a large size costs the server nothing.
         let mut whole = BytesMut::new();
-        while let Some(piece) = wire.piece(body).await {
+        while let Some(piece) = connection.piece(body).await {
             let piece = piece.map_err(|error| {
-                FetchError::Failed(format!("the answer of {} broke off: {error}", shown(&place.url)))
+                FetchError::Failed(format!("the answer of {} broke off: {error}", origin_of(&endpoint.url)))
             })?;
             if whole.len() + piece.len() > self.limit {
                 return Err(too_long());
@@ -133,12 +136,12 @@ impl Fetcher {
     }
 }
 
-fn request(place: &Endpoint, accept: &'static str) -> Outbound {
+fn request(endpoint: &Endpoint, accept: &'static str) -> Outbound {
     let mut request = Request::new(Full::new(Bytes::new()));
-    *request.uri_mut() = place.uri.clone();
+    *request.uri_mut() = endpoint.uri.clone();
     let headers = request.headers_mut();
-    headers.insert(HOST, place.host.clone());
-    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    headers.insert(HOST, endpoint.host.clone());
+    headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
     headers.insert(ACCEPT, HeaderValue::from_static(accept));
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     request

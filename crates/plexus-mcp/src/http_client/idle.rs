@@ -1,8 +1,8 @@
-//! Connections that are kept while nobody uses them.
+//! The pool of idle connections.
 //!
-//! One is kept as soon as nothing more is wanted of its last answer, which is often a moment before the server ends
-//! that answer: a stream goes on after its last message until the server closes it. So an answer may still have to be
-//! read to its end before the next request.
+//! A connection becomes idle as soon as no more of its last answer is needed, often shortly before the server ends
+//! that answer: a stream continues after its last message until the server closes it. So the rest of an answer may
+//! have to be read before the next request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,54 +14,54 @@ use url::Origin;
 
 use super::connection::HttpConnection;
 
-/// More are closed instead of being kept.
+/// Idle connections in the pool; further ones are closed.
 const MAX_IDLE: usize = 32;
-/// Given to an answer to end where there is no other connection: making one takes about as long.
+/// Time for an answer to end if no other connection is available. Opening one takes about as long.
 const LINGER: Duration = Duration::from_millis(5);
-/// A server that has used up that time so often in a row is not given it again.
+/// Consecutive timeouts of that wait after which it is skipped.
 const MAX_LINGERS: usize = 3;
 
 #[derive(Default)]
-pub(super) struct Idle {
-    kept: Mutex<Vec<IdleConnection>>,
+pub(super) struct IdlePool {
+    connections: Mutex<Vec<IdleConnection>>,
     lingers: AtomicUsize,
 }
 
 struct IdleConnection {
     origin: Origin,
-    wire: HttpConnection,
-    /// What is still to be read of an answer.
+    connection: HttpConnection,
+    /// The unread rest of the last answer.
     rest: Option<Incoming>,
 }
 
-impl Idle {
-    fn kept(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+impl IdlePool {
+    fn connections(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn keep(&self, origin: Origin, mut wire: HttpConnection, rest: Option<Incoming>) {
-        wire.rest();
-        self.keep_all(std::iter::once(IdleConnection { origin, wire, rest }));
+    pub(super) fn put(&self, origin: Origin, mut connection: HttpConnection, rest: Option<Incoming>) {
+        connection.mark_idle();
+        self.put_all(std::iter::once(IdleConnection { origin, connection, rest }));
     }
 
-    fn keep_all(&self, more: impl Iterator<Item = IdleConnection>) {
-        let mut kept = self.kept();
-        kept.retain(|kept| !kept.wire.is_stale());
-        let room = MAX_IDLE.saturating_sub(kept.len());
-        kept.extend(more.take(room));
+    fn put_all(&self, more: impl Iterator<Item = IdleConnection>) {
+        let mut connections = self.connections();
+        connections.retain(|idle| !idle.connection.is_stale());
+        let room = MAX_IDLE.saturating_sub(connections.len());
+        connections.extend(more.take(room));
     }
 
-    /// A connection to this origin that is still good, the one used last first.
+    /// A usable connection to this origin, the most recently used first.
     pub(super) async fn take(&self, origin: &Origin) -> Option<HttpConnection> {
         let mut unfinished = Vec::new();
         let mut found = None;
         while found.is_none()
-            && let Some(mut kept) = self.pop(origin)
+            && let Some(mut idle) = self.pop(origin)
         {
-            match kept.finish().now_or_never() {
-                Some(true) => found = Some(kept.wire),
+            match idle.finish().now_or_never() {
+                Some(true) => found = Some(idle.connection),
                 Some(false) => {}
-                None => unfinished.push(kept),
+                None => unfinished.push(idle),
             }
         }
         if found.is_none() && !unfinished.is_empty() && self.lingers.load(Ordering::Relaxed) < MAX_LINGERS {
@@ -69,7 +69,7 @@ impl Idle {
             match tokio::time::timeout(LINGER, newest.finish()).await {
                 Ok(true) => {
                     self.lingers.store(0, Ordering::Relaxed);
-                    found = Some(newest.wire);
+                    found = Some(newest.connection);
                 }
                 Ok(false) => {}
                 Err(_) => {
@@ -79,38 +79,38 @@ impl Idle {
             }
         }
         if !unfinished.is_empty() {
-            self.keep_all(unfinished.into_iter().rev());
+            self.put_all(unfinished.into_iter().rev());
         }
         found
     }
 
     fn pop(&self, origin: &Origin) -> Option<IdleConnection> {
-        let mut all = self.kept();
-        all.retain(|kept| !kept.wire.is_stale());
-        let found = all.iter().rposition(|kept| kept.origin == *origin)?;
+        let mut all = self.connections();
+        all.retain(|idle| !idle.connection.is_stale());
+        let found = all.iter().rposition(|idle| idle.origin == *origin)?;
         Some(all.remove(found))
     }
 
-    /// Closes what nobody has used for a while.
+    /// Closes connections that have been idle too long.
     pub(super) fn sweep(&self) {
-        self.kept().retain(|kept| !kept.wire.is_stale());
+        self.connections().retain(|idle| !idle.connection.is_stale());
     }
 
     pub(super) fn clear(&self) {
-        self.kept().clear();
+        self.connections().clear();
     }
 }
 
 impl IdleConnection {
-    /// Reads what is left of the last answer. Whether a request can be sent then: not on a connection that has ended,
-    /// nor on one whose answer goes on.
+    /// Reads the rest of the last answer. Returns whether a request can be sent: false if the connection has ended or
+    /// the answer continues.
     async fn finish(&mut self) -> bool {
         if let Some(rest) = &mut self.rest {
-            if self.wire.piece(rest).await.is_some() {
+            if self.connection.piece(rest).await.is_some() {
                 return false;
             }
             self.rest = None;
         }
-        self.wire.is_ready().await
+        self.connection.is_ready().await
     }
 }

@@ -1,39 +1,38 @@
-//! An HTTP client for servers that somebody named: the hub that a proxy stands in front of, a server behind the hub, or
-//! any URL that a tool is given.
+//! An HTTP client with address rules, for the hub of a proxy, the servers behind a hub, and URLs passed to a tool.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `line` | requests to one server and their answers |
+//! | `client` | requests to one server and their answers |
 //! | `endpoint` | an address that requests are sent to, and redirects from it |
-//! | `connection`, `idle` | one HTTP/1.1 connection, and those that are kept while nobody uses them |
-//! | `network` | name lookup, rules for addresses, TLS |
-//! | `events` | server-sent events, parsed as they arrive |
-//! | `fetch` | single files, fetched for callers who name the URL |
+//! | `connection`, `idle` | one HTTP/1.1 connection, and the pool of idle ones |
+//! | `network` | name lookup, address rules, TLS |
+//! | `events` | incremental parser for server-sent events |
+//! | `fetch` | single files from URLs that callers choose |
 
+mod client;
 mod connection;
 mod endpoint;
 mod events;
 mod fetch;
 mod idle;
-mod line;
 mod network;
 
+pub use client::{HttpClient, Media, Reply};
 pub use endpoint::Endpoint;
-pub use events::{Event, Events, TooLong};
+pub use events::{EventTooLong, SseEvent, SseParser};
 pub use fetch::{FetchError, Fetcher};
-pub use line::{Line, Media, Reply};
-pub use network::{Network, names_loopback, shown};
+pub use network::{Network, names_loopback, origin_of};
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The server could not be reached: the request did not get there, and can be sent again.
+    /// The server could not be reached. It did not receive the request, which can be sent again.
     #[error("{0}")]
     Unreachable(String),
-    /// It was lost after the request was sent: nobody knows whether it was carried out.
+    /// The connection was lost after the request was sent: the outcome is unknown.
     #[error("{0}")]
     Lost(String),
-    /// What it answered cannot be understood, is too long, or leads to where nothing is sent.
+    /// The answer is invalid, too long, or a redirect that is not followed.
     #[error("{0}")]
     Protocol(String),
 }

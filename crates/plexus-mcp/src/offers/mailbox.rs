@@ -1,36 +1,35 @@
-//! Resources that have changed, for one who listens. However often a resource changes, it is in here once.
+//! Changed resources, collected for one reader. A resource that changes several times is in the mailbox once.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Where the resources are put down that have changed, each once, until their reader comes.
+/// The set of changed resources that the reader has not taken yet.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     changed: Mutex<BTreeSet<String>>,
-    news: Notify,
+    filled: Notify,
 }
 
 impl Mailbox {
-    /// Puts down that a resource has changed, by the name that the reader has for it.
+    /// Adds a changed resource, by the URI that the reader uses.
     pub fn put(&self, uri: &str) {
         let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
         if !changed.contains(uri) {
             changed.insert(uri.to_owned());
-            self.news.notify_one();
+            self.filled.notify_one();
         }
     }
 
-    /// All that have changed since they were last taken, as soon as there are any. It has one reader at a time. Dropped
-    /// halfway, it loses nothing.
+    /// Waits for changes and takes them all. Only one reader at a time is supported. Cancel-safe.
     pub async fn take(&self) -> BTreeSet<String> {
         loop {
             let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
             if !changed.is_empty() {
                 return changed;
             }
-            self.news.notified().await;
+            self.filled.notified().await;
         }
     }
 }

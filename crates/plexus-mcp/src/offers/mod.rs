@@ -1,13 +1,13 @@
-//! What servers offer beside their tools: resources and prompts.
+//! Resources and prompts of servers.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `offer` | what one server offers, as it listed it last |
-//! | `uris`, `template` | which server a URI is of |
-//! | `names` | what prompts are called here |
-//! | `visible` | all of it, as one caller sees it |
-//! | `provider` | the interface to the servers, which the MCP endpoint is given |
-//! | `mailbox` | resources that have changed, kept for one reader |
+//! | `offer` | the resources and prompts of one server, as last listed |
+//! | `uris`, `template` | the server that a URI belongs to |
+//! | `names` | the names under which prompts are listed |
+//! | `visible` | the resources and prompts of all servers, as one caller sees them |
+//! | `provider` | the MCP endpoint's interface to the servers |
+//! | `mailbox` | changed resources, collected for one reader |
 
 mod mailbox;
 mod names;
@@ -18,7 +18,7 @@ mod uris;
 mod visible;
 
 pub use mailbox::Mailbox;
-pub use offer::{Entry, Lists, Offer, Resources};
+pub use offer::{Entry, OfferLists, Resources, ServerOffer};
 pub use provider::{CompletionError, OfferProvider, ResourceWatch};
 pub(crate) use uris::server_uri;
 pub use visible::VisibleOffers;

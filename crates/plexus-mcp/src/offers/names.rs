@@ -1,20 +1,19 @@
-//! The names that one caller's prompts are listed by, made as those of tools are: from what this caller sees and from
-//! nothing else.
+//! The names under which prompts are listed to a caller. As with tools, they depend only on what this caller sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_proto::tool_name;
 
-/// A prompt, as its server knows it.
+/// A prompt, identified by its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServerPrompt<'o> {
     pub(super) server: &'o str,
     pub(super) prompt: &'o str,
-    /// To be listed by its own name where no other prompt has it.
+    /// List it under its own name if no other prompt has that name.
     pub(super) bare: bool,
 }
 
-/// Each with the name it is listed by, in order of these names.
+/// The prompts by the name they are listed under.
 pub(super) fn listed<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, ServerPrompt<'o>> {
     let canonical = canonical(prompts);
     let mut wanted: BTreeMap<String, usize> = BTreeMap::new();
@@ -25,7 +24,8 @@ pub(super) fn listed<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, Serve
     canonical.into_iter().map(|(name, own)| (bare_name(&own).filter(is_free).unwrap_or(name), own)).collect()
 }
 
-/// The names that always work. Where two prompts of a server would have the same, each has one with a hash of its own.
+/// The prompts by their canonical names, which always work. If two prompts of a server would have the same name, a
+/// hash is added to each.
 pub(super) fn canonical<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, ServerPrompt<'o>> {
     let mut plain: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let name = |own: &ServerPrompt<'_>| tool_name::canonical(own.server, own.prompt);
@@ -41,8 +41,8 @@ pub(super) fn canonical<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, Se
         .collect()
 }
 
-/// The prompt that a name stands for: as it is listed, else its canonical name in any of the ways to write it, else its
-/// own where only one has it.
+/// The prompt that a name denotes: its listed name, else its canonical name in any notation, else its own name if
+/// that is unique.
 pub(super) fn resolve<'o>(prompts: &[ServerPrompt<'o>], name: &str) -> Option<ServerPrompt<'o>> {
     if let Some(own) = listed(prompts).get(name) {
         return Some(*own);
@@ -54,8 +54,7 @@ pub(super) fn resolve<'o>(prompts: &[ServerPrompt<'o>], name: &str) -> Option<Se
     named.next().filter(|_| named.next().is_none()).copied()
 }
 
-/// The prompt's own name, if it is to be listed by it and it can be a name here. One that looks as if it were a
-/// server's, as all canonical names do, cannot.
+/// The prompt's own name, if it may be listed under it. A name that looks like a canonical one cannot be used.
 fn bare_name(own: &ServerPrompt<'_>) -> Option<String> {
     let fits = own.bare
         && !own.prompt.is_empty()
@@ -73,17 +72,17 @@ mod tests {
     }
 
     #[test]
-    fn prompts_are_listed_by_their_server_and_name() {
+    fn prompts_are_listed_by_server_and_name() {
         let prompts = [own("wiki", "summarise", false), own("git", "summarise", false)];
         let names: Vec<String> = listed(&prompts).into_keys().collect();
         assert_eq!(names, ["mcp__git__summarise", "mcp__wiki__summarise"]);
         assert_eq!(resolve(&prompts, "mcp__git__summarise"), Some(prompts[1]));
         assert_eq!(resolve(&prompts, "mcp:git:summarise"), Some(prompts[1]));
-        assert_eq!(resolve(&prompts, "summarise"), None, "it could be either");
+        assert_eq!(resolve(&prompts, "summarise"), None, "the name is ambiguous");
     }
 
     #[test]
-    fn a_bare_name_is_given_where_only_one_wants_it() {
+    fn bare_name_is_used_if_unique() {
         let prompts = [own("a", "one", true), own("b", "two", true), own("c", "two", true)];
         let names: Vec<String> = listed(&prompts).into_keys().collect();
         assert_eq!(names, ["mcp__b__two", "mcp__c__two", "one"]);
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn two_prompts_whose_names_would_be_one_are_told_apart() {
+    fn colliding_prompt_names_get_a_hash() {
         let prompts = [own("a", "x y", false), own("a", "x_y", false)];
         let names = listed(&prompts);
         assert_eq!(names.len(), 2, "{names:?}");

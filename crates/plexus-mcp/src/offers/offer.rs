@@ -1,7 +1,7 @@
-//! What one server offers beside its tools, as it listed it last.
+//! The resources and prompts of one server, as last listed.
 //!
-//! What a server says is foreign: each entry is bounded and brought into the form that clients insist on, and one that
-//! cannot be used is left out with a warning, alone.
+//! Servers are untrusted: each entry is size-limited and normalized to what strict clients accept. An unusable entry
+//! is left out with a warning, without affecting the others.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::template::Template;
 /// A definition, as a server wrote it.
 pub type Entry = Map<String, Value>;
 
-/// Entries of one list; more are left out, the last of them.
+/// Most entries of a list; the rest is left out.
 const MAX_RESOURCES: usize = 5_000;
 const MAX_TEMPLATES: usize = 500;
 const MAX_PROMPTS: usize = 1_000;
@@ -21,22 +21,22 @@ const MAX_URI: usize = 2_048;
 const MAX_NAME: usize = 256;
 /// Largest definition, in bytes.
 const MAX_ENTRY: usize = 64 << 10;
-/// Warnings kept of all lists; of more, only their number.
+/// Most warnings of all lists; only the number of the rest is reported.
 const MAX_WARNINGS: usize = 10;
 
-/// What a server lists. None: it has nothing of the kind.
+/// The lists of a server. None if the server does not support that kind.
 #[derive(Debug, Default)]
-pub struct Lists {
+pub struct OfferLists {
     pub resources: Option<Vec<Entry>>,
     pub templates: Option<Vec<Entry>>,
     pub prompts: Option<Vec<Entry>>,
-    /// It tells of changes of single resources.
+    /// Whether it announces changes of single resources.
     pub subscribe: bool,
     pub completions: bool,
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub struct Offer {
+pub struct ServerOffer {
     pub resources: Option<Resources>,
     pub prompts: Option<Vec<Entry>>,
     pub subscribe: bool,
@@ -49,20 +49,20 @@ pub struct Resources {
     pub listed: Vec<Entry>,
     pub templates: Vec<Entry>,
     uris: BTreeSet<String>,
-    /// Of those templates that can be read.
-    fitting: Vec<Template>,
+    /// The templates that can be parsed.
+    parsed_templates: Vec<Template>,
 }
 
-impl Offer {
-    pub fn new(lists: Lists) -> Self {
-        let Lists { resources, templates, prompts, subscribe, completions } = lists;
+impl ServerOffer {
+    pub fn new(lists: OfferLists) -> Self {
+        let OfferLists { resources, templates, prompts, subscribe, completions } = lists;
         let mut warnings = Vec::new();
         let resources = (resources.is_some() || templates.is_some()).then(|| {
-            let listed = kept(resources.unwrap_or_default(), &RESOURCES, &mut warnings);
-            let templates = kept(templates.unwrap_or_default(), &TEMPLATES, &mut warnings);
+            let listed = usable_entries(resources.unwrap_or_default(), &RESOURCES, &mut warnings);
+            let templates = usable_entries(templates.unwrap_or_default(), &TEMPLATES, &mut warnings);
             Resources {
                 uris: listed.iter().map(|entry| text(entry, "uri").to_owned()).collect(),
-                fitting: templates
+                parsed_templates: templates
                     .iter()
                     .filter_map(|entry| Template::parse(text(entry, "uriTemplate")))
                     .collect(),
@@ -70,7 +70,7 @@ impl Offer {
                 templates,
             }
         });
-        let prompts = prompts.map(|prompts| kept(prompts, &PROMPTS, &mut warnings));
+        let prompts = prompts.map(|prompts| usable_entries(prompts, &PROMPTS, &mut warnings));
         let more = warnings.len().saturating_sub(MAX_WARNINGS);
         warnings.truncate(MAX_WARNINGS);
         if more > 0 {
@@ -79,9 +79,9 @@ impl Offer {
         Self { resources, prompts, subscribe, completions, warnings }
     }
 
-    /// What it was made from, for lists that are to stay when others change.
-    pub fn lists(&self) -> Lists {
-        Lists {
+    /// The current lists, for those that stay when another list changes.
+    pub fn lists(&self) -> OfferLists {
+        OfferLists {
             resources: self.resources.as_ref().map(|resources| resources.listed.clone()),
             templates: self.resources.as_ref().map(|resources| resources.templates.clone()),
             prompts: self.prompts.clone(),
@@ -90,7 +90,7 @@ impl Offer {
         }
     }
 
-    /// Whether the server lists this, as a resource or as a template.
+    /// Whether the server lists this URI, as a resource or as a template.
     pub(super) fn lists_uri(&self, uri: &str) -> bool {
         self.resources.as_ref().is_some_and(|resources| {
             resources.uris.contains(uri)
@@ -98,66 +98,67 @@ impl Offer {
         })
     }
 
-    /// How much the template says that a URI fits, of several the one that says most.
-    pub(super) fn fits(&self, uri: &str) -> Option<usize> {
-        let fitting =
-            self.resources.as_ref().map(|resources| resources.fitting.as_slice()).unwrap_or_default();
-        fitting.iter().filter(|template| template.fits(uri)).map(Template::fixed).max()
+    /// The literal length of the most specific template that matches the URI.
+    pub(super) fn best_match(&self, uri: &str) -> Option<usize> {
+        let resources = self.resources.as_ref();
+        let templates = resources.map(|resources| resources.parsed_templates.as_slice()).unwrap_or_default();
+        templates.iter().filter(|template| template.matches(uri)).map(Template::literal_length).max()
     }
 }
 
-/// A member of a definition that is a text; empty where it is none.
+/// A string member of a definition; empty if it is missing or not a string.
 pub(super) fn text<'e>(entry: &'e Entry, member: &str) -> &'e str {
     entry.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What is asked of the entries of a list.
-struct Kind {
+/// The limits of a list.
+struct ListRules {
     what: &'static str,
-    /// The member that tells them apart, and how long it may be.
+    /// The member that identifies an entry, and its longest value in bytes.
     key: &'static str,
     longest: usize,
     most: usize,
 }
 
-const RESOURCES: Kind = Kind { what: "a resource", key: "uri", longest: MAX_URI, most: MAX_RESOURCES };
-const TEMPLATES: Kind =
-    Kind { what: "a resource template", key: "uriTemplate", longest: MAX_URI, most: MAX_TEMPLATES };
-const PROMPTS: Kind = Kind { what: "a prompt", key: "name", longest: MAX_NAME, most: MAX_PROMPTS };
+const RESOURCES: ListRules =
+    ListRules { what: "resource", key: "uri", longest: MAX_URI, most: MAX_RESOURCES };
+const TEMPLATES: ListRules =
+    ListRules { what: "resource template", key: "uriTemplate", longest: MAX_URI, most: MAX_TEMPLATES };
+const PROMPTS: ListRules = ListRules { what: "prompt", key: "name", longest: MAX_NAME, most: MAX_PROMPTS };
 
-/// Those entries that can be used, each once.
-fn kept(entries: Vec<Entry>, kind: &Kind, warnings: &mut Vec<String>) -> Vec<Entry> {
+/// The usable entries, without duplicates.
+fn usable_entries(entries: Vec<Entry>, rules: &ListRules, warnings: &mut Vec<String>) -> Vec<Entry> {
     let mut seen = BTreeSet::new();
-    let mut kept = Vec::new();
+    let mut usable = Vec::new();
     let count = entries.len();
     for mut entry in entries {
-        let key = text(&entry, kind.key).to_owned();
+        let key = text(&entry, rules.key).to_owned();
         let start: String = key.chars().take(40).collect();
         let why = if key.is_empty() {
-            format!("it lists {} without {:?}, which is left out", kind.what, kind.key)
-        } else if key.len() > kind.longest {
-            format!("{start:?}… has more than {} bytes and is left out", kind.longest)
+            format!("it lists a {} without {:?}, which is left out", rules.what, rules.key)
+        } else if key.len() > rules.longest {
+            format!("{start:?}… has more than {} bytes and is left out", rules.longest)
         } else if serde_json::to_vec(&entry).map_or(usize::MAX, |json| json.len()) > MAX_ENTRY {
             format!("the definition of {start:?} has more than {MAX_ENTRY} bytes and is left out")
-        } else if kept.len() >= kind.most {
-            warnings.push(format!("it lists {count} times {}; the first {} are used", kind.what, kind.most));
+        } else if usable.len() >= rules.most {
+            warnings.push(format!("it lists {count} {}s; the first {} are used", rules.what, rules.most));
             break;
         } else if !seen.insert(key.clone()) {
             format!("{start:?} is listed twice; the first one is used")
         } else {
-            clean(&mut entry, &key);
-            kept.push(entry);
+            remove_invalid_members(&mut entry, &key);
+            usable.push(entry);
             continue;
         };
         warnings.push(why);
     }
-    kept
+    usable
 }
 
-/// Drops what has another type than it should: a client that is strict about one entry refuses the whole list for it.
-fn clean(entry: &mut Entry, key: &str) {
-    type Right = fn(&Value) -> bool;
-    const MEMBERS: [(&str, Right); 9] = [
+/// Removes members of the wrong type: a strict client rejects the whole list because of one such entry.
+fn remove_invalid_members(entry: &mut Entry, key: &str) {
+    type TypeCheck = fn(&Value) -> bool;
+    const MEMBERS: [(&str, TypeCheck); 9] = [
         ("name", Value::is_string),
         ("title", Value::is_string),
         ("description", Value::is_string),
@@ -168,8 +169,8 @@ fn clean(entry: &mut Entry, key: &str) {
         ("arguments", Value::is_array),
         ("_meta", Value::is_object),
     ];
-    for (member, right) in MEMBERS {
-        if entry.get(member).is_some_and(|value| !right(value)) {
+    for (member, has_type) in MEMBERS {
+        if entry.get(member).is_some_and(|value| !has_type(value)) {
             entry.remove(member);
         }
     }
@@ -193,15 +194,15 @@ fn clean(entry: &mut Entry, key: &str) {
 mod tests {
     use serde_json::json;
 
-    use super::{Entry, Lists, MAX_TEMPLATES, Offer};
+    use super::{Entry, MAX_TEMPLATES, OfferLists, ServerOffer};
 
     fn entries(json: serde_json::Value) -> Option<Vec<Entry>> {
         json.as_array().map(|all| all.iter().filter_map(|one| one.as_object().cloned()).collect())
     }
 
     #[test]
-    fn what_cannot_be_used_is_left_out_alone() {
-        let offer = Offer::new(Lists {
+    fn unusable_entry_is_left_out_with_a_warning() {
+        let offer = ServerOffer::new(OfferLists {
             resources: entries(json!([
                 { "uri": "a://1", "name": "one", "size": "large", "description": 3, "title": "One" },
                 { "uri": "a://1", "name": "again" },
@@ -210,7 +211,7 @@ mod tests {
                 { "uri": "a://2", "description": "y".repeat(70_000) },
                 { "uri": "a://3" },
             ])),
-            ..Lists::default()
+            ..OfferLists::default()
         });
         let resources = offer.resources.expect("resources");
         let expected = json!([
@@ -223,25 +224,25 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_prompts_keep_what_clients_can_read() {
-        let offer = Offer::new(Lists {
+    fn invalid_prompt_arguments_are_removed() {
+        let offer = ServerOffer::new(OfferLists {
             prompts: entries(json!([
                 { "name": "p", "arguments": [{ "name": "a", "required": "yes" }, { "required": true }, 3] },
                 { "name": "q", "arguments": {} },
             ])),
-            ..Lists::default()
+            ..OfferLists::default()
         });
         let expected = json!([{ "name": "p", "arguments": [{ "name": "a" }] }, { "name": "q" }]);
         assert_eq!(json!(offer.prompts), expected);
     }
 
     #[test]
-    fn a_list_has_an_end() {
+    fn list_is_truncated_at_its_limit() {
         let many: Vec<_> =
             (0..MAX_TEMPLATES + 9).map(|n| json!({ "uriTemplate": format!("a://{n}/{{x}}") })).collect();
-        let offer = Offer::new(Lists { templates: entries(json!(many)), ..Lists::default() });
+        let offer = ServerOffer::new(OfferLists { templates: entries(json!(many)), ..OfferLists::default() });
         assert_eq!(offer.warnings.len(), 1, "{:?}", offer.warnings);
-        let again = Offer::new(offer.lists());
+        let again = ServerOffer::new(offer.lists());
         assert_eq!(again.resources, offer.resources);
         assert_eq!(offer.resources.expect("resources").templates.len(), MAX_TEMPLATES);
     }

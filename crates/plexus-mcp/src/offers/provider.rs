@@ -1,4 +1,4 @@
-//! The servers behind the hub, as the MCP endpoint sees them: everything that they offer beside tools, which are in the
+//! The MCP endpoint's interface to the servers behind the hub, except for their tools, which are in the
 //! [`Registry`](plexus_tools::Registry).
 
 use std::any::Any;
@@ -14,29 +14,31 @@ use tokio::sync::watch;
 
 use super::{Mailbox, VisibleOffers};
 
-/// Resources, prompts, completions and instructions of the servers behind the hub. Servers are named by their slugs.
+/// Resources, prompts, completions and instructions of the servers behind the hub. Servers are identified by slug.
 pub trait OfferProvider: fmt::Debug + Send + Sync + 'static {
-    /// Instructions for a model that sees these tools. The whole text is the parts one after the other.
+    /// Instructions for a model that sees these tools. The whole text is the concatenation of the parts.
     fn instructions(&self, visible: &Visible) -> Vec<InstructionPart>;
 
-    /// What the servers offer beside their tools, as far as this view shows it.
+    /// The resources and prompts that this view shows.
     fn visible_offers(&self, visible: &Visible) -> VisibleOffers;
 
-    /// Grows with every change of what is offered.
+    /// Increases with every change of resources or prompts.
     fn offer_version(&self) -> u64;
 
-    /// Follows [`offer_version`](Self::offer_version).
+    /// Subscribes to [`offer_version`](Self::offer_version).
     fn offer_versions(&self) -> watch::Receiver<u64>;
 
-    /// Sends `completion/complete` to a server; the text of its result, or none if the server is not connected.
+    /// Sends `completion/complete` to a server. Returns the text of its result, or none if the server is not
+    /// connected.
     fn complete<'a>(
         &'a self,
         server: &'a str,
         params: Map<String, Value>,
     ) -> BoxFuture<'a, Result<Option<Bytes>, CompletionError>>;
 
-    /// Watches a resource of a server for as long as the result is held; its changes are put into the mailbox under
-    /// `known_as`. None if there is no such server, or too many resources are watched there, in all or by this owner.
+    /// Watches a resource of a server until the result is dropped. Its changes are put into the mailbox as
+    /// `known_as`. None if the server does not exist, or if too many resources are watched there, in total or by this
+    /// owner.
     fn watch_resource(
         &self,
         server: &str,
@@ -46,7 +48,8 @@ pub trait OfferProvider: fmt::Debug + Send + Sync + 'static {
         known_as: &str,
     ) -> Option<ResourceWatch>;
 
-    /// Returns when these servers, as far as they are connected, know of every watched resource, or took too long.
+    /// Waits until the connected ones of these servers have confirmed every watched resource, or a time limit has
+    /// passed.
     fn watches_applied<'a>(&'a self, servers: &'a BTreeSet<String>) -> BoxFuture<'a, ()>;
 }
 

@@ -1,12 +1,12 @@
-//! URI templates of servers (RFC 6570), read the other way round: whether a URI could have come of one.
+//! Matches URIs against URI templates (RFC 6570).
 //!
-//! It only has to find the server that a URI is of, which then decides for itself. So it is generous: a variable may
-//! stand for whatever servers in the wild let it stand for. It never backtracks: one pass over the URI for each part of
-//! the template, whatever a server writes into it.
+//! A match only selects the server, which then decides itself, so matching is lenient: a variable matches whatever
+//! existing servers let it match. Matching does not backtrack: each part of the template takes one pass over the URI,
+//! so a hostile template cannot make it slow.
 
-/// Longest template and longest URI that are compared, in bytes.
+/// Longest template and longest URI, in bytes.
 const MAX_LENGTH: usize = 2_048;
-/// Literals and expressions of one template.
+/// Most literals and expressions of a template.
 const MAX_PARTS: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,19 +20,19 @@ enum Part {
     Variable(Variable),
 }
 
-/// What an expression in braces may stand for.
+/// What an expression in braces matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variable {
-    /// `{x}`: something within a segment of the path.
+    /// `{x}`: one or more characters within a path segment.
     Segment,
-    /// `{+x}`, `{x*}`: something.
+    /// `{+x}`, `{x*}`: one or more characters.
     Anything,
-    /// `{/x}`, `{?x}` and the like: nothing, or this character and whatever follows.
+    /// `{/x}`, `{?x}` and the like: nothing, or this character and any others.
     After(u8),
 }
 
 impl Template {
-    /// None for what is no template, or too long to be compared.
+    /// None if the template is invalid or too long.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_LENGTH {
             return None;
@@ -58,13 +58,13 @@ impl Template {
         (parts.len() <= MAX_PARTS).then_some(Self { parts })
     }
 
-    /// Whether a URI could be one of these.
-    pub(super) fn fits(&self, uri: &str) -> bool {
+    /// Whether the template could expand to this URI.
+    pub(super) fn matches(&self, uri: &str) -> bool {
         let uri = uri.as_bytes();
         if uri.len() > MAX_LENGTH {
             return false;
         }
-        // How far the parts so far can reach.
+        // The positions at which a match of the parts so far can end.
         let mut reached = vec![false; uri.len() + 1];
         reached[0] = true;
         for part in &self.parts {
@@ -79,8 +79,9 @@ impl Template {
         reached[uri.len()]
     }
 
-    /// How much of it is fixed: of two that fit, the one that says more is meant.
-    pub(super) fn fixed(&self) -> usize {
+    /// The total length of the literals. Of two matching templates, the one with the longer literals is more
+    /// specific.
+    pub(super) fn literal_length(&self) -> usize {
         let length = |part: &Part| match part {
             Part::Literal(literal) => literal.len(),
             Part::Variable(_) => 0,
@@ -146,12 +147,12 @@ impl Variable {
 mod tests {
     use super::{MAX_LENGTH, Template};
 
-    fn fits(template: &str, uri: &str) -> bool {
-        Template::parse(template).expect("a template").fits(uri)
+    fn matches(template: &str, uri: &str) -> bool {
+        Template::parse(template).expect("a template").matches(uri)
     }
 
     #[test]
-    fn a_uri_fits_the_template_that_it_could_be_made_from() {
+    fn expansion_matches_its_template() {
         for (template, uri) in [
             ("test://template/{id}/data", "test://template/42/data"),
             ("file:///{+path}", "file:///a/b/c.txt"),
@@ -164,12 +165,12 @@ mod tests {
             ("a://{x}-{y}", "a://1-2-3"),
             ("plain://text", "plain://text"),
         ] {
-            assert!(fits(template, uri), "{template} {uri}");
+            assert!(matches(template, uri), "{template} {uri}");
         }
     }
 
     #[test]
-    fn a_uri_that_could_not_is_not_taken_for_one() {
+    fn other_uri_does_not_match() {
         for (template, uri) in [
             ("test://template/{id}/data", "test://template//data"),
             ("test://template/{id}/data", "test://template/1/2/data"),
@@ -179,12 +180,12 @@ mod tests {
             ("plain://text", "plain://text2"),
             ("a://{x}b", "a://b"),
         ] {
-            assert!(!fits(template, uri), "{template} {uri}");
+            assert!(!matches(template, uri), "{template} {uri}");
         }
     }
 
     #[test]
-    fn what_is_no_template_is_none() {
+    fn invalid_template_is_rejected() {
         for text in ["a://{", "a://}", "a://{}", "a://{x", "a://{x y}", "a://{+}", "a://{x,}"] {
             assert_eq!(Template::parse(text), None, "{text}");
         }
@@ -193,17 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn a_template_made_to_be_slow_is_not() {
+    fn hostile_template_is_matched_quickly() {
         let template = Template::parse(&"{+x}a".repeat(16)).expect("a template");
         let begun = std::time::Instant::now();
-        assert!(!template.fits(&format!("{}b", "a".repeat(MAX_LENGTH - 1))));
+        assert!(!template.matches(&format!("{}b", "a".repeat(MAX_LENGTH - 1))));
         assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
     }
 
     #[test]
-    fn what_says_more_is_known_to() {
-        let fixed = |text: &str| Template::parse(text).expect("a template").fixed();
-        assert!(fixed("file:///home/{+path}") > fixed("file:///{+path}"));
-        assert_eq!(fixed("{+x}"), 0);
+    fn literal_length_orders_templates_by_specificity() {
+        let length = |text: &str| Template::parse(text).expect("a template").literal_length();
+        assert!(length("file:///home/{+path}") > length("file:///{+path}"));
+        assert_eq!(length("{+x}"), 0);
     }
 }

@@ -1,104 +1,106 @@
-//! Which server a URI is of.
+//! Finds the server that a URI belongs to.
 //!
-//! URIs are passed on as they are, so that links in what servers say work. Where two servers that a caller sees have the
-//! same one, or a server has one of our own form, it is listed with the server in front: `plexus+mcp://<server>/<uri>`,
-//! which may be used of any. Only servers that the caller sees are looked at: what others have changes nothing here.
+//! URIs are passed on unchanged, so that links in servers' content work. If two servers that a caller sees have the
+//! same URI, or a server has one in the qualified form, it is listed in the qualified form
+//! `plexus+mcp://<server>/<uri>`, which works for every resource. Only the servers that the caller sees have an
+//! influence.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::Offer;
+use super::ServerOffer;
 
-/// Begins a URI that names its server.
+/// The prefix of a qualified URI.
 const SCHEME: &str = "plexus+mcp://";
 
-/// The server in front of one of its URIs.
+/// The qualified form of a server's URI.
 pub(super) fn qualified(server: &str, uri: &str) -> String {
     format!("{SCHEME}{server}/{uri}")
 }
 
-/// Whether a URI looks as if it named its server, whoever says it.
+/// Whether a URI has the qualified form.
 pub(super) fn is_qualified(uri: &str) -> bool {
     uri.len() >= SCHEME.len() && uri.is_char_boundary(SCHEME.len()) && {
         uri[..SCHEME.len()].eq_ignore_ascii_case(SCHEME)
     }
 }
 
-/// Server and URI of one that names its server.
+/// The server and the URI in a qualified URI.
 fn split(uri: &str) -> Option<(&str, &str)> {
     is_qualified(uri).then(|| uri[SCHEME.len()..].split_once('/')).flatten()
 }
 
-/// What a server itself calls a resource that goes by a URI which names the server.
+/// The server's own URI in a qualified URI.
 pub(crate) fn server_uri(uri: &str) -> Option<&str> {
     split(uri).map(|(_, rest)| rest)
 }
 
-/// A server that a caller sees the resources of.
+/// A server whose resources the caller sees.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Holder<'o> {
+pub(super) struct ResourceServer<'o> {
     pub(super) server: &'o str,
-    pub(super) offer: &'o Offer,
+    pub(super) offer: &'o ServerOffer,
 }
 
-/// Whose a URI is.
+/// The server that a URI belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceOwner {
     pub(crate) server: String,
-    /// As the server knows it.
+    /// The server's own URI.
     pub(crate) uri: String,
 }
 
-/// No server, or nobody knows which.
+/// A URI belongs to no server, or it is ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnknownOwner {
-    /// How to say which, where several could be meant.
-    pub(crate) could_be: Vec<String>,
+    /// The qualified URIs of the possible servers.
+    pub(crate) candidates: Vec<String>,
 }
 
-/// The server that a URI, or a template, is of: the one that it names, else the only one that lists it, else the one with
-/// the template that says most of it, else the only one there is.
-pub(super) fn owner(holders: &[Holder<'_>], uri: &str) -> Result<ResourceOwner, UnknownOwner> {
-    let owned = |holder: &Holder<'_>, uri: &str| {
-        Ok(ResourceOwner { server: holder.server.to_owned(), uri: uri.to_owned() })
+/// The server that a URI or a template belongs to: the one it names, else the only one that lists it, else the one
+/// with the most specific matching template, else the only server.
+pub(super) fn owner(servers: &[ResourceServer<'_>], uri: &str) -> Result<ResourceOwner, UnknownOwner> {
+    let owned = |owner: &ResourceServer<'_>, uri: &str| {
+        Ok(ResourceOwner { server: owner.server.to_owned(), uri: uri.to_owned() })
     };
     if is_qualified(uri) {
         let named = split(uri).filter(|(_, rest)| !rest.is_empty()).and_then(|(server, rest)| {
-            holders.iter().find(|holder| holder.server == server).map(|holder| (holder, rest))
+            servers.iter().find(|candidate| candidate.server == server).map(|server| (server, rest))
         });
-        // Nothing that has our form is anything else.
+        // A URI in the qualified form is never interpreted differently.
         return named
-            .map_or(Err(UnknownOwner { could_be: Vec::new() }), |(holder, rest)| owned(holder, rest));
+            .map_or(Err(UnknownOwner { candidates: Vec::new() }), |(server, rest)| owned(server, rest));
     }
-    let listing: Vec<_> = holders.iter().filter(|holder| holder.offer.lists_uri(uri)).collect();
+    let listing: Vec<_> = servers.iter().filter(|server| server.offer.lists_uri(uri)).collect();
     let found = match listing.is_empty() {
         false => listing,
-        true => fitting(holders, uri),
+        true => best_matches(servers, uri),
     };
-    match (found.as_slice(), holders) {
-        ([holder], _) => owned(holder, uri),
+    match (found.as_slice(), servers) {
+        ([server], _) => owned(server, uri),
         ([], [only]) => owned(only, uri),
-        ([], several) => Err(UnknownOwner { could_be: named(several.iter(), uri) }),
-        (several, _) => Err(UnknownOwner { could_be: named(several.iter().copied(), uri) }),
+        ([], several) => Err(UnknownOwner { candidates: candidates(several.iter(), uri) }),
+        (several, _) => Err(UnknownOwner { candidates: candidates(several.iter().copied(), uri) }),
     }
 }
 
-/// Those with the template that says most of it.
-fn fitting<'h, 'o>(holders: &'h [Holder<'o>], uri: &str) -> Vec<&'h Holder<'o>> {
-    let fits: Vec<_> = holders.iter().filter_map(|holder| Some((holder.offer.fits(uri)?, holder))).collect();
-    let most = fits.iter().map(|(fixed, _)| *fixed).max();
-    fits.into_iter().filter(|(fixed, _)| Some(*fixed) == most).map(|(_, holder)| holder).collect()
+/// The servers with the most specific matching template.
+fn best_matches<'s, 'o>(servers: &'s [ResourceServer<'o>], uri: &str) -> Vec<&'s ResourceServer<'o>> {
+    let matches: Vec<_> =
+        servers.iter().filter_map(|server| Some((server.offer.best_match(uri)?, server))).collect();
+    let longest = matches.iter().map(|(length, _)| *length).max();
+    matches.into_iter().filter(|(length, _)| Some(*length) == longest).map(|(_, server)| server).collect()
 }
 
-/// Ways to name one that are told to a caller.
-const NAMED: usize = 5;
+/// Most candidates in an error message.
+const MAX_CANDIDATES: usize = 5;
 
-fn named<'h, 'o: 'h>(holders: impl Iterator<Item = &'h Holder<'o>>, uri: &str) -> Vec<String> {
-    holders.take(NAMED).map(|holder| qualified(holder.server, uri)).collect()
+fn candidates<'s, 'o: 's>(servers: impl Iterator<Item = &'s ResourceServer<'o>>, uri: &str) -> Vec<String> {
+    servers.take(MAX_CANDIDATES).map(|server| qualified(server.server, uri)).collect()
 }
 
-/// The URIs that one server's list is to have: its own, but for those that others have too.
-pub(super) fn listed<'u>(server: &str, uri: &'u str, shared: &BTreeSet<&str>) -> Cow<'u, str> {
+/// The URI under which a server's resource is listed: unchanged, or qualified if others have it too.
+pub(super) fn listed_uri<'u>(server: &str, uri: &'u str, shared: &BTreeSet<&str>) -> Cow<'u, str> {
     match shared.contains(uri) || is_qualified(uri) {
         true => qualified(server, uri).into(),
         false => uri.into(),
@@ -111,17 +113,17 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Holder, ResourceOwner, is_qualified, listed, owner, qualified};
-    use crate::offers::{Lists, Offer};
+    use super::{ResourceOwner, ResourceServer, is_qualified, listed_uri, owner, qualified};
+    use crate::offers::{OfferLists, ServerOffer};
 
-    fn offer(uris: &[&str], templates: &[&str]) -> Offer {
+    fn offer(uris: &[&str], templates: &[&str]) -> ServerOffer {
         let entry = |value: serde_json::Value| value.as_object().cloned().expect("an object");
-        Offer::new(Lists {
+        ServerOffer::new(OfferLists {
             resources: Some(uris.iter().map(|uri| entry(json!({ "uri": uri, "name": uri }))).collect()),
             templates: Some(
                 templates.iter().map(|uri| entry(json!({ "uriTemplate": uri, "name": uri }))).collect(),
             ),
-            ..Lists::default()
+            ..OfferLists::default()
         })
     }
 
@@ -130,61 +132,70 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_is_of_the_server_that_lists_it() {
+    fn uri_belongs_to_the_server_that_lists_it() {
         let (docs, files) = (offer(&["docs://a"], &[]), offer(&["file:///a"], &["file:///{+path}"]));
-        let holders = [Holder { server: "docs", offer: &docs }, Holder { server: "files", offer: &files }];
-        assert_eq!(owner(&holders, "docs://a"), found("docs", "docs://a"));
-        assert_eq!(owner(&holders, "file:///b/c"), found("files", "file:///b/c"));
-        let nobody = owner(&holders, "other://x").unwrap_err();
-        assert_eq!(nobody.could_be, ["plexus+mcp://docs/other://x", "plexus+mcp://files/other://x"]);
+        let servers = [
+            ResourceServer { server: "docs", offer: &docs },
+            ResourceServer { server: "files", offer: &files },
+        ];
+        assert_eq!(owner(&servers, "docs://a"), found("docs", "docs://a"));
+        assert_eq!(owner(&servers, "file:///b/c"), found("files", "file:///b/c"));
+        let unknown = owner(&servers, "other://x").unwrap_err();
+        assert_eq!(unknown.candidates, ["plexus+mcp://docs/other://x", "plexus+mcp://files/other://x"]);
     }
 
     #[test]
-    fn a_uri_of_two_servers_is_of_neither_until_one_is_named() {
+    fn uri_of_two_servers_needs_a_qualifier() {
         let (a, b) = (offer(&["x://1"], &[]), offer(&["x://1"], &[]));
-        let holders = [Holder { server: "a", offer: &a }, Holder { server: "b", offer: &b }];
-        let unowned = owner(&holders, "x://1").unwrap_err();
-        assert_eq!(unowned.could_be, ["plexus+mcp://a/x://1", "plexus+mcp://b/x://1"]);
-        assert_eq!(owner(&holders, &unowned.could_be[1]), found("b", "x://1"));
-        assert_eq!(owner(&holders, "PLEXUS+mcp://b/x://1"), found("b", "x://1"));
+        let servers = [ResourceServer { server: "a", offer: &a }, ResourceServer { server: "b", offer: &b }];
+        let unknown = owner(&servers, "x://1").unwrap_err();
+        assert_eq!(unknown.candidates, ["plexus+mcp://a/x://1", "plexus+mcp://b/x://1"]);
+        assert_eq!(owner(&servers, &unknown.candidates[1]), found("b", "x://1"));
+        assert_eq!(owner(&servers, "PLEXUS+mcp://b/x://1"), found("b", "x://1"));
     }
 
     #[test]
-    fn the_template_that_says_more_wins_and_a_tie_is_nobodys() {
+    fn most_specific_template_wins_and_a_tie_is_ambiguous() {
         let (wide, narrow) = (offer(&[], &["file:///{+path}"]), offer(&[], &["file:///home/{+path}"]));
-        let holders = [Holder { server: "wide", offer: &wide }, Holder { server: "narrow", offer: &narrow }];
-        assert_eq!(owner(&holders, "file:///home/a"), found("narrow", "file:///home/a"));
-        assert_eq!(owner(&holders, "file:///etc/a"), found("wide", "file:///etc/a"));
-        let twice = [Holder { server: "wide", offer: &wide }, Holder { server: "wider", offer: &wide }];
+        let servers = [
+            ResourceServer { server: "wide", offer: &wide },
+            ResourceServer { server: "narrow", offer: &narrow },
+        ];
+        assert_eq!(owner(&servers, "file:///home/a"), found("narrow", "file:///home/a"));
+        assert_eq!(owner(&servers, "file:///etc/a"), found("wide", "file:///etc/a"));
+        let twice = [
+            ResourceServer { server: "wide", offer: &wide },
+            ResourceServer { server: "wider", offer: &wide },
+        ];
         assert!(owner(&twice, "file:///etc/a").is_err());
     }
 
     #[test]
-    fn a_uri_that_nobody_lists_is_of_the_only_server_there_is() {
+    fn unlisted_uri_belongs_to_the_only_server() {
         let only = offer(&[], &[]);
-        let holders = [Holder { server: "only", offer: &only }];
-        assert_eq!(owner(&holders, "any://thing"), found("only", "any://thing"));
-        assert!(owner(&[], "any://thing").unwrap_err().could_be.is_empty());
+        let servers = [ResourceServer { server: "only", offer: &only }];
+        assert_eq!(owner(&servers, "any://thing"), found("only", "any://thing"));
+        assert!(owner(&[], "any://thing").unwrap_err().candidates.is_empty());
     }
 
     #[test]
-    fn naming_a_server_that_is_not_seen_leads_nowhere() {
+    fn qualifier_of_a_hidden_server_is_unknown() {
         let only = offer(&["plexus+mcp://hidden/x://1"], &["{+anything}"]);
-        let holders = [Holder { server: "only", offer: &only }];
+        let servers = [ResourceServer { server: "only", offer: &only }];
         for uri in ["plexus+mcp://hidden/x://1", "plexus+mcp://only", "plexus+mcp://only/", "plexus+mcp:///x"]
         {
-            assert!(owner(&holders, uri).is_err(), "{uri}");
+            assert!(owner(&servers, uri).is_err(), "{uri}");
         }
         let behind = qualified("only", "plexus+mcp://hidden/x://1");
-        assert_eq!(owner(&holders, &behind), found("only", "plexus+mcp://hidden/x://1"));
+        assert_eq!(owner(&servers, &behind), found("only", "plexus+mcp://hidden/x://1"));
     }
 
     #[test]
-    fn what_two_servers_have_is_listed_with_the_server_in_front() {
+    fn shared_uri_is_listed_qualified() {
         let shared = BTreeSet::from(["x://1"]);
-        assert_eq!(listed("a", "x://1", &shared), "plexus+mcp://a/x://1");
-        assert_eq!(listed("a", "x://2", &shared), "x://2");
-        assert_eq!(listed("a", "plexus+mcp://b/x", &shared), "plexus+mcp://a/plexus+mcp://b/x");
+        assert_eq!(listed_uri("a", "x://1", &shared), "plexus+mcp://a/x://1");
+        assert_eq!(listed_uri("a", "x://2", &shared), "x://2");
+        assert_eq!(listed_uri("a", "plexus+mcp://b/x", &shared), "plexus+mcp://a/plexus+mcp://b/x");
         assert!(!is_qualified("plexus+mcp:/"));
     }
 }

@@ -1,7 +1,7 @@
 //! Resources and prompts of all servers, as one caller sees them.
 //!
-//! It is cut by the [facilities](plexus_tools::Facility) that the caller's scopes and profile leave it, and so by the same
-//! rules as tools are: of a server whose facility is not seen nothing is in here, and nothing in here depends on it.
+//! Visibility follows the same rules as for tools, through the [facilities](plexus_tools::Facility) that the caller's
+//! scopes and profile permit: a server whose facility is hidden contributes nothing and has no influence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use plexus_tools::{Facility, Tool, Visible};
 use serde_json::Value;
 
 use super::names::{self, ServerPrompt};
-use super::offer::{Entry, Offer, text};
-use super::uris::{self, Holder, ResourceOwner, UnknownOwner};
+use super::offer::{Entry, ServerOffer, text};
+use super::uris::{self, ResourceOwner, ResourceServer, UnknownOwner};
 
-/// A caller's part of what the servers offer.
+/// The resources and prompts that a caller sees.
 #[derive(Debug, Default)]
 pub struct VisibleOffers {
     /// By slug.
-    servers: BTreeMap<String, Part>,
+    servers: BTreeMap<String, VisibleServer>,
 }
 
 #[derive(Debug)]
-struct Part {
-    offer: Arc<Offer>,
+struct VisibleServer {
+    offer: Arc<ServerOffer>,
     resources: bool,
     prompts: Option<Arc<Tool>>,
 }
 
-/// A prompt that a caller sees, as its server knows it.
+/// The server of a prompt, and the server's own name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PromptOwner {
     pub(crate) server: String,
@@ -36,23 +36,23 @@ pub(crate) struct PromptOwner {
 }
 
 impl VisibleOffers {
-    /// What of these offers, by the slugs of their servers, a view leaves.
-    pub fn new(visible: &Visible, offers: impl IntoIterator<Item = (String, Arc<Offer>)>) -> Self {
-        let part = |(server, offer): (String, Arc<Offer>)| {
+    /// The part of these offers, by server slug, that the view shows.
+    pub fn new(visible: &Visible, offers: impl IntoIterator<Item = (String, Arc<ServerOffer>)>) -> Self {
+        let visible_part = |(server, offer): (String, Arc<ServerOffer>)| {
             let resources = visible.facility(&server, Facility::Resources).is_some();
             let prompts = visible.facility(&server, Facility::Prompts).cloned();
-            (resources || prompts.is_some()).then_some((server, Part { offer, resources, prompts }))
+            (resources || prompts.is_some()).then_some((server, VisibleServer { offer, resources, prompts }))
         };
-        Self { servers: offers.into_iter().filter_map(part).collect() }
+        Self { servers: offers.into_iter().filter_map(visible_part).collect() }
     }
 
-    /// The server that a URI, or a template, is of.
+    /// The server that a URI or a template belongs to.
     pub(crate) fn owner(&self, uri: &str) -> Result<ResourceOwner, UnknownOwner> {
-        uris::owner(&self.holders(), uri)
+        uris::owner(&self.resource_servers(), uri)
     }
 
-    /// Whether a server tells of changes of its resources.
-    pub(crate) fn tells_of_changes(&self, server: &str) -> bool {
+    /// Whether a server announces changes of its resources.
+    pub(crate) fn announces_changes(&self, server: &str) -> bool {
         self.servers.get(server).is_some_and(|part| part.resources && part.offer.subscribe)
     }
 
@@ -61,13 +61,13 @@ impl VisibleOffers {
         self.servers.get(server).is_some_and(|part| part.offer.completions)
     }
 
-    /// The prompt that a name stands for.
+    /// The prompt that a name denotes.
     pub(crate) fn prompt(&self, name: &str) -> Option<PromptOwner> {
-        let own = names::resolve(&self.own_prompts(), name)?;
-        Some(PromptOwner { server: own.server.to_owned(), prompt: own.prompt.to_owned() })
+        let found = names::resolve(&self.server_prompts(), name)?;
+        Some(PromptOwner { server: found.server.to_owned(), prompt: found.prompt.to_owned() })
     }
 
-    /// By the URIs that they are listed by.
+    /// The resources by the URIs they are listed under.
     pub(crate) fn resources(&self) -> BTreeMap<String, Entry> {
         self.by_uri("uri", |resources| &resources.listed)
     }
@@ -76,26 +76,27 @@ impl VisibleOffers {
         self.by_uri("uriTemplate", |resources| &resources.templates)
     }
 
-    /// By the names that they are listed by.
+    /// The prompts by the names they are listed under.
     pub(crate) fn prompts(&self) -> BTreeMap<String, Entry> {
         let entries = self.servers.iter().flat_map(|(server, part)| {
             part.offer.prompts.iter().flatten().map(|entry| ((server.as_str(), text(entry, "name")), entry))
         });
         let entries: BTreeMap<(&str, &str), &Entry> = entries.collect();
-        let listed = names::listed(&self.own_prompts()).into_iter();
+        let listed = names::listed(&self.server_prompts()).into_iter();
         listed
-            .filter_map(|(name, own)| {
-                let mut entry = Entry::clone(entries.get(&(own.server, own.prompt))?);
+            .filter_map(|(name, prompt)| {
+                let mut entry = Entry::clone(entries.get(&(prompt.server, prompt.prompt))?);
                 entry.insert("name".to_owned(), Value::from(name.as_str()));
                 Some((name, entry))
             })
             .collect()
     }
 
-    fn holders(&self) -> Vec<Holder<'_>> {
-        let holds = |(_, part): &(&String, &Part)| part.resources && part.offer.resources.is_some();
-        let servers = self.servers.iter().filter(holds);
-        servers.map(|(server, part)| Holder { server, offer: &part.offer }).collect()
+    fn resource_servers(&self) -> Vec<ResourceServer<'_>> {
+        let has_resources =
+            |(_, part): &(&String, &VisibleServer)| part.resources && part.offer.resources.is_some();
+        let servers = self.servers.iter().filter(has_resources);
+        servers.map(|(server, part)| ResourceServer { server, offer: &part.offer }).collect()
     }
 
     fn by_uri(
@@ -103,11 +104,11 @@ impl VisibleOffers {
         key: &str,
         list: impl for<'r> Fn(&'r super::offer::Resources) -> &'r Vec<Entry>,
     ) -> BTreeMap<String, Entry> {
-        let holders = self.holders();
+        let servers = self.resource_servers();
         let entries = || {
-            holders.iter().flat_map(|holder| {
-                let resources = holder.offer.resources.as_ref();
-                resources.into_iter().flat_map(&list).map(|entry| (holder.server, entry))
+            servers.iter().flat_map(|server| {
+                let resources = server.offer.resources.as_ref();
+                resources.into_iter().flat_map(&list).map(|entry| (server.server, entry))
             })
         };
         let (mut once, mut shared) = (BTreeSet::new(), BTreeSet::new());
@@ -119,7 +120,7 @@ impl VisibleOffers {
         }
         entries()
             .map(|(server, entry)| {
-                let uri = uris::listed(server, text(entry, key), &shared).into_owned();
+                let uri = uris::listed_uri(server, text(entry, key), &shared).into_owned();
                 let mut entry = entry.clone();
                 entry.insert(key.to_owned(), Value::from(uri.as_str()));
                 (uri, entry)
@@ -127,8 +128,8 @@ impl VisibleOffers {
             .collect()
     }
 
-    fn own_prompts(&self) -> Vec<ServerPrompt<'_>> {
-        let mut own = Vec::new();
+    fn server_prompts(&self) -> Vec<ServerPrompt<'_>> {
+        let mut visible = Vec::new();
         for (server, part) in &self.servers {
             let Some(facility) = &part.prompts else { continue };
             let bare = facility.spec().upstream().is_some_and(|upstream| upstream.bare);
@@ -137,10 +138,10 @@ impl VisibleOffers {
             for entry in part.offer.prompts.iter().flatten() {
                 let prompt = text(entry, "name");
                 if allowed.contains(tool_name::sanitized(prompt).as_str()) {
-                    own.push(ServerPrompt { server, prompt, bare });
+                    visible.push(ServerPrompt { server, prompt, bare });
                 }
             }
         }
-        own
+        visible
     }
 }

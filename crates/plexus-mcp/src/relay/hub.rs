@@ -1,4 +1,4 @@
-//! Requests to the hub, and what it answers.
+//! Requests to the hub and their answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,114 +10,115 @@ use http::{Method, StatusCode};
 use rustls::ClientConfig;
 use url::Url;
 
-use crate::http_client::{Endpoint, Events, HttpError, Line, Media, Reply};
+use crate::http_client::{Endpoint, HttpClient, HttpError, Media, Reply, SseParser};
 
-/// Why the hub did not answer.
+/// Why a request to the hub has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// It was not reached: the request did not get there.
+pub enum HubRequestError {
+    /// The hub was not reached: it did not receive the request.
     #[error("{0}")]
-    Unreached(String),
-    /// It was lost after the request was sent, or what it sent is no answer: nobody knows whether it was carried out.
+    Unreachable(String),
+    /// The connection was lost after the request was sent, or the answer is invalid: the outcome is unknown.
     #[error("{0}")]
     Lost(String),
 }
 
-impl From<HttpError> for Unanswered {
+impl From<HttpError> for HubRequestError {
     fn from(error: HttpError) -> Self {
         match error {
-            HttpError::Unreachable(why) => Self::Unreached(why),
+            HttpError::Unreachable(why) => Self::Unreachable(why),
             other => Self::Lost(other.to_string()),
         }
     }
 }
 
-/// The way to one hub, with connections that are used again. Cheap to clone.
+/// A client of one hub, which reuses connections. Cheap to clone.
 #[derive(Clone)]
-pub struct HubLine {
-    line: Arc<Line>,
+pub struct HubClient {
+    client: Arc<HttpClient>,
     mcp: Arc<Endpoint>,
 }
 
-impl fmt::Debug for HubLine {
+impl fmt::Debug for HubClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.line.fmt(f)
+        self.client.fmt(f)
     }
 }
 
-impl HubLine {
-    /// To the hub at `url`. `tls` instead of what this machine trusts; `patience` to connect; `limit`: bytes of one message.
+impl HubClient {
+    /// A client of the hub at `url`. `tls` replaces the machine's trusted certificates. `limit` is the size limit of
+    /// a message in bytes.
     ///
     /// # Errors
-    /// When that is no address of a hub.
+    /// If the URL cannot be the address of a hub.
     pub fn new(
         url: Url,
         tls: Option<Arc<ClientConfig>>,
-        patience: Duration,
+        connect_timeout: Duration,
         limit: usize,
-    ) -> Result<Self, Unanswered> {
-        let line = Arc::new(Line::to_hub(url, tls, patience, limit)?);
-        let mcp = Arc::new(line.home().sibling("mcp")?);
-        Ok(Self { line, mcp })
+    ) -> Result<Self, HubRequestError> {
+        let client = Arc::new(HttpClient::for_hub(url, tls, connect_timeout, limit)?);
+        let mcp = Arc::new(client.home().sibling("mcp")?);
+        Ok(Self { client, mcp })
     }
 
-    /// One exchange with the MCP endpoint, up to the head of the answer. It takes as long as the hub does.
+    /// Sends a request to the MCP endpoint and waits for the head of the answer, without a time limit.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn mcp(
         &self,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<HubReply, Unanswered> {
+    ) -> Result<HubReply, HubRequestError> {
         self.exchange(&self.mcp, method, headers, body).await
     }
 
-    /// The same with a path below the hub's address, such as `api/v1/context`.
+    /// Like [`Self::mcp`], with a path below the hub's address, such as `api/v1/context`.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn api(
         &self,
         path: &str,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<HubReply, Unanswered> {
-        let place = Arc::new(self.line.home().sibling(path)?);
-        self.exchange(&place, method, headers, body).await
+    ) -> Result<HubReply, HubRequestError> {
+        let endpoint = Arc::new(self.client.home().sibling(path)?);
+        self.exchange(&endpoint, method, headers, body).await
     }
 
     async fn exchange(
         &self,
-        place: &Arc<Endpoint>,
+        endpoint: &Arc<Endpoint>,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<HubReply, Unanswered> {
-        let reply = self.line.send_there(place, method, headers, body).await?;
-        Ok(HubReply { events: Events::new(self.line.limit()), reply })
+    ) -> Result<HubReply, HubRequestError> {
+        let reply = self.client.send_once(endpoint, method, headers, body).await?;
+        Ok(HubReply { events: SseParser::new(self.client.limit()), reply })
     }
 
-    /// Closes connections that nobody uses.
+    /// Closes connections that have been idle too long.
     pub fn sweep(&self) {
-        self.line.sweep();
+        self.client.sweep();
     }
 }
 
-/// A message of a stream.
+/// A message of an event stream from the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// Where to go on from if the stream breaks, if the hub says so.
+pub struct HubMessage {
+    /// The event id to resume after, if the hub sent one.
     pub id: Option<String>,
     pub json: Bytes,
 }
 
-/// An answer whose head is there.
+/// An answer whose head has arrived.
 pub struct HubReply {
     reply: Reply,
-    events: Events,
+    events: SseParser,
 }
 
 impl fmt::Debug for HubReply {
@@ -137,7 +138,7 @@ impl HubReply {
         self.reply.header(name)
     }
 
-    /// Whether it is a stream of messages, and not one.
+    /// Whether it is an event stream.
     #[must_use]
     pub fn is_stream(&self) -> bool {
         self.reply.media() == Media::Events
@@ -152,29 +153,28 @@ impl HubReply {
     /// The whole body.
     ///
     /// # Errors
-    /// When it breaks off or is too long.
-    pub async fn whole(self) -> Result<Bytes, Unanswered> {
+    /// If it ends early or is too long.
+    pub async fn whole(self) -> Result<Bytes, HubRequestError> {
         Ok(self.reply.whole().await?)
     }
 
-    /// The next message of a stream; none at its end. A stream that says nothing at all for `silence`, not even that it is
-    /// there, is lost.
+    /// The next message of a stream; none at its end. A stream on which nothing arrives for `silence`, not even a
+    /// keep-alive, counts as lost.
     ///
     /// # Errors
-    /// When it breaks off.
-    pub async fn next(&mut self, silence: Duration) -> Result<Option<Told>, Unanswered> {
+    /// If it ends early.
+    pub async fn next(&mut self, silence: Duration) -> Result<Option<HubMessage>, HubRequestError> {
         loop {
             match self.events.next_event() {
                 Ok(Some(event)) if event.is_message() => {
-                    return Ok(Some(Told { id: self.last_id().map(str::to_owned), json: event.data }));
+                    return Ok(Some(HubMessage { id: self.last_id().map(str::to_owned), json: event.data }));
                 }
                 Ok(Some(_)) => continue,
                 Ok(None) => {}
                 Err(_) => return Err(self.reply.too_long().into()),
             }
             let piece = tokio::time::timeout(silence, self.reply.piece()).await;
-            let quiet =
-                || Unanswered::Lost(format!("nothing was heard of the hub for {} s", silence.as_secs()));
+            let quiet = || HubRequestError::Lost(format!("the hub sent nothing for {} s", silence.as_secs()));
             match piece.map_err(|_| quiet())?? {
                 Some(piece) => self.events.push(&piece),
                 None => return Ok(None),
@@ -182,14 +182,14 @@ impl HubReply {
         }
     }
 
-    /// The last message that was read, where messages are numbered.
+    /// The id of the last event that was read, if the hub sends ids.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.events.last_id()
     }
 
-    /// Nothing more of a stream is wanted: its last message was read.
-    pub fn leave(self) {
-        self.reply.leave();
+    /// Returns the connection of a stream whose last message was read to the pool.
+    pub fn release(self) {
+        self.reply.release();
     }
 }

@@ -1,18 +1,21 @@
-//! What a proxy needs that stands between a client and the hub: a line to the hub, messages taken apart, and the hub's own
-//! words where it cannot be asked.
+//! Support for a proxy between a client and the hub: a client of the hub, parsed messages, and the hub's own results
+//! for when the hub is unreachable.
 //!
-//! The proxy passes on what it does not have to change, so most of MCP is not known here: which revision a client speaks,
-//! and what of a tool that revision knows.
+//! The proxy passes most of MCP on unchanged. It only distinguishes the client's revision and the members of a tool
+//! that this revision has.
 
 mod hub;
 mod request;
+mod results;
 mod tools;
-mod words;
 
-pub use hub::{HubLine, HubReply, Told, Unanswered};
-pub use request::{Stateless, check, client_info, headers, is_modern, repeated_headers};
-pub use tools::{fit, repeat_arguments};
-pub use words::{acknowledged, called, discovered, initialized, listed, subscribed};
+pub use hub::{HubClient, HubMessage, HubReply, HubRequestError};
+pub use request::{StatelessRequest, check, client_info, headers, is_modern, message_headers};
+pub use results::{
+    call_result, discover_result, initialize_result, subscription_acknowledged, subscription_notification,
+    tool_list_result,
+};
+pub use tools::{add_argument_headers, remove_unsupported_members};
 
 pub use crate::param_headers::header_text;
 pub use crate::server::call::{IDEMPOTENCY_KEY, OCCURRED_AT};

@@ -1,4 +1,4 @@
-//! Requests as the hub wants them over HTTP.
+//! HTTP requests to the hub.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{IDEMPOTENCY_KEY, OCCURRED_AT, STATELESS};
-use crate::param_headers::{header_text, param_headers};
+use crate::param_headers::{ParamHeader, header_text, param_headers};
 use crate::server::modern::meta::{META_CAPABILITIES, META_CLIENT, META_VERSION};
 use crate::server::rpc::{Message, RpcError};
 use crate::server::{call, modern};
 
-/// Names of headers.
+/// Header names.
 pub mod headers {
     use http::HeaderName;
 
@@ -21,23 +21,23 @@ pub mod headers {
     pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
     pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
-    /// The conversation, where a client does not name it.
+    /// The conversation of a client that does not name it.
     pub const CONVERSATION: HeaderName = HeaderName::from_static("plexus-session");
-    /// The folder in which the client works.
+    /// The client's working folder.
     pub const FOLDER: HeaderName = HeaderName::from_static("plexus-folder");
 }
 
-/// Whether a message is of the stateless revision, by itself or by the header of its version.
+/// Whether a message belongs to the stateless revision, by its content or its version header.
 #[must_use]
 pub fn is_modern(message: &Message<'_>, version: Option<&str>) -> bool {
     let era = version.map(crate::version::Era::parse);
     modern::is_modern(message, era.as_ref())
 }
 
-/// Refuses what the hub would refuse before it looks at what is asked for; `headers` are those of a POST.
+/// Checks what the hub checks before it looks at the method. `headers` are those of a POST.
 ///
 /// # Errors
-/// When a message does not say what its revision wants it to, or its headers say something else.
+/// If a message lacks members that its revision requires, or its headers contradict it.
 pub fn check(message: &Message<'_>, headers: Option<&HeaderMap>) -> Result<(), RpcError> {
     let version = match headers {
         Some(headers) => {
@@ -54,18 +54,18 @@ pub fn check(message: &Message<'_>, headers: Option<&HeaderMap>) -> Result<(), R
     checked.map_err(|error| error.with_id(request.id))
 }
 
-/// What every POST says of its body.
-fn posted() -> HeaderMap {
+/// The headers of every POST.
+fn post_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(10);
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers
 }
 
-/// The headers of a message: in the stateless revision, what it says is repeated there.
+/// The headers of a message. In the stateless revision they repeat parts of its content.
 #[must_use]
-pub fn repeated_headers(message: &Message<'_>, version: Option<&str>) -> HeaderMap {
-    let mut headers = posted();
+pub fn message_headers(message: &Message<'_>, version: Option<&str>) -> HeaderMap {
+    let mut headers = post_headers();
     if let Some(version) = version.and_then(|version| HeaderValue::from_str(version).ok()) {
         headers.insert(headers::PROTOCOL_VERSION, version);
     }
@@ -78,8 +78,8 @@ pub fn repeated_headers(message: &Message<'_>, version: Option<&str>) -> HeaderM
         Message::Notification(notification) => (&*notification.method, &notification.params),
         Message::Response { .. } => return headers,
     };
-    let said = modern::meta::version(params).unwrap_or_else(|| STATELESS.to_owned());
-    headers.insert(headers::PROTOCOL_VERSION, header_text(&said));
+    let named_version = modern::meta::version(params).unwrap_or_else(|| STATELESS.to_owned());
+    headers.insert(headers::PROTOCOL_VERSION, header_text(&named_version));
     headers.insert(headers::METHOD, header_text(method));
     if let Some(name) = call::routed_name(method, params) {
         headers.insert(headers::NAME, header_text(&name));
@@ -87,29 +87,28 @@ pub fn repeated_headers(message: &Message<'_>, version: Option<&str>) -> HeaderM
     headers
 }
 
-/// Arguments that the schema of a tool wants to see in headers.
+/// The headers for the arguments that a tool's schema marks.
 pub(super) fn argument_headers(schema: &Value, arguments: &Value) -> Vec<(HeaderName, HeaderValue)> {
     let marks = param_headers(schema).unwrap_or_default();
-    let said =
-        marks.iter().filter_map(|mark| Some((mark.header.clone(), header_text(&mark.text(arguments)?))));
-    said.collect()
+    let header = |mark: &ParamHeader| Some((mark.header.clone(), header_text(&mark.text(arguments)?)));
+    marks.iter().filter_map(header).collect()
 }
 
 /// A request of the stateless revision that the proxy itself makes.
 #[derive(Debug)]
-pub struct Stateless<'a> {
+pub struct StatelessRequest<'a> {
     pub method: &'static str,
-    /// What it acts on, for the header.
+    /// The name for the `Mcp-Name` header.
     pub name: Option<&'a str>,
     pub params: Map<String, Value>,
-    /// `clientInfo` of whom it is for.
+    /// The `clientInfo` of the client it is made for.
     pub client: Option<Value>,
-    /// The key of a write, and when it was accepted.
+    /// The idempotency key of a write, and the time it was accepted.
     pub write: Option<(&'a str, Timestamp)>,
 }
 
-impl Stateless<'_> {
-    /// Its headers and its body.
+impl StatelessRequest<'_> {
+    /// The headers and the body.
     #[must_use]
     pub fn build(self) -> (HeaderMap, Vec<u8>) {
         let Self { method, name, mut params, client, write } = self;
@@ -125,7 +124,7 @@ impl Stateless<'_> {
         }
         params.insert("_meta".to_owned(), Value::Object(meta));
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let mut headers = posted();
+        let mut headers = post_headers();
         headers.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS));
         headers.insert(headers::METHOD, HeaderValue::from_static(method));
         if let Some(name) = name {
@@ -135,7 +134,7 @@ impl Stateless<'_> {
     }
 }
 
-/// The client that a request of the stateless revision says it is from.
+/// The `clientInfo` in the `_meta` of a stateless request.
 #[must_use]
 pub fn client_info(meta: Option<&RawValue>) -> Option<Value> {
     let meta: Map<String, Value> = serde_json::from_str(meta?.get()).ok()?;

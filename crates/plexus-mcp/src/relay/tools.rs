@@ -1,4 +1,4 @@
-//! A tool as each revision knows it.
+//! Adapts tool definitions and calls to a revision.
 
 use http::HeaderMap;
 use serde_json::{Map, Value};
@@ -7,12 +7,12 @@ use super::request::argument_headers;
 use crate::server::list;
 use crate::version::Dialect;
 
-/// Takes from the definition of a tool what a revision does not know.
-pub fn fit(tool: &mut Map<String, Value>, dialect: Dialect) {
-    list::fit(tool, dialect.features());
+/// Removes the members of a tool's definition that a revision does not have.
+pub fn remove_unsupported_members(tool: &mut Map<String, Value>, dialect: Dialect) {
+    list::remove_unsupported_members(tool, dialect.features());
 }
 
-/// Adds the arguments that a tool wants to see repeated in headers.
-pub fn repeat_arguments(schema: &Value, arguments: &Value, headers: &mut HeaderMap) {
+/// Adds the headers for the arguments that a tool's schema marks.
+pub fn add_argument_headers(schema: &Value, arguments: &Value, headers: &mut HeaderMap) {
     headers.extend(argument_headers(schema, arguments));
 }

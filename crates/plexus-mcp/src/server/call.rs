@@ -1,4 +1,4 @@
-//! `tools/call`, the part that all revisions share.
+//! Calls (`tools/call`, `resources/read`, `prompts/get`): the part that all revisions share.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,51 +22,50 @@ use super::rpc::{Params, RpcError};
 use super::{State, errors, reads};
 use crate::version::{Dialect, Features};
 
-/// Key under which a client stamps a write that it may retry.
+/// `_meta` key of the idempotency key of a write that the client may retry.
 pub const IDEMPOTENCY_KEY: &str = "plexus/idempotency-key";
-/// When a write happened that a client stamped and kept for a while: RFC 3339.
+/// `_meta` key of the time of a write that the client buffered, in RFC 3339.
 pub const OCCURRED_AT: &str = "plexus/occurred-at";
-/// Largest `_meta` of another server's result, in bytes; a larger one is left out as a whole.
+/// Largest `_meta` of another server's result, in bytes; a larger one is left out completely.
 const MAX_FOREIGN_META: usize = 16 << 10;
-/// What keys of `_meta` begin with that no other server may set.
-const OUR_META: [&str; 2] = ["io.modelcontextprotocol/", "plexus/"];
+/// Prefixes of `_meta` keys that no other server may set.
+const RESERVED_META: [&str; 2] = ["io.modelcontextprotocol/", "plexus/"];
 
-/// `_meta` of a request as a map; empty when there is none.
+/// The `_meta` of a request; empty if there is none.
 pub(super) fn meta(params: &Params<'_>) -> Result<Map<String, Value>, RpcError> {
     match params.meta {
         None => Ok(Map::new()),
         Some(raw) if raw.get().starts_with('{') => match serde_json::from_str(raw.get()) {
-            Ok(Meta(meta)) => Ok(meta),
+            Ok(UniqueMembers(meta)) => Ok(meta),
             Err(error) => Err(RpcError::invalid_params(format!("params._meta cannot be read: {error}"))),
         },
         Some(_) => Err(RpcError::invalid_params("params._meta must be an object")),
     }
 }
 
-/// An object in which no member is there twice: of two, whoever looked at it on the way may have read the
-/// other one.
-struct Meta(Map<String, Value>);
+/// An object without duplicate members. Of two duplicates, an intermediary may have read the other one.
+struct UniqueMembers(Map<String, Value>);
 
-impl<'de> Deserialize<'de> for Meta {
+impl<'de> Deserialize<'de> for UniqueMembers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
-            type Value = Meta;
+            type Value = UniqueMembers;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Meta, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<UniqueMembers, A::Error> {
                 let mut meta = Map::new();
                 while let Some((name, value)) = members.next_entry::<String, Value>()? {
                     if meta.contains_key(&name) {
-                        return Err(de::Error::custom(format_args!("{name:?} is there twice")));
+                        return Err(de::Error::custom(format_args!("{name:?} occurs twice")));
                     }
                     meta.insert(name, value);
                 }
-                Ok(Meta(meta))
+                Ok(UniqueMembers(meta))
             }
         }
 
@@ -74,19 +73,19 @@ impl<'de> Deserialize<'de> for Meta {
     }
 }
 
-/// What a result is of, for whoever writes it down.
+/// What a call acts on, which determines the form of its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum TargetKind {
     Tool,
-    /// Of a resource, by the URI that the client asked for.
+    /// A resource, by the URI in the client's request.
     Resource {
         uri: String,
     },
     Prompt,
 }
 
-impl Subject {
-    fn kind(&self) -> CallKind {
+impl TargetKind {
+    fn call_kind(&self) -> CallKind {
         match self {
             Self::Tool => CallKind::Tool,
             Self::Resource { .. } => CallKind::Resources,
@@ -95,16 +94,16 @@ impl Subject {
     }
 }
 
-/// What a request wants to have called.
+/// The target of a call.
 pub(super) struct Target {
-    pub(super) subject: Subject,
-    /// Name of a tool, or of what a server has its resources or prompts under.
+    pub(super) kind: TargetKind,
+    /// The name of a tool, or of the facility of a server's resources or prompts.
     pub(super) name: String,
-    /// An object, or null for none.
+    /// An object, or null if there are none.
     pub(super) arguments: Value,
 }
 
-/// From the parameters of a request.
+/// The target that a request names.
 pub(super) fn target(
     state: &State,
     principal: &Principal,
@@ -124,11 +123,11 @@ pub(super) fn target(
     if !matches!(arguments, Value::Null | Value::Object(_)) {
         return Err(RpcError::invalid_params("params.arguments must be an object"));
     }
-    Ok(Target { subject: Subject::Tool, name, arguments })
+    Ok(Target { kind: TargetKind::Tool, name, arguments })
 }
 
-/// The call of it, for whoever drives it to say what its client wants to hear.
-pub(super) fn begin(
+/// Builds the call of a target. The caller adds the sinks for what its client wants to receive.
+pub(super) fn build(
     target: Target,
     meta: &Map<String, Value>,
     headers: &HeaderMap,
@@ -148,18 +147,18 @@ pub(super) fn begin(
         request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
     };
     Ok(Call::new(target.name, target.arguments, session, Via::Mcp)
-        .with_kind(target.subject.kind())
+        .with_kind(target.kind.call_kind())
         .with_idempotency_key(idempotency_key)
         .with_occurred_at(occurred_at)
         .with_cancel(cancel)
         .with_trace(trace))
 }
 
-/// When the call was first asked for, if it was kept since.
+/// The time of a buffered call.
 fn occurred_at(meta: &Map<String, Value>) -> Result<Option<Timestamp>, RpcError> {
-    let Some(said) = meta.get(OCCURRED_AT) else { return Ok(None) };
-    // The parser takes names of time zones too.
-    let text = said.as_str().filter(|text| text.len() <= 40 && !text.contains('['));
+    let Some(value) = meta.get(OCCURRED_AT) else { return Ok(None) };
+    // The parser also accepts time zone names.
+    let text = value.as_str().filter(|text| text.len() <= 40 && !text.contains('['));
     match text.and_then(|text| text.parse().ok()) {
         Some(at) => Ok(Some(at)),
         None => {
@@ -169,10 +168,10 @@ fn occurred_at(meta: &Map<String, Value>) -> Result<Option<Timestamp>, RpcError>
     }
 }
 
-/// The members of the result of a call, without the braces around them.
+/// The members of a call's result, without the enclosing braces.
 pub(super) fn result_members(
     reply: CallReply,
-    subject: &Subject,
+    kind: &TargetKind,
     dialect: Dialect,
 ) -> Result<String, RpcError> {
     let features = dialect.features();
@@ -180,14 +179,14 @@ pub(super) fn result_members(
         Ok(ToolOutput::Foreign(foreign)) => {
             return match foreign.lacking {
                 Some(lacking) if foreign.is_error && dialect == Dialect::Modern => {
-                    Err(errors::unasked(lacking))
+                    Err(errors::missing_capabilities(lacking))
                 }
                 _ => Ok(foreign_members(&foreign, features)),
             };
         }
-        Ok(ToolOutput::Passed(result)) => return reads::members(&result, subject, dialect),
+        Ok(ToolOutput::Passed(result)) => return reads::members(&result, kind, dialect),
         Ok(ToolOutput::Own { text, structured }) => (text, structured.filter(|_| features.structured), false),
-        Err(error) => (errors::told(error, subject, dialect)?, None, true),
+        Err(error) => (errors::result_text(error, kind, dialect)?, None, true),
     };
     let mut json = format!("\"content\":[{{\"type\":\"text\",\"text\":{}}}]", Value::from(text));
     if let Some(structured) = structured {
@@ -198,9 +197,9 @@ pub(super) fn result_members(
     Ok(json)
 }
 
-/// The same of what another server gave back, text for text.
+/// The members of another server's result, unchanged.
 fn foreign_members(foreign: &ForeignOutput, features: Features) -> String {
-    let is_allowed = |data: &&RawJson| features.any_data || data.as_str().starts_with('{');
+    let is_allowed = |data: &&RawJson| features.non_object_data || data.as_str().starts_with('{');
     let structured = foreign.structured.as_ref().filter(|_| features.structured).filter(is_allowed);
     let length = foreign.content.len() + structured.map_or(0, RawJson::len);
     let mut json = String::with_capacity(length + 64);
@@ -214,13 +213,13 @@ fn foreign_members(foreign: &ForeignOutput, features: Features) -> String {
     json
 }
 
-/// `_meta` members that tell a caller how to find the call again and, of one that failed, why, in words
-/// for programs; then what another server said in its own.
+/// The `_meta` members of a result: the call's id, the error code of a failed call, and the members that another
+/// server set.
 pub(super) fn reply_meta(reply: &CallReply) -> String {
     let replayed = if reply.replayed { ",\"plexus/replayed\":true" } else { "" };
     let error = match &reply.result {
         Ok(_) => String::new(),
-        Err(error) => format!(",\"plexus/error\":{}", errors::for_programs(error)),
+        Err(error) => format!(",\"plexus/error\":{}", errors::error_data(error)),
     };
     let foreign = match &reply.result {
         Ok(ToolOutput::Foreign(ForeignOutput { meta: Some(meta), .. })) => foreign_meta(meta),
@@ -230,18 +229,18 @@ pub(super) fn reply_meta(reply: &CallReply) -> String {
     format!("\"plexus/call-id\":\"{}\"{replayed}{error}{foreign}", reply.call_id)
 }
 
-/// Members of another server's `_meta`, each after a comma, but for those that only the protocol and we may set.
+/// The members of another server's `_meta`, each after a comma, except for reserved ones.
 fn foreign_meta(meta: &RawJson) -> String {
     if meta.len() > MAX_FOREIGN_META {
         return String::new();
     }
     let members: BTreeMap<String, &RawValue> = meta.parsed().unwrap_or_default();
-    let theirs = |name: &str| !OUR_META.iter().any(|prefix| name.starts_with(prefix));
-    let members = members.iter().filter(|(name, _)| theirs(name));
+    let is_allowed = |name: &str| !RESERVED_META.iter().any(|prefix| name.starts_with(prefix));
+    let members = members.iter().filter(|(name, _)| is_allowed(name));
     members.map(|(name, value)| format!(",{}:{value}", Value::from(name.as_str()))).collect()
 }
 
-/// JSON text of the progress token, if the client wants progress.
+/// The progress token as JSON, if the client wants progress.
 pub(super) fn progress_token(meta: &Map<String, Value>) -> Result<Option<String>, RpcError> {
     match meta.get("progressToken") {
         None => Ok(None),
@@ -250,7 +249,7 @@ pub(super) fn progress_token(meta: &Map<String, Value>) -> Result<Option<String>
     }
 }
 
-/// A progress notification; none when it does not go beyond the last one, as the protocol wants.
+/// Writes progress notifications. Skips progress that does not increase, as the protocol requires.
 pub(super) struct ProgressWriter {
     token: String,
     last: f64,
@@ -279,21 +278,21 @@ impl ProgressWriter {
     }
 }
 
-/// A line of another server's log, as a notification.
+/// A log line as a notification.
 pub(super) fn log_json(line: &LogLine) -> String {
     let params = line.params.as_str();
     format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}")
 }
 
-/// There is no such tool, to this caller.
-pub(super) fn unknown(error: CallError) -> RpcError {
-    match errors::told(error, &Subject::Tool, Dialect::Modern) {
+/// The error for a tool that this caller does not see.
+pub(super) fn unknown_tool(error: CallError) -> RpcError {
+    match errors::result_text(error, &TargetKind::Tool, Dialect::Modern) {
         Ok(message) => RpcError::invalid_params(message),
         Err(error) => error,
     }
 }
 
-/// Name of the thing a method acts on, for the `Mcp-Name` header.
+/// The value of the `Mcp-Name` header: the name of what a method acts on.
 pub(crate) fn routed_name<'a>(method: &str, params: &Params<'a>) -> Option<Cow<'a, str>> {
     let raw: Option<&RawValue> = match method {
         "tools/call" | "prompts/get" => params.name,

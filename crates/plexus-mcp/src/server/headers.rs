@@ -1,4 +1,4 @@
-//! Request headers that MCP gives a meaning to.
+//! The request headers that MCP and Plexus define.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use plexus_auth::Principal;
 use serde_json::{Number, Value};
 
 use super::State;
-use super::call::{Subject, Target};
+use super::call::{Target, TargetKind};
 use super::rpc::{HEADER_MISMATCH, INVALID_REQUEST, RpcError};
 use crate::param_headers::{ParamHeader, param_headers};
 use crate::version::Era;
@@ -23,7 +23,7 @@ const NAME: &str = "mcp-name";
 const PLEXUS_SESSION: &str = "plexus-session";
 const PLEXUS_FOLDER: &str = "plexus-folder";
 
-/// A body that is JSON, and a client that takes both forms of an answer.
+/// Checks that the body is JSON and that the client accepts both JSON and event streams.
 pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let content_type = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -39,11 +39,11 @@ pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
     Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, message))
 }
 
-/// Whether the client takes this media type; one that does not say takes anything.
+/// Whether the client accepts this media type. Without an `Accept` header it accepts everything.
 pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
-    let mut said = false;
+    let mut present = false;
     for value in headers.get_all(ACCEPT) {
-        said = true;
+        present = true;
         for range in value.to_str().unwrap_or_default().split(',') {
             let range = range.split(';').next().unwrap_or_default().trim();
             let matches = match range.split_once('/') {
@@ -58,15 +58,15 @@ pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
             }
         }
     }
-    !said
+    !present
 }
 
-/// The one value of a header. Two are one too many: parts of the path may read different ones.
+/// The single value of a header. Several are refused, because intermediaries may read different ones.
 fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(mismatch(format!("the header {name} is there more than once")));
+        return Err(mismatch(format!("the header {name} occurs more than once")));
     }
     match value.to_str() {
         Ok(text) => Ok(Some(text.trim())),
@@ -86,27 +86,26 @@ pub(super) fn session_id(headers: &HeaderMap) -> Result<Option<&str>, RpcError> 
     single(headers, SESSION_ID).map_err(|error| RpcError::invalid_request(error.message))
 }
 
-/// The name of the conversation, given by whoever configured the client. Empty is as good as absent: that
-/// is what a variable expands to which nobody has set.
+/// The conversation id from a configured header. An empty value counts as absent: an unset variable expands to it.
 pub(super) fn session(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
-    let given = single(headers, PLEXUS_SESSION).map_err(|error| RpcError::invalid_request(error.message))?;
-    Ok(given.filter(|name| !name.is_empty()))
+    let id = single(headers, PLEXUS_SESSION).map_err(|error| RpcError::invalid_request(error.message))?;
+    Ok(id.filter(|id| !id.is_empty()))
 }
 
-/// The folder in which the client works, as its proxy tells it.
+/// The client's working folder, sent by its proxy.
 pub(super) fn folder(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, RpcError> {
     single(headers, PLEXUS_FOLDER)?.map(|folder| decode(PLEXUS_FOLDER, folder)).transpose()
 }
 
-/// What the stateless revision wants to see repeated in the headers.
+/// The parts of a body that the stateless revision repeats in headers.
 pub(super) struct Routing<'a> {
     pub(super) version: &'a str,
     pub(super) method: &'a str,
-    /// For methods that act on something with a name.
+    /// The name of what the method acts on.
     pub(super) name: Option<Cow<'a, str>>,
 }
 
-/// Headers and body must say the same.
+/// Checks that the headers match the body.
 pub(super) fn check_routing(headers: &HeaderMap, body: &Routing<'_>) -> Result<(), RpcError> {
     compare(PROTOCOL_VERSION, single(headers, PROTOCOL_VERSION)?, body.version)?;
     compare(METHOD, single(headers, METHOD)?, body.method)?;
@@ -118,21 +117,21 @@ pub(super) fn check_routing(headers: &HeaderMap, body: &Routing<'_>) -> Result<(
     Ok(())
 }
 
-/// Arguments that a tool wants to see repeated in headers must be there, and say the same: whoever routed the request by
-/// a header, or let it pass, believed that one.
+/// Checks that marked arguments are repeated in headers with the same value, because intermediaries may have routed
+/// or admitted the request by a header.
 ///
-/// Through `tool_call` nothing is compared: its own schema marks nothing.
+/// Nothing is compared for `tool_call`, whose schema has no marks.
 pub(super) fn check_params(
     headers: &HeaderMap,
     target: &Target,
     principal: &Principal,
     state: &State,
 ) -> Result<(), RpcError> {
-    if target.subject != Subject::Tool {
+    if target.kind != TargetKind::Tool {
         return Ok(());
     }
     let visible = state.dispatcher.registry().visible_to(principal);
-    // One that is not there is the dispatcher's to refuse.
+    // The dispatcher refuses a missing tool.
     let Ok(tool) = visible.resolve(&target.name) else { return Ok(()) };
     let spec = tool.spec();
     if !spec.upstream().is_some_and(|upstream| upstream.repeats_arguments) {
@@ -144,25 +143,25 @@ pub(super) fn check_params(
 
 fn check_param(headers: &HeaderMap, mark: &ParamHeader, arguments: &Value) -> Result<(), RpcError> {
     let header = mark.header.as_str();
-    let said = single(headers, header)?.map(|value| decode(header, value)).transpose()?;
-    match (said, mark.value(arguments)) {
+    let sent = single(headers, header)?.map(|value| decode(header, value)).transpose()?;
+    match (sent, mark.value(arguments)) {
         (None, None) => Ok(()),
-        (Some(said), None) => {
-            let said = shown(&said);
-            Err(mismatch(format!("the header {header} says {said:?} and the arguments say nothing of it")))
+        (Some(sent), None) => {
+            let sent = truncated(&sent);
+            Err(mismatch(format!("the header {header} is {sent:?}, but the argument is missing")))
         }
-        // Written differently is not different: 1 and 1.0 are one number.
-        (Some(said), Some(Value::Number(number))) if is_number(&said, number) => Ok(()),
-        (said, Some(_)) => {
-            compare(header, said.as_deref(), mark.text(arguments).unwrap_or_default().as_str())
+        // Numbers are compared by value: 1 and 1.0 are equal.
+        (Some(sent), Some(Value::Number(number))) if is_number(&sent, number) => Ok(()),
+        (sent, Some(_)) => {
+            compare(header, sent.as_deref(), mark.text(arguments).unwrap_or_default().as_str())
         }
     }
 }
 
 fn is_number(text: &str, number: &Number) -> bool {
     match (text.parse::<i64>(), number.as_i64()) {
-        (Ok(said), Some(meant)) => said == meant,
-        _ => text.parse::<f64>().is_ok_and(|said| number.as_f64() == Some(said)),
+        (Ok(sent), Some(expected)) => sent == expected,
+        _ => text.parse::<f64>().is_ok_and(|sent| number.as_f64() == Some(sent)),
     }
 }
 
@@ -170,18 +169,18 @@ fn compare(header: &str, got: Option<&str>, expected: &str) -> Result<(), RpcErr
     match got {
         Some(got) if got == expected => Ok(()),
         Some(got) => {
-            let (got, expected) = (shown(got), shown(expected));
-            Err(mismatch(format!("the header {header} says {got:?} and the body {expected:?}")))
+            let (got, expected) = (truncated(got), truncated(expected));
+            Err(mismatch(format!("the header {header} is {got:?}, but the body has {expected:?}")))
         }
         None => Err(mismatch(format!("the header {header} is missing"))),
     }
 }
 
-fn shown(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-/// `=?base64?…?=` stands for text that a header cannot carry.
+/// Decodes `=?base64?…?=`, the form of a text that a header cannot contain.
 fn decode<'v>(header: &str, value: &'v str) -> Result<Cow<'v, str>, RpcError> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Ok(Cow::Borrowed(value));

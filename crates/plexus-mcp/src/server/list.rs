@@ -1,4 +1,5 @@
-//! Lists: rendered once per token and catalogue, sliced into pages. That of tools is here, the others are in `offers`.
+//! Lists, rendered once per token and catalog and returned in pages. The list of tools is here, the others are in
+//! `offers`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -18,36 +19,36 @@ use serde_json::{Map, Value, json};
 use super::rpc::{self, RpcError};
 use crate::version::Features;
 
-/// Entries on a page. Large, because clients exist that never ask for a second one.
-const PAGE: usize = 500;
-/// How long a list is kept that nobody asks for.
+/// Entries on a page. Large, because some clients never request a second page.
+const PAGE_SIZE: usize = 500;
+/// Time after which an unused list is dropped from the cache.
 const IDLE: Duration = Duration::from_secs(3_600);
 
-/// What keys of `_meta` begin with that no other server may set.
-const OURS: &str = "plexus/";
-/// Which calls of a tool may be kept while the hub is away: `true`, or the names of actions.
+/// Prefix of `_meta` keys that no other server may set.
+const RESERVED_META: &str = "plexus/";
+/// `_meta` key of the calls that a proxy may buffer while the hub is unreachable: `true`, or the names of actions.
 pub const BUFFERABLE: &str = "plexus/bufferable";
-/// Where a tool runs, if that is on a machine: `node`, or `node:<name>` if it is always the same.
+/// `_meta` key of the machine that a tool runs on: `node`, or `node:<name>` if it is always the same one.
 pub const PLACEMENT: &str = "plexus/placement";
 
-/// A principal's list as JSON texts, in order of their names.
+/// A principal's list as JSON, ordered by name.
 #[derive(Debug)]
-pub(super) struct Rendered {
-    /// Of everything that it was made from.
+pub(super) struct RenderedList {
+    /// The versions of the sources it was rendered from.
     version: (u64, u64),
-    /// The member of the result that it is.
+    /// The name of the result's member.
     member: &'static str,
     entries: Vec<(String, String)>,
-    /// Made when it is first asked for.
+    /// Computed on first use.
     digest: OnceLock<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct ListCache(Cache<(TokenId, Features), Arc<Rendered>>);
+pub(super) struct ListCache(Cache<(TokenId, Features), Arc<RenderedList>>);
 
 impl Default for ListCache {
     fn default() -> Self {
-        Self(Rendered::cache())
+        Self(RenderedList::cache())
     }
 }
 
@@ -57,7 +58,7 @@ impl ListCache {
         registry: &Registry,
         principal: &Principal,
         features: Features,
-    ) -> Arc<Rendered> {
+    ) -> Arc<RenderedList> {
         let visible = registry.visible_to(principal);
         let key = (principal.token_id(), features);
         if let Some(rendered) = self.0.get(&key)
@@ -67,23 +68,23 @@ impl ListCache {
         }
         let tools =
             visible.listed_tools().map(|tool| (tool.name().to_owned(), tool_json(tool, features))).collect();
-        let rendered = Arc::new(Rendered::new((visible.version(), 0), "tools", tools));
+        let rendered = Arc::new(RenderedList::new((visible.version(), 0), "tools", tools));
         self.0.insert(key, rendered.clone());
         rendered
     }
 }
 
-/// Bytes that rendered lists of one kind take together; the least used go.
-const KEPT: u64 = 32 << 20;
+/// Capacity of a cache of rendered lists, in bytes.
+const CACHE_BYTES: u64 = 32 << 20;
 
-impl Rendered {
-    /// Keeps lists by what they were rendered for, as long as they are asked for: tokens come and go.
+impl RenderedList {
+    /// A cache of rendered lists, which drops the least used.
     pub(super) fn cache<K: Hash + Eq + Send + Sync + 'static>() -> Cache<K, Arc<Self>> {
         let size = |_: &K, list: &Arc<Self>| u32::try_from(list.size()).unwrap_or(u32::MAX).max(1);
-        Cache::builder().weigher(size).max_capacity(KEPT).time_to_idle(IDLE).build()
+        Cache::builder().weigher(size).max_capacity(CACHE_BYTES).time_to_idle(IDLE).build()
     }
 
-    /// Entries by name, in order of their names.
+    /// Takes the entries by name, ordered by name.
     pub(super) fn new(version: (u64, u64), member: &'static str, entries: Vec<(String, String)>) -> Self {
         Self { version, member, entries, digest: OnceLock::new() }
     }
@@ -92,24 +93,24 @@ impl Rendered {
         self.version
     }
 
-    /// Bytes that it takes, about.
+    /// Approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         self.entries.iter().map(|(name, json)| name.len() + json.len() + 48).sum()
     }
 
-    /// Whether a client that saw `self` would see the same in `other`.
+    /// Whether a client sees no difference between the lists.
     pub(super) fn same_as(&self, other: &Self) -> bool {
         self.entries == other.entries
     }
 
-    /// Stands for what is in the list, and so for nothing that this principal may not see.
+    /// A hash of the entries, which does not depend on anything that this principal cannot see.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.entries.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The same for who compares it with that of another hub, or of this one before a restart.
+    /// A hash of the entries that is the same on every hub and after a restart.
     pub(super) fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
             let mut hasher = digest::Context::new(&digest::SHA256);
@@ -121,17 +122,17 @@ impl Rendered {
         })
     }
 
-    /// `"<member>":[…]` and, if there are more, `"nextCursor":"…"`, without the braces around them.
+    /// `"<member>":[…]` and, if more entries follow, `"nextCursor":"…"`, without the enclosing braces.
     pub(super) fn page(&self, cursor: Option<&RawValue>) -> Result<String, RpcError> {
         let start = match cursor {
             None => 0,
             Some(cursor) => {
                 let after = decode(cursor)
-                    .ok_or_else(|| RpcError::invalid_params("the cursor is not one of ours"))?;
+                    .ok_or_else(|| RpcError::invalid_params("the cursor is not one from this server"))?;
                 self.entries.partition_point(|(name, _)| *name <= after)
             }
         };
-        let end = (start + PAGE).min(self.entries.len());
+        let end = (start + PAGE_SIZE).min(self.entries.len());
         let mut json = format!("\"{}\":[", self.member);
         for (index, (_, entry)) in self.entries[start..end].iter().enumerate() {
             if index > 0 {
@@ -147,7 +148,7 @@ impl Rendered {
     }
 }
 
-/// A cursor is the name of the last entry shown: it holds when others come and go in between.
+/// A cursor contains the name of the last returned entry, so it stays valid when entries are added or removed.
 fn encode(name: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("after:{name}"))
 }
@@ -176,15 +177,15 @@ fn tool_json(tool: &Tool, features: Features) -> String {
             json["outputSchema"] = schema.clone();
         }
     }
-    let meta = our_meta(spec);
+    let meta = hub_meta(spec);
     if !meta.is_empty() {
         json["_meta"] = Value::Object(meta);
     }
     json.to_string()
 }
 
-/// What programs between a client and the hub have to know of a tool, and clients may.
-fn our_meta(spec: &ToolSpec) -> Map<String, Value> {
+/// The `_meta` members of a tool for proxies and clients.
+fn hub_meta(spec: &ToolSpec) -> Map<String, Value> {
     let mut meta = Map::new();
     match spec.buffered() {
         Buffered::Never => {}
@@ -202,8 +203,8 @@ fn our_meta(spec: &ToolSpec) -> Map<String, Value> {
     meta
 }
 
-/// Takes from the definition of a tool what a revision does not know.
-pub(crate) fn fit(tool: &mut Map<String, Value>, features: Features) {
+/// Removes the members of a tool's definition that a revision does not have.
+pub(crate) fn remove_unsupported_members(tool: &mut Map<String, Value>, features: Features) {
     if !features.annotations {
         tool.remove("annotations");
     }
@@ -212,24 +213,24 @@ pub(crate) fn fit(tool: &mut Map<String, Value>, features: Features) {
         tool.remove("outputSchema");
     }
     let is_object = tool.get("outputSchema").is_some_and(|schema| schema["type"] == "object");
-    if !is_object && !features.any_data {
+    if !is_object && !features.non_object_data {
         tool.remove("outputSchema");
     }
 }
 
-/// What another server says of its tool, under our name and with the schema that our callers have to fill. What only we may
-/// say, it cannot: a server does not make its tools bufferable.
+/// Another server's tool definition, under the hub's name and with the hub's input schema. Reserved `_meta` keys are
+/// removed, so that a server cannot declare its tools bufferable.
 fn foreign_json(tool: &Tool, upstream: &UpstreamTool, features: Features) -> String {
     let mut json = upstream.definition.clone();
     json.insert("name".to_owned(), json!(tool.name()));
     json.insert("inputSchema".to_owned(), tool.spec().input_schema.clone());
-    fit(&mut json, features);
+    remove_unsupported_members(&mut json, features);
     let mut meta = match json.remove("_meta") {
-        Some(Value::Object(theirs)) => theirs,
+        Some(Value::Object(meta)) => meta,
         _ => Map::new(),
     };
-    meta.retain(|name, _| !name.starts_with(OURS));
-    meta.extend(our_meta(tool.spec()));
+    meta.retain(|name, _| !name.starts_with(RESERVED_META));
+    meta.extend(hub_meta(tool.spec()));
     if !meta.is_empty() {
         json.insert("_meta".to_owned(), Value::Object(meta));
     }

@@ -1,24 +1,24 @@
-//! The server side of MCP: a request with a principal in, a response out.
+//! The server side of MCP: turns a request of a principal into a response.
 //!
-//! Which era a request belongs to is decided per request, from the request alone: an `initialize`
-//! or a session id is of the session era, per-request `_meta` with a protocol version is not.
-//! Whoever calls this has authenticated the caller and bounded the body.
+//! The era is determined for each request from its content: `initialize` and a session id belong to the session era,
+//! a protocol version in the request's `_meta` to the stateless one. The hub's HTTP layer authenticates the caller
+//! and limits the body.
 
 pub(crate) mod call;
+mod changes;
 mod detached;
 mod errors;
 pub(crate) mod headers;
 pub(crate) mod identity;
 pub(crate) mod list;
 pub(crate) mod modern;
-mod news;
 mod offers;
 mod reads;
 pub(crate) mod rpc;
 mod running_call;
 mod session;
 pub(crate) mod sse;
-mod welcome;
+mod stream_quota;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,21 +44,21 @@ use list::ListCache;
 use offers::OfferCache;
 use rpc::{Message, RpcError};
 use session::Sessions;
-use welcome::Streams;
+use stream_quota::StreamQuota;
 
 pub(crate) use session::server_info;
 
 #[derive(Debug, Clone)]
 pub struct McpOptions {
-    /// Time between two comments on a stream that has nothing to say.
+    /// Interval of keep-alive comments on idle streams.
     pub keep_alive: Duration,
-    /// Nesting of arrays and objects in a request.
+    /// Deepest nesting of arrays and objects in a request.
     pub json_depth: usize,
     /// Session-era sessions kept in memory.
     pub sessions: u64,
-    /// How long an answer to a question is waited for.
-    pub asked: Duration,
-    /// A call that takes longer goes on as a task, where the client knows tasks.
+    /// Time limit for the answer to a question.
+    pub question_timeout: Duration,
+    /// A call that takes longer becomes a task if the client supports tasks.
     pub task_after: Duration,
 }
 
@@ -68,13 +68,13 @@ impl Default for McpOptions {
             keep_alive: Duration::from_secs(25),
             json_depth: 64,
             sessions: 10_000,
-            asked: Duration::from_secs(600),
+            question_timeout: Duration::from_secs(600),
             task_after: Duration::from_secs(10),
         }
     }
 }
 
-/// Cheap to clone; all clones are one server.
+/// Cheap to clone; clones share one server.
 #[derive(Debug, Clone)]
 pub struct McpServer(Arc<State>);
 
@@ -84,14 +84,14 @@ struct State {
     upstreams: Arc<dyn OfferProvider>,
     authenticator: Arc<Authenticator>,
     supervisor: Supervisor,
-    /// Streams end when this is cancelled.
+    /// Cancelled when the hub stops, which ends all streams.
     stopping: CancellationToken,
     sessions: Sessions,
     lists: ListCache,
     offers: OfferCache,
-    /// Completions under way, by subject.
+    /// Running completions by subject.
     completing: Quota,
-    streams: Streams,
+    streams: StreamQuota,
     detached: DetachedCalls,
     tasks: Tasks,
     options: McpOptions,
@@ -99,7 +99,7 @@ struct State {
 }
 
 impl State {
-    /// Said to a model when its client connects; of the servers that it sees, and no others.
+    /// The instructions for a model, covering only the servers that the principal sees.
     fn instructions(&self, principal: &Principal) -> String {
         let parts = self.upstreams.instructions(&self.dispatcher.registry().visible_to(principal));
         parts.into_iter().map(|part| part.text).collect()
@@ -124,8 +124,8 @@ impl McpServer {
             lists: ListCache::default(),
             offers: OfferCache::default(),
             completing: Quota::new(reads::COMPLETIONS),
-            streams: Streams::default(),
-            detached: DetachedCalls::new(supervisor.clone(), options.asked),
+            streams: StreamQuota::default(),
+            detached: DetachedCalls::new(supervisor.clone(), options.question_timeout),
             dispatcher,
             upstreams,
             authenticator,
@@ -135,32 +135,31 @@ impl McpServer {
         }))
     }
 
-    /// Gives the tasks that the last run of this hub left an end: before anybody can ask after them.
+    /// Ends the tasks that were running when this hub last stopped. Must be called before requests are accepted.
     pub async fn end_lost_tasks(&self) -> Result<(), StoreError> {
         let lost = tasks::end_lost(&self.0.tasks).await?;
         if lost > 0 {
-            tracing::warn!(lost, "tasks were running when the hub stopped; how far they came is not known");
+            tracing::warn!(lost, "tasks were running when the hub stopped; their outcome is unknown");
         }
         Ok(())
     }
 
-    /// Holds for requests from now on.
+    /// Sets the nesting limit of new requests.
     pub fn set_json_depth(&self, depth: usize) {
         self.0.json_depth.store(depth, Ordering::Relaxed);
     }
 
-    /// Lets others read what is measured here.
+    /// Registers the metrics of this server.
     pub fn register(&self, metrics: &Metrics) {
         let server = self.clone();
         metrics.read("plexus_mcp_sessions", "MCP sessions in memory", move || count(server.session_count()));
         let server = self.clone();
-        metrics
-            .read("plexus_mcp_streams", "MCP streams that are open", move || count(server.0.streams.open()));
+        metrics.read("plexus_mcp_streams", "Open MCP streams", move || count(server.0.streams.open()));
         let server = self.clone();
-        let about = "Calls that wait for an answer of a client that is not connected";
+        let about = "Calls that wait for an answer from a client that is not connected";
         metrics.read("plexus_mcp_parked_calls", about, move || count(server.0.detached.parked()));
         let server = self.clone();
-        metrics.read("plexus_mcp_tasks", "MCP tasks that run", move || count(server.0.tasks.count()));
+        metrics.read("plexus_mcp_tasks", "Running MCP tasks", move || count(server.0.tasks.count()));
     }
 
     /// Session-era sessions in memory.
@@ -169,7 +168,7 @@ impl McpServer {
         self.0.sessions.count()
     }
 
-    /// Stands for what a principal's list of tools shows, the same on every hub and after a restart.
+    /// A hash of a principal's tool list, the same on every hub and after a restart.
     #[must_use]
     pub fn tools_fingerprint(&self, principal: &Principal) -> String {
         let registry = self.0.dispatcher.registry();
@@ -199,7 +198,7 @@ impl McpServer {
             };
         }
         let message = rpc::parse(body)?;
-        // Only now, because a refusal names the request if it can.
+        // Checked after parsing, so that the error can contain the request's id.
         let version = version.map_err(|error| match &message {
             Message::Request(request) => error.with_id(request.id),
             Message::Notification(_) | Message::Response { .. } => error,
@@ -232,7 +231,7 @@ impl McpServer {
     }
 }
 
-/// What this server can do, as JSON.
+/// The server capabilities as JSON.
 pub(crate) fn capabilities(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Session(_) => concat!(
@@ -247,7 +246,7 @@ pub(crate) fn capabilities(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The stateless revision has neither a stream to open nor a session to end.
+/// The answer to `GET` and `DELETE` in the stateless revision, which has no session streams and no sessions.
 fn only_post() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;

@@ -1,4 +1,4 @@
-//! Lists of what the servers behind the hub offer beside tools: rendered once per token, sliced into pages.
+//! Lists of resources, templates and prompts: rendered once per token, returned in pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::State;
-use super::list::Rendered;
+use super::list::RenderedList;
 use super::rpc::RpcError;
 use crate::offers::VisibleOffers;
 use crate::version::Features;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Listed {
+pub(super) enum OfferList {
     Resources,
     Templates,
     Prompts,
 }
 
-impl Listed {
+impl OfferList {
     fn member(self) -> &'static str {
         match self {
             Self::Resources => "resources",
@@ -31,60 +31,60 @@ impl Listed {
         }
     }
 
-    fn of(self, seen: &VisibleOffers) -> BTreeMap<String, Map<String, Value>> {
+    fn entries(self, offers: &VisibleOffers) -> BTreeMap<String, Map<String, Value>> {
         match self {
-            Self::Resources => seen.resources(),
-            Self::Templates => seen.templates(),
-            Self::Prompts => seen.prompts(),
+            Self::Resources => offers.resources(),
+            Self::Templates => offers.templates(),
+            Self::Prompts => offers.prompts(),
         }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct OfferCache(Cache<(TokenId, Features, Listed), Arc<Rendered>>);
+pub(super) struct OfferCache(Cache<(TokenId, Features, OfferList), Arc<RenderedList>>);
 
 impl Default for OfferCache {
     fn default() -> Self {
-        Self(Rendered::cache())
+        Self(RenderedList::cache())
     }
 }
 
-/// What a principal sees of what the servers offer.
-pub(super) fn seen(state: &State, principal: &Principal) -> VisibleOffers {
+/// The resources and prompts that a principal sees.
+pub(super) fn visible(state: &State, principal: &Principal) -> VisibleOffers {
     state.upstreams.visible_offers(&state.dispatcher.registry().visible_to(principal))
 }
 
-/// A whole list, as this principal sees it.
+/// The whole list that this principal sees.
 pub(super) fn rendered(
     state: &State,
     principal: &Principal,
-    what: Listed,
+    list: OfferList,
     features: Features,
-) -> Arc<Rendered> {
-    // Before the look at what there is, so that nothing newer is taken for older.
-    let offered = state.upstreams.offer_version();
+) -> Arc<RenderedList> {
+    // Read before the entries, so that newer entries at worst get an older version.
+    let offer_version = state.upstreams.offer_version();
     let visible = state.dispatcher.registry().visible_to(principal);
-    let version = (visible.version(), offered);
-    let key = (principal.token_id(), features, what);
+    let version = (visible.version(), offer_version);
+    let key = (principal.token_id(), features, list);
     if let Some(rendered) = state.offers.0.get(&key).filter(|rendered| rendered.version() == version) {
         return rendered;
     }
-    let entries = what.of(&state.upstreams.visible_offers(&visible)).into_iter();
+    let entries = list.entries(&state.upstreams.visible_offers(&visible)).into_iter();
     let entries = entries.map(|(name, entry)| (name, entry_json(entry, features))).collect();
-    let rendered = Arc::new(Rendered::new(version, what.member(), entries));
+    let rendered = Arc::new(RenderedList::new(version, list.member(), entries));
     state.offers.0.insert(key, rendered.clone());
     rendered
 }
 
-/// A page of a list, and where the next begins, without the braces around them.
-pub(super) fn list(
+/// A page of a list and its cursor, without the enclosing braces.
+pub(super) fn page(
     state: &State,
     principal: &Principal,
-    what: Listed,
+    list: OfferList,
     cursor: Option<&RawValue>,
     features: Features,
 ) -> Result<String, RpcError> {
-    rendered(state, principal, what, features).page(cursor)
+    rendered(state, principal, list, features).page(cursor)
 }
 
 fn entry_json(mut entry: Map<String, Value>, features: Features) -> String {

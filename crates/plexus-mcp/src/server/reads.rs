@@ -1,6 +1,6 @@
-//! `resources/read`, `prompts/get` and `completion/complete`, the part that all revisions share.
+//! `resources/read`, `prompts/get` and `completion/complete`: the part that all revisions share.
 
-mod failed;
+mod read_error;
 
 use std::collections::BTreeMap;
 
@@ -10,53 +10,53 @@ use plexus_tools::{Facility, RawJson};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::call::{Subject, Target};
+use super::call::{Target, TargetKind};
 use super::rpc::{self, Params, RESOURCE_NOT_FOUND, RpcError};
 use super::{State, offers};
 use crate::offers::{VisibleOffers, server_uri};
 use crate::version::Dialect;
 
-pub(super) use failed::failed;
+pub(super) use read_error::read_error;
 
-/// How long a client may keep what a server lets it keep.
+/// Longest `ttlMs` of another server that is passed on.
 const LONGEST_TTL_MS: u64 = 30_000;
-/// Completions of one subject at the same time: a person types no faster.
+/// Most concurrent completions of a subject; a person does not type faster.
 pub(super) const COMPLETIONS: usize = 4;
-/// Values of one completion, as the protocol has it.
+/// Most values of a completion, as defined by the protocol.
 const MAX_VALUES: usize = 100;
-/// Longest URI that anybody is told of, in bytes; what servers list is shorter.
+/// Longest URI in a request, in bytes. Servers list shorter ones only.
 pub(super) const MAX_URI: usize = 8 << 10;
-/// Longest URI or name that is repeated back to a caller.
-const SHOWN: usize = 200;
+/// Longest URI or name in an error message, in characters.
+const MAX_SHOWN: usize = 200;
 
-/// What `resources/read` or `prompts/get` wants to have called.
+/// The target of `resources/read` or `prompts/get`.
 pub(super) fn target(
     state: &State,
     principal: &Principal,
     method: &str,
     params: &Params<'_>,
 ) -> Result<Target, RpcError> {
-    let seen = offers::seen(state, principal);
+    let visible = offers::visible(state, principal);
     match method {
-        "resources/read" => resource(&seen, params),
-        _ => prompt(&seen, params),
+        "resources/read" => resource(&visible, params),
+        _ => prompt(&visible, params),
     }
 }
 
-fn resource(seen: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
+fn resource(visible: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
     let uri = uri(params)?;
-    let owned = seen.owner(&uri).map_err(|unowned| not_found(&uri, &unowned.could_be))?;
+    let owned = visible.owner(&uri).map_err(|unknown| not_found(&uri, &unknown.candidates))?;
     Ok(Target {
         name: Facility::Resources.name(&owned.server),
         arguments: json!({ "uri": owned.uri }),
-        subject: Subject::Resource { uri },
+        kind: TargetKind::Resource { uri },
     })
 }
 
-fn prompt(seen: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
+fn prompt(visible: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
     let name = rpc::text(params.name)
         .ok_or_else(|| RpcError::invalid_params("params.name must be the name of a prompt"))?;
-    let own = seen.prompt(&name).ok_or_else(|| unknown_prompt(&name))?;
+    let own = visible.prompt(&name).ok_or_else(|| unknown_prompt(&name))?;
     let mut arguments = Map::from_iter([("name".to_owned(), Value::from(own.prompt))]);
     if let Some(given) = params.arguments.filter(|given| given.get() != "null") {
         let given: Map<String, Value> = serde_json::from_str(given.get())
@@ -64,13 +64,13 @@ fn prompt(seen: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError>
         arguments.insert("arguments".to_owned(), Value::Object(given));
     }
     Ok(Target {
-        subject: Subject::Prompt,
+        kind: TargetKind::Prompt,
         name: Facility::Prompts.name(&own.server),
         arguments: Value::Object(arguments),
     })
 }
 
-/// The URI that a request is about.
+/// The URI in a request.
 pub(super) fn uri(params: &Params<'_>) -> Result<String, RpcError> {
     let uri = rpc::text(params.uri).filter(|uri| uri.len() <= MAX_URI);
     uri.ok_or_else(|| {
@@ -80,104 +80,104 @@ pub(super) fn uri(params: &Params<'_>) -> Result<String, RpcError> {
     })
 }
 
-/// There is no such resource, or it is not said of which server. In the words of the session era; the stateless one has
-/// no code of its own for it.
-pub(super) fn not_found(uri: &str, could_be: &[String]) -> RpcError {
-    let shown: String = uri.chars().take(SHOWN).collect();
-    let message = match could_be {
+/// The error for a resource that does not exist or is ambiguous, with the code of the session era. The stateless
+/// revision has no specific code for it.
+pub(super) fn not_found(uri: &str, candidates: &[String]) -> RpcError {
+    let shown: String = uri.chars().take(MAX_SHOWN).collect();
+    let message = match candidates {
         [] => format!("Resource not found: {shown}"),
-        could_be => format!(
-            "Resource not found: nothing says of which server {shown} is. Name one: {}",
-            could_be.join(" or ")
-        ),
+        candidates => {
+            format!("Resource not found: the server of {shown} is ambiguous. Use {}", candidates.join(" or "))
+        }
     };
     RpcError::new(StatusCode::OK, RESOURCE_NOT_FOUND, message).with_data(json!({ "uri": uri }))
 }
 
 fn unknown_prompt(name: &str) -> RpcError {
-    let shown: String = name.chars().take(SHOWN).collect();
+    let shown: String = name.chars().take(MAX_SHOWN).collect();
     RpcError::invalid_params(format!("Unknown prompt: {shown}"))
 }
 
-/// Members of a result that are the protocol's, or ours to say.
-const OURS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "nextCursor", "_meta"];
+/// Members of a result that another server cannot set.
+const RESERVED_MEMBERS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "nextCursor", "_meta"];
 
-/// The members of the result that another server gave, without the braces around them.
-pub(super) fn members(result: &RawJson, subject: &Subject, dialect: Dialect) -> Result<String, RpcError> {
+/// The members of another server's result, without the enclosing braces.
+pub(super) fn members(result: &RawJson, kind: &TargetKind, dialect: Dialect) -> Result<String, RpcError> {
     let unusable =
-        |_| RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, "the server's answer cannot be read");
+        |_| RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, "the server's answer cannot be parsed");
     let given: BTreeMap<String, &RawValue> = result.parsed().map_err(unusable)?;
     let mut json = String::with_capacity(result.len() + 64);
-    for (name, value) in given.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
+    for (name, value) in given.iter().filter(|(name, _)| !RESERVED_MEMBERS.contains(&name.as_str())) {
         if !json.is_empty() {
             json.push(',');
         }
         json.push_str(&Value::from(name.as_str()).to_string());
         json.push(':');
-        match subject {
-            Subject::Resource { uri } if name == "contents" => json.push_str(&contents(value, uri)),
+        match kind {
+            TargetKind::Resource { uri } if name == "contents" => json.push_str(&contents(value, uri)),
             _ => json.push_str(value.get()),
         }
     }
-    if let (Subject::Resource { .. }, Dialect::Modern) = (subject, dialect) {
+    if let (TargetKind::Resource { .. }, Dialect::Modern) = (kind, dialect) {
         let ttl = given.get("ttlMs").and_then(|ttl| serde_json::from_str::<u64>(ttl.get()).ok());
         let ttl = ttl.unwrap_or(0).min(LONGEST_TTL_MS);
-        // Whoever else may see it is not for its server to say.
+        // Its server cannot decide that other callers may see it.
         json.push_str(&format!(",\"ttlMs\":{ttl},\"cacheScope\":\"private\""));
     }
     Ok(json)
 }
 
-/// What was read, under the URI that the client knows it by.
-fn contents(contents: &RawValue, asked: &str) -> String {
-    let as_it_is = || contents.get().to_owned();
-    let Some(own) = server_uri(asked) else { return as_it_is() };
-    let Ok(mut parts) = serde_json::from_str::<Vec<Value>>(contents.get()) else { return as_it_is() };
+/// The contents of a resource under the URI in the client's request.
+fn contents(contents: &RawValue, requested: &str) -> String {
+    let unchanged = || contents.get().to_owned();
+    let Some(own) = server_uri(requested) else { return unchanged() };
+    let Ok(mut parts) = serde_json::from_str::<Vec<Value>>(contents.get()) else { return unchanged() };
     for part in parts.iter_mut().filter(|part| part["uri"] == own) {
-        part["uri"] = Value::from(asked);
+        part["uri"] = Value::from(requested);
     }
     Value::from(parts).to_string()
 }
 
-/// `_meta` of such a result, an object.
+/// The `_meta` of another server's result, if it is an object.
 pub(super) fn meta(result: &RawJson) -> Option<RawJson> {
     let given: BTreeMap<String, &RawValue> = result.parsed().ok()?;
     given.get("_meta").filter(|meta| meta.get().starts_with('{')).map(|meta| RawJson::of(meta))
 }
 
-/// The members of the result of `completion/complete`. It is no call: nothing is recorded of what a person types.
+/// The members of the result of `completion/complete`. It is not a call, so what a person types is not recorded.
 pub(super) async fn complete(
     state: &State,
     principal: &Principal,
     params: &Params<'_>,
     dialect: Dialect,
 ) -> Result<String, RpcError> {
-    let (server, asked) = completion(&offers::seen(state, principal), params, dialect)?;
+    let (server, request) = completion(&offers::visible(state, principal), params, dialect)?;
     let Some(_place) = state.completing.enter(principal.subject()) else {
-        let message = format!("{COMPLETIONS} completions are under way already");
+        let message = format!("{COMPLETIONS} completions are already running, which is the limit");
         return Err(RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, message));
     };
     let found = match server {
-        Some(server) => state.upstreams.complete(&server, asked).await.map_err(|error| {
+        Some(server) => state.upstreams.complete(&server, request).await.map_err(|error| {
             let code = if error.is_about_params { rpc::INVALID_PARAMS } else { rpc::INTERNAL_ERROR };
             RpcError::new(StatusCode::OK, code, error.message)
         })?,
         None => None,
     };
-    Ok(format!("\"completion\":{}", completed(found.as_ref().map(|text| &text[..]))))
+    Ok(format!("\"completion\":{}", completion_json(found.as_ref().map(|text| &text[..]))))
 }
 
-/// The server to ask, if it completes anything, and what to ask it.
+/// The server, if it supports completion, and the parameters of the request to it.
 fn completion(
-    seen: &VisibleOffers,
+    visible: &VisibleOffers,
     params: &Params<'_>,
     dialect: Dialect,
 ) -> Result<(Option<String>, Map<String, Value>), RpcError> {
     let object = |raw: Option<&RawValue>| -> Option<Map<String, Value>> {
         raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
     };
-    let mut reference = object(params.reference)
-        .ok_or_else(|| RpcError::invalid_params("params.ref must say what is completed"))?;
+    let mut reference = object(params.reference).ok_or_else(|| {
+        RpcError::invalid_params("params.ref must be an object that names a prompt or a resource")
+    })?;
     let argument = object(params.argument)
         .filter(|argument| argument.get("name").is_some_and(Value::is_string))
         .filter(|argument| argument.get("value").is_some_and(Value::is_string))
@@ -188,31 +188,32 @@ fn completion(
     let (server, member, own) = match text("type") {
         "ref/prompt" => {
             let name = text("name");
-            let own = seen.prompt(name).ok_or_else(|| unknown_prompt(name))?;
+            let own = visible.prompt(name).ok_or_else(|| unknown_prompt(name))?;
             (own.server, "name", own.prompt)
         }
         "ref/resource" => {
             let uri = text("uri");
-            let found =
-                |could_be: &[String]| RpcError { code: rpc::INVALID_PARAMS, ..not_found(uri, could_be) };
-            let owned = seen.owner(uri).map_err(|unowned| found(&unowned.could_be))?;
+            let owned = visible.owner(uri).map_err(|unknown| RpcError {
+                code: rpc::INVALID_PARAMS,
+                ..not_found(uri, &unknown.candidates)
+            })?;
             (owned.server, "uri", owned.uri)
         }
         _ => return Err(RpcError::invalid_params("params.ref.type must be ref/prompt or ref/resource")),
     };
     reference.insert(member.to_owned(), Value::from(own));
-    let mut asked = Map::from_iter([
+    let mut request = Map::from_iter([
         ("ref".to_owned(), Value::Object(reference)),
         ("argument".to_owned(), Value::Object(argument)),
     ]);
     if let Some(context) = object(params.context).filter(|_| dialect.features().structured) {
-        asked.insert("context".to_owned(), Value::Object(context));
+        request.insert("context".to_owned(), Value::Object(context));
     }
-    Ok((seen.completes(&server).then_some(server), asked))
+    Ok((visible.completes(&server).then_some(server), request))
 }
 
-/// What a server found, within what clients accept.
-fn completed(result: Option<&[u8]>) -> Value {
+/// A server's completion, limited to what clients accept.
+fn completion_json(result: Option<&[u8]>) -> Value {
     let result: Option<Value> = result.and_then(|text| serde_json::from_slice(text).ok());
     let found = result.as_ref().and_then(|result| result.get("completion")?.as_object());
     let member = |name: &str| found.and_then(|found| found.get(name));
@@ -235,21 +236,21 @@ mod tests {
     use serde_json::value::RawValue;
     use serde_json::{Value, json};
 
-    use super::{Subject, completed, members};
+    use super::{TargetKind, completion_json, members};
     use crate::version::Dialect;
 
     fn raw(json: &Value) -> RawJson {
         RawJson::of(&RawValue::from_string(json.to_string()).expect("JSON"))
     }
 
-    fn read(result: &Value, asked: &str, dialect: Dialect) -> Value {
-        let subject = Subject::Resource { uri: asked.to_owned() };
-        let members = members(&raw(result), &subject, dialect).expect("members");
+    fn read(result: &Value, requested: &str, dialect: Dialect) -> Value {
+        let kind = TargetKind::Resource { uri: requested.to_owned() };
+        let members = members(&raw(result), &kind, dialect).expect("members");
         serde_json::from_str(&format!("{{{members}}}")).expect("JSON")
     }
 
     #[test]
-    fn what_a_server_says_of_caches_is_never_passed_on() {
+    fn cache_members_of_servers_are_limited_and_private() {
         let result = json!({
             "resultType": "complete", "ttlMs": 99_999_999, "cacheScope": "public", "_meta": {}, "odd": 1,
             "contents": [{ "uri": "a://1", "text": "x" }],
@@ -263,11 +264,11 @@ mod tests {
         let session = Dialect::Session(crate::version::Version::LATEST);
         assert_eq!(read(&result, "a://1", session), json!({ "contents": contents, "odd": 1 }));
         let old = json!({ "contents": [] });
-        assert_eq!(read(&old, "a://1", Dialect::Modern)["ttlMs"], 0, "a session says nothing of how long");
+        assert_eq!(read(&old, "a://1", Dialect::Modern)["ttlMs"], 0, "session-era results have no ttl");
     }
 
     #[test]
-    fn contents_have_the_uri_that_was_asked_for() {
+    fn contents_have_the_requested_uri() {
         let result =
             json!({ "contents": [{ "uri": "a://1", "text": "x" }, { "uri": "a://2", "text": "y" }] });
         let read = read(&result, "plexus+mcp://wiki/a://1", Dialect::Modern);
@@ -276,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_has_at_most_a_hundred_values() {
+    fn completion_values_are_limited() {
         let values: Vec<String> = (0..130).map(|n| n.to_string()).collect();
         let result = json!({ "completion": { "values": values, "total": 130 } }).to_string();
-        let completion = completed(Some(result.as_bytes()));
+        let completion = completion_json(Some(result.as_bytes()));
         assert_eq!(completion["values"].as_array().map(Vec::len), Some(100));
         assert_eq!((&completion["hasMore"], &completion["total"]), (&json!(true), &json!(130)));
-        assert_eq!(completed(None), json!({ "values": [] }));
-        assert_eq!(completed(Some(b"{\"completion\":7}")), json!({ "values": [] }));
+        assert_eq!(completion_json(None), json!({ "values": [] }));
+        assert_eq!(completion_json(Some(b"{\"completion\":7}")), json!({ "values": [] }));
     }
 }

@@ -1,4 +1,4 @@
-//! JSON-RPC: messages taken apart without copying, answers put together around what is there.
+//! JSON-RPC: parses messages without copying, and builds answers around existing JSON text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,19 +16,19 @@ pub const INVALID_REQUEST: i32 = -32600;
 pub const METHOD_NOT_FOUND: i32 = -32601;
 pub const INVALID_PARAMS: i32 = -32602;
 pub const INTERNAL_ERROR: i32 = -32603;
-/// In the session era only.
+/// Session era only.
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 pub(super) const HEADER_MISMATCH: i32 = -32020;
 pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
 
-/// A refusal, with the HTTP status it travels under.
+/// A JSON-RPC error with its HTTP status.
 #[derive(Debug)]
 pub struct RpcError {
     pub status: StatusCode,
     pub code: i32,
     pub message: String,
     pub data: Option<Value>,
-    /// JSON text of the request's id, once it is known.
+    /// The request's id as JSON, once known.
     pub id: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl RpcError {
         Self::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, message)
     }
 
-    /// The request reached its method, which cannot do anything with the parameters.
+    /// An error of a method about its parameters.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(StatusCode::OK, INVALID_PARAMS, message)
     }
@@ -61,7 +61,7 @@ impl RpcError {
         self
     }
 
-    /// The whole message; without an id where none could be read.
+    /// The whole message; without an id if none could be read.
     pub fn to_json(&self) -> String {
         let mut json = String::from("{\"jsonrpc\":\"2.0\",");
         if let Some(id) = &self.id {
@@ -85,7 +85,7 @@ impl RpcError {
     }
 }
 
-/// For a method that is none of ours.
+/// The error for an unknown method.
 pub(super) fn method_not_found(method: &str) -> RpcError {
     let shown: String = method.chars().take(100).collect();
     RpcError::new(StatusCode::OK, METHOD_NOT_FOUND, format!("Method not found: {shown}"))
@@ -98,14 +98,14 @@ pub(super) fn json_response(status: StatusCode, json: String) -> Response {
     response
 }
 
-/// A message that needs no answer was taken.
+/// The response to a message that has no answer.
 pub(super) fn accepted() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     response
 }
 
-/// `{"jsonrpc":"2.0","id":…,"result":…}` around a finished result.
+/// `{"jsonrpc":"2.0","id":…,"result":…}` around a result in JSON.
 pub fn result_json(id: &RawValue, result: &str) -> String {
     let mut json = String::with_capacity(result.len() + id.get().len() + 40);
     json.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
@@ -116,12 +116,12 @@ pub fn result_json(id: &RawValue, result: &str) -> String {
     json
 }
 
-/// One message, as it came.
+/// A received message.
 #[derive(Debug)]
 pub enum Message<'a> {
     Request(Request<'a>),
     Notification(Notification<'a>),
-    /// An answer to something we asked: a result or an error.
+    /// An answer to a question of the hub: a result or an error.
     Response {
         id: &'a RawValue,
         outcome: Result<&'a RawValue, &'a RawValue>,
@@ -141,7 +141,7 @@ pub struct Notification<'a> {
     pub params: Params<'a>,
 }
 
-/// Every parameter that some method takes, each still as text.
+/// The parameters of all methods, unparsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Params<'a> {
@@ -181,7 +181,7 @@ pub struct Params<'a> {
     pub context: Option<&'a RawValue>,
 }
 
-/// A parameter as a string; none if it is absent or something else.
+/// A parameter as a string; none if it is absent or not a string.
 pub fn text(raw: Option<&RawValue>) -> Option<String> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
@@ -190,7 +190,7 @@ pub fn text(raw: Option<&RawValue>) -> Option<String> {
 struct Envelope<'a> {
     #[serde(borrow)]
     jsonrpc: Option<Cow<'a, str>>,
-    /// Present even when it is null, which is not the same as absent.
+    /// Null is distinguished from absent.
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -207,7 +207,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Takes one message apart.
+/// Parses one message.
 pub fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
     let raw: &RawValue = serde_json::from_slice(body).map_err(|e| {
         RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, format!("the body is not JSON: {e}"))
@@ -215,7 +215,7 @@ pub fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
     message(raw)
 }
 
-/// Takes the messages of a batch apart; each may be wrong on its own.
+/// Splits a batch into messages. Each is validated separately.
 pub fn parse_batch(body: &[u8]) -> Result<Vec<&RawValue>, RpcError> {
     serde_json::from_slice(body).map_err(|e| {
         RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, format!("the body is not JSON: {e}"))
@@ -258,14 +258,14 @@ pub fn message(raw: &RawValue) -> Result<Message<'_>, RpcError> {
     })
 }
 
-/// A string or an integer, as MCP wants it.
+/// Checks that an id is a string or an integer, as MCP requires.
 fn check_id(id: &RawValue) -> Result<&RawValue, RpcError> {
     let text = id.get();
-    // An escape that stands for no character is JSON, but not to every client that reads the answer.
+    // A lone surrogate escape is valid JSON, but not every client can parse an answer that contains it.
     let is_text =
         text.starts_with('"') && (!text.contains('\\') || serde_json::from_str::<String>(text).is_ok());
     let ok = is_text || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
-    // An id is repeated in every answer: it must not be a payload.
+    // Limited because an id is repeated in every answer.
     if ok && text.len() <= 1024 {
         Ok(id)
     } else {
@@ -273,7 +273,7 @@ fn check_id(id: &RawValue) -> Result<&RawValue, RpcError> {
     }
 }
 
-/// Refuses a body that nests deeper than `limit`, before anything recurses into it.
+/// Refuses a body that nests deeper than `limit`, before it is parsed recursively.
 pub fn check_depth(body: &[u8], limit: usize) -> Result<(), RpcError> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in body {

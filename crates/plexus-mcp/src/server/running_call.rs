@@ -1,7 +1,7 @@
-//! A call while it runs: what it tells its client on the way, and how it ends.
+//! A running call: its events for the client, and its end.
 //!
-//! Whoever has it drives it, and it gets no further than it is driven. Dropped anywhere, the call is seen through without
-//! a listener: what it asks from then on has nobody to answer it.
+//! The owner drives the call by polling [`RunningCall::next`]. If it is dropped, the call continues as a supervised
+//! task, and its questions are answered with an error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,36 +18,36 @@ use plexus_tools::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// What waits to be told. Progress and log lines are dropped when it is full; a question waits.
+/// Capacity of the event queue. If it is full, progress and log lines are dropped, and questions wait.
 const QUEUE: usize = 64;
-/// How often one call may ask.
+/// Most rounds of questions in a call.
 const MAX_ROUNDS: usize = 16;
 
-/// What a call says while it runs.
+/// An event of a running call.
 pub(super) enum CallEvent {
     Progress(Progress),
     Log(LogLine),
-    Asked(Round),
+    Questions(QuestionRound),
 }
 
 /// Questions that are asked together.
-pub(super) struct Round {
+pub(super) struct QuestionRound {
     pub(super) questions: Vec<Question>,
-    /// Closed when nobody waits any more. Dropped, it says that the client is gone.
+    /// Closed when the call no longer waits. Dropping it reports that the client is gone.
     pub(super) answer: oneshot::Sender<Result<Answers, Unasked>>,
 }
 
-pub(super) enum Next {
+pub(super) enum CallStep {
     Event(CallEvent),
     Ended(CallReply),
 }
 
-/// What a client wants to hear of a call, and what it can be asked.
+/// The events that a client wants to receive, and the questions that it supports.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wants {
+pub(super) struct ClientOptions {
     pub(super) progress: bool,
     pub(super) log: Option<LogLevel>,
-    pub(super) can: Capabilities,
+    pub(super) capabilities: Capabilities,
 }
 
 pub(super) struct RunningCall {
@@ -55,116 +55,119 @@ pub(super) struct RunningCall {
     /// Stops the work; the call then ends as cancelled.
     pub(super) cancel: CancellationToken,
     reply: SeeThrough<CallReply>,
-    told: Option<mpsc::Receiver<CallEvent>>,
-    /// What comes before anything else.
-    first: Option<CallEvent>,
+    events: Option<mpsc::Receiver<CallEvent>>,
+    /// An event that was put back.
+    put_back: Option<CallEvent>,
     asker: Option<Arc<Asker>>,
-    /// How it ended, while there is something left to tell.
+    /// The reply, while events are left.
     ended: Option<CallReply>,
 }
 
 impl RunningCall {
-    /// For a client that wants to hear nothing, nothing is made to tell it with.
+    /// Begins a call. There is no event queue if the client wants no events and supports no questions.
     pub(super) fn begin(
         dispatcher: &Dispatcher,
         principal: Arc<Principal>,
         mut call: Call,
-        wants: Wants,
+        options: ClientOptions,
     ) -> Self {
-        // Whether it takes tasks is no question to it.
-        let can_be_asked = Capabilities { tasks: false, ..wants.can } != Capabilities::default();
+        // Support for tasks is not a question.
+        let supports_questions =
+            Capabilities { tasks: false, ..options.capabilities } != Capabilities::default();
         let mut asker = None;
-        let told = (wants.progress || wants.log.is_some() || can_be_asked).then(|| {
-            let (sender, told) = mpsc::channel(QUEUE);
-            if wants.progress {
+        let events = (options.progress || options.log.is_some() || supports_questions).then(|| {
+            let (sender, events) = mpsc::channel(QUEUE);
+            if options.progress {
                 let sender = sender.clone();
                 call.progress = Some(Arc::new(move |progress| {
                     let _ = sender.try_send(CallEvent::Progress(progress));
                 }));
             }
-            if let Some(least) = wants.log {
+            if let Some(least) = options.log {
                 let sender = sender.clone();
                 let sink = Arc::new(move |line| {
                     let _ = sender.try_send(CallEvent::Log(line));
                 });
                 call.log = Some(LogSink { least, sink });
             }
-            if can_be_asked {
-                let mine = Asker { can: Mutex::new(wants.can), told: sender, rounds: AtomicUsize::new(0) };
-                let mine = Arc::new(mine);
-                call.asker = Some(mine.clone());
-                asker = Some(mine);
+            if supports_questions {
+                let shared = Arc::new(Asker {
+                    capabilities: Mutex::new(options.capabilities),
+                    events: sender,
+                    rounds: AtomicUsize::new(0),
+                });
+                call.asker = Some(shared.clone());
+                asker = Some(shared);
             }
-            told
+            events
         });
         let cancel = call.cancel.clone();
         let Begun { call_id, reply } = dispatcher.begin(principal, call);
-        Self { call_id, cancel, reply, told, first: None, asker, ended: None }
+        Self { call_id, cancel, reply, events, put_back: None, asker, ended: None }
     }
 
     pub(super) fn call_id(&self) -> CallId {
         self.call_id
     }
 
-    /// What comes next. What was told comes before the end; after the end nothing comes. Nothing is lost when this is
-    /// dropped before it is ready.
-    pub(super) async fn next(&mut self) -> Next {
-        if let Some(first) = self.first.take() {
-            return Next::Event(first);
+    /// The next event, or the end after all events; then pending forever. Cancel-safe.
+    pub(super) async fn next(&mut self) -> CallStep {
+        if let Some(event) = self.put_back.take() {
+            return CallStep::Event(event);
         }
-        let Some(told) = &mut self.told else { return Next::Ended((&mut self.reply).await) };
+        let Some(events) = &mut self.events else { return CallStep::Ended((&mut self.reply).await) };
         if self.ended.is_none() {
             tokio::select! {
                 biased;
-                Some(told) = told.recv() => return Next::Event(told),
+                Some(event) = events.recv() => return CallStep::Event(event),
                 reply = &mut self.reply => self.ended = Some(reply),
             }
         }
-        match (told.try_recv(), self.ended.take()) {
-            (Ok(told), ended) => {
+        match (events.try_recv(), self.ended.take()) {
+            (Ok(event), ended) => {
                 self.ended = ended;
-                Next::Event(told)
+                CallStep::Event(event)
             }
-            (Err(_), Some(reply)) => Next::Ended(reply),
+            (Err(_), Some(reply)) => CallStep::Ended(reply),
             (Err(_), None) => std::future::pending().await,
         }
     }
 
-    /// From now on the client can be asked this: it says so with every request.
-    pub(super) fn now_can(&self, can: Capabilities) {
+    /// Replaces the client's capabilities, which each request declares anew.
+    pub(super) fn set_capabilities(&self, capabilities: Capabilities) {
         if let Some(asker) = &self.asker {
-            *asker.can.lock().unwrap_or_else(PoisonError::into_inner) = can;
+            *asker.capabilities.lock().unwrap_or_else(PoisonError::into_inner) = capabilities;
         }
     }
 
-    /// The next that comes is this again.
-    pub(super) fn put_back(&mut self, told: CallEvent) {
-        self.first = Some(told);
+    /// Makes [`next`](Self::next) return this event again.
+    pub(super) fn put_back(&mut self, event: CallEvent) {
+        self.put_back = Some(event);
     }
 }
 
-/// Brings the questions of one call to whoever drives it.
+/// Passes the questions of a call to the owner of its [`RunningCall`].
 struct Asker {
-    can: Mutex<Capabilities>,
-    told: mpsc::Sender<CallEvent>,
+    capabilities: Mutex<Capabilities>,
+    events: mpsc::Sender<CallEvent>,
     rounds: AtomicUsize,
 }
 
 impl Ask for Asker {
     fn capabilities(&self) -> Capabilities {
-        *self.can.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, Unasked>> {
         if self.rounds.fetch_add(1, Ordering::Relaxed) >= MAX_ROUNDS {
-            return async { Err(Unasked::TooMany("the call has asked too often")) }.boxed();
+            return async { Err(Unasked::TooMany("the call has asked too many times")) }.boxed();
         }
-        let told = self.told.clone();
+        let events = self.events.clone();
         async move {
-            let (answer, answered) = oneshot::channel();
-            let round = CallEvent::Asked(Round { questions, answer });
-            told.send(round).await.map_err(|_| Unasked::Gone)?;
-            answered.await.unwrap_or(Err(Unasked::Gone))
+            let (answer, answers) = oneshot::channel();
+            let round = CallEvent::Questions(QuestionRound { questions, answer });
+            events.send(round).await.map_err(|_| Unasked::Gone)?;
+            answers.await.unwrap_or(Err(Unasked::Gone))
         }
         .boxed()
     }

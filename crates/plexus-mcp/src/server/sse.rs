@@ -1,4 +1,4 @@
-//! Server-sent events: how a stream of messages travels.
+//! Encodes messages as server-sent events.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-/// A stream of ready events as a response that no proxy should hold back.
+/// An event stream response, with headers that keep proxies from buffering it.
 pub(super) fn response(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     use futures_util::StreamExt;
     let mut response = Response::new(Body::from_stream(events.map(Ok::<_, Infallible>)));
@@ -23,15 +23,15 @@ pub(super) fn response(events: impl Stream<Item = Bytes> + Send + 'static) -> Re
     response
 }
 
-/// One JSON message. What other servers sent is part of it text for text, line breaks included: each line is a `data`
-/// line of its own, and the reader puts a line break between them again, which in JSON is white space.
+/// An event with one JSON message. The message may contain line breaks from other servers' texts. Each line becomes a
+/// `data` line; the reader joins them with line breaks, which are white space in JSON.
 pub fn event(id: Option<&str>, json: &str) -> Bytes {
     let mut text = String::with_capacity(json.len() + 40);
     if let Some(id) = id {
         let _ = writeln!(text, "id: {id}");
     }
     text.push_str("event: message\n");
-    // An empty line, as between the two characters of `\r\n`, is one more line break.
+    // An empty line, such as between `\r` and `\n`, only adds a line break.
     for line in json.split(['\n', '\r']) {
         text.push_str("data: ");
         text.push_str(line);
@@ -41,17 +41,17 @@ pub fn event(id: Option<&str>, json: &str) -> Bytes {
     Bytes::from(text)
 }
 
-/// An event with an id, no data and the pause before a reconnect.
+/// An event with an id and a retry delay, without data.
 pub(super) fn priming(id: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nretry: 3000\ndata:\n\n"))
 }
 
-/// A comment, which keeps connections open and means nothing.
+/// A comment that keeps the connection open.
 pub fn keep_alive() -> Bytes {
     Bytes::from_static(b": \n\n")
 }
 
-/// Ticks for keep-alive comments, the first one a whole period from now.
+/// Ticks for keep-alive comments, the first after one period.
 pub fn ticks(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,7 +63,7 @@ mod tests {
     use super::event;
 
     #[test]
-    fn a_message_of_several_lines_is_one_event() {
+    fn multi_line_message_is_one_event() {
         let text = event(Some("7"), "{\n \"a\":\r\n[1,\r2]}");
         let text = std::str::from_utf8(&text).unwrap();
         let (head, data): (Vec<_>, Vec<_>) = text.lines().partition(|line| !line.starts_with("data: "));

@@ -1,6 +1,7 @@
-//! Who besides the user of the hub can read its private key, and so show a server that it is the hub.
+//! Users besides the hub's own who can read its private key, and so impersonate the hub.
 //!
-//! As with what others can write: those of the group may be meant to, which is said; everyone is not.
+//! A key that the file's group can read is reported, because that may be intended; one that everyone can read is
+//! refused.
 
 use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,23 +19,27 @@ pub struct KeyReaders {
 }
 
 impl KeyReaders {
-    /// None where only the owner can, or where there is nothing.
+    /// None if only the owner can read the file, or it does not exist.
     pub fn of(path: &Path) -> Option<Self> {
         let mode = fs_err::metadata(path).ok()?.permissions().mode() & 0o7777;
         (mode & BY_OTHERS != 0).then(|| Self { path: path.to_owned(), mode })
     }
 
-    /// Every user of the machine, not only those of its group.
+    /// Whether every user of the machine can read it, not only the group.
     pub fn is_everyone(&self) -> bool {
         self.mode & BY_EVERYONE != 0
     }
 }
 
-/// Goes on after the name of the key.
+/// Continues a sentence that begins with the name of the key.
 impl fmt::Display for KeyReaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = if self.is_everyone() { "every user of this machine" } else { "every user of its group" };
         let path = shell::word(&self.path.display().to_string());
-        write!(f, "has mode {:04o}: {who} can read the key, and so be the hub; chmod go= {path}", self.mode)
+        write!(
+            f,
+            "has mode {:04o}: {who} can read the key and impersonate the hub; run chmod go= {path}",
+            self.mode
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Who may come in: a bearer token in the header, and nothing else, before anything else.
+//! Authentication: only a bearer token in the header, checked before anything else.
 
 use plexus_testkit::{RawConnection, TestHub};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 const PATHS: [&str; 4] = ["/mcp", "/mcp/", "/mcp/v1", "/mcp/v1/"];
 
 #[tokio::test]
-async fn all_forms_of_the_url_are_one_endpoint_in_both_eras() {
+async fn all_forms_of_the_url_are_one_endpoint() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("visitor", &["call:*"]).await.token);
     let mut lists = Vec::new();
@@ -14,7 +14,7 @@ async fn all_forms_of_the_url_are_one_endpoint_in_both_eras() {
         let client = client.at(hub.url(path));
         lists.push(client.modern("tools/list", json!({})).await.body);
         let (session, _) = client.initialize("2025-06-18").await;
-        // A session is not bound to the form it was opened under.
+        // A session is not bound to the form of the URL it was opened with.
         for other in PATHS {
             assert_eq!(
                 session.at(hub.url(other)).call("ping", json!({})).await.status,
@@ -32,9 +32,9 @@ async fn all_forms_of_the_url_are_one_endpoint_in_both_eras() {
 
 struct Credential {
     what: &'static str,
-    /// `TOKEN` stands for a good one. None: no header.
+    /// `TOKEN` stands for a valid token. None: no header.
     authorization: Option<&'static str>,
-    /// Added to the URL; `TOKEN` as above.
+    /// Appended to the URL; `TOKEN` as above.
     query: &'static str,
     status: u16,
     challenge: Option<&'static str>,
@@ -63,7 +63,7 @@ const CREDENTIALS: &[Credential] = &[
 ];
 
 #[tokio::test]
-async fn only_a_bearer_token_in_the_header_lets_a_caller_in() {
+async fn only_a_bearer_token_in_the_header_authenticates() {
     let hub = TestHub::start().await;
     let token = hub.token("visitor", &["call:*"]).await.token;
     for credential in CREDENTIALS {
@@ -77,7 +77,7 @@ async fn only_a_bearer_token_in_the_header_lets_a_caller_in() {
         assert_eq!(answer.status, credential.status, "{}: {answer:?}", credential.what);
         assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.what);
         if credential.status == 401 {
-            // The same for every way in, with nothing of the token in the answer.
+            // The same for every method, without the token in the answer.
             assert_eq!(answer.json()["code"], "unauthenticated", "{}", credential.what);
             assert!(!answer.body.contains(&token), "{}", credential.what);
             let mut initialize = client.clone();
@@ -95,7 +95,7 @@ async fn only_a_bearer_token_in_the_header_lets_a_caller_in() {
 }
 
 #[tokio::test]
-async fn two_authorization_headers_are_none() {
+async fn two_authorization_headers_are_refused() {
     let hub = TestHub::start().await;
     let token = hub.token("visitor", &["call:*"]).await.token;
     let client = hub.mcp(&token).another_header("authorization", &format!("Bearer {token}"));
@@ -103,7 +103,7 @@ async fn two_authorization_headers_are_none() {
 }
 
 #[tokio::test]
-async fn a_revoked_token_is_refused_at_once() {
+async fn revoked_token_is_refused_immediately() {
     let hub = TestHub::start().await;
     let token = hub.token("leaver", &["call:*"]).await;
     let client = hub.mcp(&token.token);
@@ -117,9 +117,9 @@ async fn a_revoked_token_is_refused_at_once() {
     assert_eq!(session.delete().await.status, 401);
 }
 
-/// A body is announced and never sent: who waits for it, waits for ever.
+/// A body is announced but never sent, so the test hangs if the hub waits for it.
 #[tokio::test]
-async fn nothing_is_read_before_the_caller_is_known() {
+async fn body_is_not_read_before_authentication() {
     let hub = TestHub::start().await;
     for authorization in ["", "Authorization: Bearer nonsense\r\n"] {
         for body in ["Content-Length: 10000000000\r\n", "Transfer-Encoding: chunked\r\n"] {
@@ -134,7 +134,7 @@ async fn nothing_is_read_before_the_caller_is_known() {
 }
 
 #[tokio::test]
-async fn a_stranger_learns_nothing_from_the_order_of_checks() {
+async fn unauthenticated_requests_get_the_same_answer() {
     let hub = TestHub::start().await;
     let stranger = hub.mcp("nonsense");
     let mut answers = Vec::new();
@@ -159,7 +159,7 @@ const WELL_KNOWN: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn without_authorization_servers_every_well_known_path_is_a_clean_404() {
+async fn well_known_paths_are_404_without_authorization_servers() {
     let hub = TestHub::start().await;
     for path in WELL_KNOWN {
         let answer = hub.mcp("unset").without("authorization").at(hub.url(path)).get().await;
@@ -170,7 +170,7 @@ async fn without_authorization_servers_every_well_known_path_is_a_clean_404() {
 }
 
 #[tokio::test]
-async fn with_authorization_servers_the_metadata_names_them_and_the_challenge_points_there() {
+async fn metadata_and_challenge_name_the_authorization_servers() {
     let hub = TestHub::start_with(|config| {
         config.authorization_servers = vec!["https://login.example.net".to_owned()];
     })
@@ -190,7 +190,7 @@ async fn with_authorization_servers_the_metadata_names_them_and_the_challenge_po
         assert_eq!(metadata["authorization_servers"], json!(["https://login.example.net"]), "{path}");
         assert_eq!(metadata["bearer_methods_supported"], json!(["header"]), "{path}");
     }
-    // We are no authorization server ourselves, and no other resource.
+    // The hub is not an authorization server, and there are no other resources.
     for path in ["/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource/api"] {
         assert_eq!(stranger.at(hub.url(path)).get().await.status, 404, "{path}");
     }

@@ -1,9 +1,9 @@
-//! Several messages in one body, as 2025-03-26 has them.
+//! Batches: several messages in one body, as in 2025-03-26.
 
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
-use crate::scripts::TOOLS;
+use crate::sdk_scripts::TOOLS;
 
 async fn in_session(hub: &TestHub) -> McpClient {
     hub.mcp(&hub.token("batcher", &["call:*"]).await.token).initialize("2025-03-26").await.0
@@ -14,7 +14,7 @@ fn request(id: impl Into<Value>, method: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_mixed_batch_gets_one_answer_per_request_and_none_for_the_rest() {
+async fn mixed_batch_gets_one_answer_per_request() {
     let hub = TestHub::start().await;
     let client = in_session(&hub).await;
     let call = |id: &str, name: &str, arguments: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": arguments } });
@@ -41,7 +41,7 @@ async fn a_mixed_batch_gets_one_answer_per_request_and_none_for_the_rest() {
 }
 
 #[tokio::test]
-async fn a_batch_without_requests_is_accepted_without_a_body() {
+async fn batch_without_requests_is_accepted_without_a_body() {
     let hub = TestHub::start().await;
     let client = in_session(&hub).await;
     let notification = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -54,7 +54,7 @@ async fn a_batch_without_requests_is_accepted_without_a_body() {
 }
 
 #[tokio::test]
-async fn an_element_that_is_no_message_spoils_only_itself() {
+async fn invalid_element_gets_its_own_error() {
     let hub = TestHub::start().await;
     let client = in_session(&hub).await;
     let answer =
@@ -71,12 +71,12 @@ async fn an_element_that_is_no_message_spoils_only_itself() {
     let (one, five) = (json!(1), json!(5));
     let bad = Some(-32600);
     assert_eq!(shown, [(null, bad), (&one, None), (null, bad), (null, bad), (&five, bad)]);
-    // Null is there, not left out: JSON-RPC wants it for what could not be read.
+    // JSON-RPC requires an explicit null for an id that could not be read.
     assert!(answers[0].as_object().unwrap().contains_key("id"));
 }
 
 #[tokio::test]
-async fn a_batch_that_is_wrong_as_a_whole_is_a_400() {
+async fn invalid_batch_is_a_400() {
     let hub = TestHub::start().await;
     let client = in_session(&hub).await;
     let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {} });
@@ -100,21 +100,21 @@ async fn a_batch_that_is_wrong_as_a_whole_is_a_400() {
 }
 
 #[tokio::test]
-async fn calls_of_one_batch_run_side_by_side() {
+async fn calls_of_a_batch_run_concurrently() {
     let hub = TestHub::start().await;
     let client = in_session(&hub).await;
-    let (left, mut left_strings) = crate::tools::puppet("left");
-    let (right, mut right_strings) = crate::tools::puppet("right");
+    let (left, mut left_control) = crate::tools::controlled_tool("left");
+    let (right, mut right_control) = crate::tools::controlled_tool("right");
     hub.registry().add([left, right]);
     let call = |id: u32, name: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": {} } });
     let batch = json!([call(1, "left"), call(2, "right")]);
-    let pull = async {
-        left_strings.started().await;
-        right_strings.started().await;
-        right_strings.finish("r").await;
-        left_strings.finish("l").await;
+    let control = async {
+        left_control.started().await;
+        right_control.started().await;
+        right_control.finish("r").await;
+        left_control.finish("l").await;
     };
-    let (answer, ()) = tokio::join!(client.post_json(&batch), pull);
+    let (answer, ()) = tokio::join!(client.post_json(&batch), control);
     let texts: Vec<Value> =
         answer.json().as_array().unwrap().iter().map(|a| a["result"]["content"][0]["text"].clone()).collect();
     assert_eq!(texts, ["l", "r"]);

@@ -1,15 +1,15 @@
-//! Which satellite session the calls of a client belong to.
+//! The session that a client's calls belong to.
 
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
 struct Client {
     what: &'static str,
-    /// Name in the client info; None: it does not say.
+    /// The name in the client info; None: no client info.
     name: Option<&'static str>,
-    /// One more member of `_meta`, or nothing.
+    /// An additional member of `_meta`.
     meta: Option<(&'static str, &'static str)>,
-    /// `TOKEN` is the name of the token, `MCP` the id of the MCP session.
+    /// The expected keys. `TOKEN` is the name of the token, `MCP` the id of the MCP session.
     modern: &'static str,
     session: &'static str,
 }
@@ -61,7 +61,7 @@ async fn session_key(client: &McpClient, name: Option<&str>, meta: Option<(&str,
 }
 
 #[tokio::test]
-async fn a_client_gets_the_session_of_its_conversation_or_else_of_its_own() {
+async fn session_key_prefers_the_conversation() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("laptop", &["call:*"]).await.token);
     for case in CLIENTS {
@@ -72,7 +72,7 @@ async fn a_client_gets_the_session_of_its_conversation_or_else_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_client_that_names_no_conversation_can_be_given_one_by_a_header() {
+async fn header_names_the_conversation_of_a_client_that_does_not() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("laptop", &["call:*"]).await.token);
     let claude = Some("claude-code");
@@ -81,19 +81,19 @@ async fn a_client_that_names_no_conversation_can_be_given_one_by_a_header() {
     assert_eq!(modern_key(&given, claude, None).await, "claude:s-1");
     assert_eq!(session_key(&given, claude, None).await, "claude:s-1");
     assert_eq!(modern_key(&given, Some("homemade"), None).await, "external:homemade:s-1");
-    // What the client says of a call itself is nearer to the truth.
+    // The client's own `_meta` takes precedence over the header.
     assert_eq!(modern_key(&given, claude, meta).await, "claude:in-meta");
     assert_eq!(session_key(&given, claude, meta).await, "claude:in-meta");
-    // An empty name in `_meta` is none, and does not hide the header.
+    // An empty id in `_meta` does not hide the header.
     assert_eq!(modern_key(&given, claude, Some(("threadId", ""))).await, "claude:s-1");
-    // What two readers may understand differently is refused.
+    // An ambiguous header is refused.
     let params = json!({ "name": "session_info", "arguments": {} });
     for doubtful in [given.another_header("plexus-session", "s-2"), client.header("plexus-session", "sé")] {
         assert_eq!(doubtful.modern("tools/call", params.clone()).await.error(), (400, -32600));
         let (session, _) = doubtful.initialize("2025-11-25").await;
         assert_eq!(session.call("tools/call", params.clone()).await.error(), (400, -32600));
     }
-    // A variable that nobody has set.
+    // The value of an unset variable.
     let unset = client.header("plexus-session", "");
     assert_eq!(modern_key(&unset, claude, None).await, "external:claude-code:laptop");
     assert_eq!(session_key(&unset, claude, None).await, "external:claude-code:MCP");
@@ -105,7 +105,7 @@ async fn todo(client: &McpClient, thread: &str, arguments: Value) -> Value {
 }
 
 #[tokio::test]
-async fn two_principals_that_claim_the_same_thread_have_a_session_each() {
+async fn same_thread_of_two_principals_is_two_sessions() {
     let hub = TestHub::start().await;
     let alice = hub.mcp(&hub.token("alice", &["call:*"]).await.token);
     let bob = hub.mcp(&hub.token("bob", &["call:*"]).await.token);
@@ -123,7 +123,7 @@ async fn two_principals_that_claim_the_same_thread_have_a_session_each() {
 }
 
 #[tokio::test]
-async fn a_thread_is_one_session_through_every_era_and_url() {
+async fn thread_is_one_session_in_both_eras_and_all_urls() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("alice", &["call:*"]).await.token);
     todo(&client, "t", json!({ "action": "add", "text": "modern" })).await;
@@ -135,7 +135,7 @@ async fn a_thread_is_one_session_through_every_era_and_url() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_in_meta_gives_the_first_result_again_in_both_eras() {
+async fn idempotency_key_in_meta_replays_the_first_result() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("alice", &["call:*"]).await.token);
     let (session, _) = client.initialize("2025-06-18").await;

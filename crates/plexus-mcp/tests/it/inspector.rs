@@ -1,15 +1,15 @@
-//! The command line of the MCP inspector as a client.
+//! The MCP inspector's command line as a client.
 
 use std::time::Duration;
 
 use plexus_testkit::{Pinned, TestHub};
 use serde_json::{Value, json};
 
-use crate::scripts::TOOLS;
+use crate::sdk_scripts::TOOLS;
 
 const RUN: Duration = Duration::from_secs(60);
 
-/// The inspector with a token.
+/// An installed inspector with its own home folder.
 struct Inspector {
     program: Pinned,
     home: tempfile::TempDir,
@@ -21,9 +21,9 @@ impl Inspector {
         Some(Self { program, home: tempfile::tempdir().unwrap() })
     }
 
-    /// Exit code, and what it printed.
+    /// Runs it; returns the exit code, stdout and stderr.
     async fn run(&self, hub: &TestHub, token: &str, args: &[&str]) -> (Option<i32>, String, String) {
-        // A file, not an argument: those can be seen by everyone on the machine.
+        // A file, because arguments are visible to all users of the machine.
         let server = json!({
             "type": "streamable-http",
             "url": hub.url("/mcp"),
@@ -33,9 +33,10 @@ impl Inspector {
         std::fs::write(&config, json!({ "mcpServers": { "plexus": server } }).to_string()).unwrap();
         let mut command = self.program.command("mcp-inspector", self.home.path());
         command.arg("--cli").arg("--config").arg(config).args(["--server", "plexus"]).args(args);
-        // By default it looks for a keychain, which would be that of the user.
+        // By default it would use the user's keychain.
         command.env("MCP_INSPECTOR_SECRET_STORE", "memory");
-        let output = tokio::time::timeout(RUN, command.output()).await.expect("an end in time").unwrap();
+        let output =
+            tokio::time::timeout(RUN, command.output()).await.expect("the inspector ends in time").unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
@@ -75,7 +76,7 @@ async fn inspector_lists_and_calls_tools_without_a_session() {
 }
 
 #[tokio::test]
-async fn inspector_is_told_what_went_wrong() {
+async fn inspector_reports_errors() {
     let Some(inspector) = Inspector::new().await else { return };
     let hub = TestHub::start().await;
     let token = hub.token("inspector", &["call:*"]).await.token;

@@ -1,4 +1,4 @@
-//! How much, how deep and how long: what is over a limit is refused with the status that says so.
+//! Limits of size, nesting and time, and the status of requests that exceed them.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 const BODY: usize = 4_096;
 const DEPTH: usize = 16;
-/// The head of a request, which is not configured.
+/// Size limit of a request head, which is not configurable.
 const HEADERS: usize = 64 * 1024;
 
-/// A hub with small limits, so that a test need not send megabytes or wait a minute.
+/// A hub with small limits, to keep the tests fast.
 async fn small() -> (TestHub, String) {
     let hub = TestHub::start_with(|config| {
         config.limits.body_bytes = BODY;
@@ -22,7 +22,7 @@ async fn small() -> (TestHub, String) {
     (hub, token)
 }
 
-/// A `POST /mcp` with these headers and the beginning of a body.
+/// Sends a `POST /mcp` with these headers and part of a body.
 async fn post(hub: &TestHub, token: &str, headers: &str, body: &[u8]) -> RawAnswer {
     let mut connection = RawConnection::open(hub.address()).await;
     let head = format!(
@@ -35,7 +35,7 @@ async fn post(hub: &TestHub, token: &str, headers: &str, body: &[u8]) -> RawAnsw
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_a_413_however_it_is_sent() {
+async fn body_over_the_limit_is_a_413() {
     let (hub, token) = small().await;
     let client = hub.mcp(&token);
     let padded = |length: usize| {
@@ -61,11 +61,11 @@ async fn a_body_over_the_limit_is_a_413_however_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_body_that_nests_too_deep_is_a_400_and_brackets_in_text_do_not_count() {
+async fn too_deep_nesting_is_a_400_and_ignores_brackets_in_strings() {
     let (hub, token) = small().await;
     let client = hub.mcp(&token);
     let nested = |depth: usize| {
-        // The body and its params are two levels.
+        // The body and `params` are the two outer levels.
         let inner = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
         let (client, mut body) = client.modern_request(1, "tools/list", json!({}));
         body["params"]["padding"] = serde_json::from_str(&inner).unwrap();
@@ -75,7 +75,7 @@ async fn a_body_that_nests_too_deep_is_a_400_and_brackets_in_text_do_not_count()
     assert_eq!(client_at.post(body).await.status, 200);
     let (client_over, body) = nested(DEPTH + 1);
     assert_eq!(client_over.post(body).await.error(), (400, -32600));
-    // Far deeper than any stack, and never closed.
+    // Deeper than the stack allows, and never closed.
     for bracket in ["[", "{\"a\":", "[{\"a\":"] {
         let body = bracket.repeat(BODY / bracket.len());
         assert_eq!(client.post(body).await.error(), (400, -32600), "{bracket}");
@@ -86,7 +86,7 @@ async fn a_body_that_nests_too_deep_is_a_400_and_brackets_in_text_do_not_count()
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_is_a_408() {
+async fn incomplete_body_is_a_408() {
     let (hub, token) = small().await;
     for (headers, body) in [
         ("Content-Length: 100\r\n", &b""[..]),
@@ -103,7 +103,7 @@ async fn a_body_that_does_not_arrive_is_a_408() {
 #[tokio::test]
 async fn headers_over_the_limit_are_a_431() {
     let (hub, token) = small().await;
-    // Not a byte more than the limit: what the hub leaves unread would take the answer with it.
+    // Exactly the limit: unread bytes would reset the connection before the answer is read.
     let mut connection = RawConnection::open(hub.address()).await;
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Long: ";
     connection.send(format!("{head}{}", "x".repeat(HEADERS - head.len()))).await;
@@ -115,7 +115,7 @@ async fn headers_over_the_limit_are_a_431() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_a_payload_is_refused() {
+async fn id_over_the_limit_is_refused() {
     let (hub, token) = small().await;
     let client = hub.mcp(&token);
     let (client, body) = client.modern_request("x".repeat(1_022), "tools/list", json!({}));
@@ -125,7 +125,7 @@ async fn an_id_that_is_a_payload_is_refused() {
 }
 
 #[tokio::test]
-async fn one_bad_connection_does_not_disturb_the_others() {
+async fn incomplete_requests_do_not_block_others() {
     let (hub, token) = small().await;
     let mut hanging = Vec::new();
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Log lines of what is called, for clients that want to read them.
+//! Log lines of tools, for clients that request them.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use plexus_testkit::asked::{NEW, OLD, willing};
 use plexus_testkit::{Speaks, TestHub};
 use serde_json::{Value, json};
 
-use crate::curious::{NAME, curious};
+use crate::asking_tool::{NAME, add_asking_tool};
 
 async fn hub() -> (TestHub, String) {
     let hub = TestHub::start().await;
-    curious(&hub, Duration::from_secs(60));
+    add_asking_tool(&hub, Duration::from_secs(60));
     let token = hub.token("ann", &["call:*"]).await.token;
     (hub, token)
 }
@@ -20,7 +20,7 @@ fn levels(heard: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn lines_from_the_wanted_level_on_come_before_the_result() {
+async fn requested_log_lines_come_before_the_result() {
     let (hub, token) = hub().await;
     for speaks in [OLD, NEW, Speaks::Stateless] {
         let client = willing(&hub, &token, speaks).await.reading_log("notice").await;
@@ -28,12 +28,12 @@ async fn lines_from_the_wanted_level_on_come_before_the_result() {
         let heard = client.heard();
         assert_eq!(levels(&heard), ["notice", "error"], "{speaks:?}");
         assert_eq!(heard[0]["method"], "notifications/message");
-        assert_eq!(heard[0]["params"]["logger"], "curious");
+        assert_eq!(heard[0]["params"]["logger"], "asking");
     }
 }
 
 #[tokio::test]
-async fn who_has_said_nothing_reads_nothing() {
+async fn no_log_lines_without_a_level() {
     let (hub, token) = hub().await;
     for speaks in [OLD, NEW, Speaks::Stateless] {
         let client = willing(&hub, &token, speaks).await;
@@ -43,14 +43,14 @@ async fn who_has_said_nothing_reads_nothing() {
 }
 
 #[tokio::test]
-async fn a_level_is_of_one_session_and_outlives_a_restart() {
+async fn log_level_belongs_to_one_session_and_survives_a_restart() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize("2025-11-25").await.0;
     assert_eq!(client.call("logging/setLevel", json!({ "level": "loud" })).await.error(), (200, -32602));
     assert_eq!(client.call("logging/setLevel", json!({})).await.error(), (200, -32602));
     assert_eq!(client.call("logging/setLevel", json!({ "level": "error" })).await.result(), json!({}));
     let hub = hub.restart().await;
-    curious(&hub, Duration::from_secs(60));
+    add_asking_tool(&hub, Duration::from_secs(60));
     let client = client.at(hub.url("/mcp"));
     let params = json!({ "name": NAME, "arguments": { "log": ["error", "info"] } });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });

@@ -1,32 +1,32 @@
-//! The MCP endpoint over real HTTP, revision by revision.
+//! The MCP endpoint over real HTTP, in every revision.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod asking;
+mod asking_tool;
+mod attacks;
 mod auth;
 mod batches;
 mod conformance;
-mod curious;
-mod guard;
-mod hostile;
+mod host_and_origin;
 mod identity;
 mod inspector;
-mod ladder;
 mod limits;
-mod listen;
+mod list_pages;
 mod logging;
-mod models;
-mod modern;
 mod negotiation;
-mod pages;
-mod parked;
+mod parked_calls;
 mod profiles;
 mod python;
+mod questions;
+mod request_validation;
 mod resume;
 mod revisions;
-mod scripts;
+mod rmcp_models;
+mod sdk_scripts;
+mod session_streams;
 mod sessions;
-mod streams;
+mod stateless;
+mod subscriptions;
 mod tools;
 mod trace;
 mod typescript;

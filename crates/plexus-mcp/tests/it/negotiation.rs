@@ -1,4 +1,4 @@
-//! `initialize`: which revision a client ends up with, and what it is told.
+//! `initialize`: the negotiated revision and the server's capabilities.
 
 use plexus_testkit::TestHub;
 use serde_json::json;
@@ -24,7 +24,7 @@ const OFFERS: &[Offer] = &[
 ];
 
 #[tokio::test]
-async fn initialize_echoes_a_known_revision_and_offers_the_newest_for_any_other() {
+async fn initialize_agrees_to_a_known_revision_or_the_newest() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
     for offer in OFFERS {
@@ -34,28 +34,28 @@ async fn initialize_echoes_a_known_revision_and_offers_the_newest_for_any_other(
         };
         let (client, result) = client.initialize(offer.offered).await;
         assert_eq!(result["protocolVersion"], offer.agreed, "{}", offer.what);
-        for (capability, says) in [
+        for (capability, value) in [
             ("tools", json!({ "listChanged": true })),
             ("prompts", json!({ "listChanged": true })),
             ("resources", json!({ "listChanged": true, "subscribe": true })),
             ("completions", json!({})),
             ("logging", json!({})),
         ] {
-            assert_eq!(result["capabilities"][capability], says, "{}: {capability}", offer.what);
+            assert_eq!(result["capabilities"][capability], value, "{}: {capability}", offer.what);
         }
         assert_eq!(result["serverInfo"]["name"], "plexus", "{}", offer.what);
         assert!(result["instructions"].as_str().unwrap().contains("Plexus"), "{}", offer.what);
         for modern in ["resultType", "ttlMs", "cacheScope"] {
             assert!(result.get(modern).is_none(), "{}: {modern} belongs to another era", offer.what);
         }
-        // The session is usable under what was agreed on, which is not always what was offered.
+        // The session works in the agreed revision, which may differ from the offered one.
         let ping = client.header("mcp-protocol-version", offer.agreed).call("ping", json!({})).await;
         assert_eq!((ping.status, ping.result()), (200, json!({})), "{}", offer.what);
     }
 }
 
 #[tokio::test]
-async fn initialize_without_a_revision_is_refused_and_opens_no_session() {
+async fn initialize_without_a_revision_is_refused() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
     for params in [json!({}), json!({ "protocolVersion": 7 }), json!({ "protocolVersion": null })] {
@@ -66,7 +66,7 @@ async fn initialize_without_a_revision_is_refused_and_opens_no_session() {
 }
 
 #[tokio::test]
-async fn session_ids_are_visible_ascii_and_never_the_same_twice() {
+async fn session_ids_are_visible_ascii_and_unique() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {} });
@@ -99,7 +99,7 @@ const HEADERS: &[HeaderCase] = &[
 ];
 
 #[tokio::test]
-async fn an_unsupported_protocol_version_header_is_a_400_in_a_session_too() {
+async fn unsupported_version_header_is_a_400_in_a_session() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("negotiator", &["call:*"]).await.token);
     let (client, _) = client.initialize("2025-06-18").await;

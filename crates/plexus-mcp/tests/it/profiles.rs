@@ -1,4 +1,4 @@
-//! Two agents with two profiles at one hub: what each lists and calls, and how it hears of a change.
+//! Profiles: the tools that agents with different profiles list and call, and notification of changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use plexus_testkit::{McpClient, TestHub};
 use plexus_tools::{Access, Outcome, Placement, Tool, ToolOutput, ToolSpec, UpstreamTool};
 use serde_json::{Value, json};
 
-/// A tool of another server, which is not there, that says its own name.
+/// A tool of a server that does not exist. It returns its own name.
 fn upstream(server: &str, tool: &str, group: &str) -> Tool {
     let name = tool_name::canonical(server, tool);
     let placement = UpstreamTool {
@@ -47,7 +47,7 @@ fn upstream(server: &str, tool: &str, group: &str) -> Tool {
 fn write(hub: &TestHub, id: &str, config: &Value) {
     let folder = hub.data_dir().join("profiles").join(id);
     std::fs::create_dir_all(&folder).unwrap();
-    // As editors do: never half a file.
+    // Replaced atomically, as by an editor.
     let next = folder.join("config.json.next");
     std::fs::write(&next, config.to_string()).unwrap();
     std::fs::rename(next, folder.join("config.json")).unwrap();
@@ -85,7 +85,7 @@ async fn hub() -> TestHub {
 }
 
 #[tokio::test]
-async fn two_profiles_list_and_call_different_tools() {
+async fn profiles_list_and_call_different_tools() {
     let hub = hub().await;
     let (writer, reader) = (agent(&hub, "writer").await, agent(&hub, "reader").await);
     let expected = [
@@ -104,7 +104,7 @@ async fn two_profiles_list_and_call_different_tools() {
             assert_eq!(result["content"][0]["text"], *tool, "{result}");
         }
     }
-    // What the other one has is not there, in the same words as what nobody has.
+    // A tool of the other profile is reported like a missing one.
     for (client, hidden, absent) in [
         (&writer, "mcp__github__list_issues", "mcp__github__list_issuez"),
         (&reader, "mcp__files__read", "mcp__files__reed"),
@@ -119,7 +119,7 @@ async fn two_profiles_list_and_call_different_tools() {
 }
 
 #[tokio::test]
-async fn a_changed_file_reaches_a_connected_client_as_list_changed() {
+async fn changed_profile_is_notified_as_list_changed() {
     let hub = hub().await;
     let (writer, reader) = (agent(&hub, "writer").await, agent(&hub, "reader").await);
     let listen = async |client: &McpClient| {
@@ -130,11 +130,11 @@ async fn a_changed_file_reaches_a_connected_client_as_list_changed() {
         stream
     };
     let (mut of_writer, mut of_reader) = (listen(&writer).await, listen(&reader).await);
-    // Nobody calls for it: the hub notices by itself.
+    // The hub notices the change without a request.
     write(&hub, "reader", &json!({ "enabled_tools": ["scratchpad", "todo"] }));
     assert_eq!(of_reader.message().await.unwrap()["method"], "notifications/tools/list_changed");
     assert_eq!(listed(&reader).await, ["scratchpad", "todo"]);
-    assert_eq!(of_writer.until_quiet().await, Vec::<Value>::new(), "its profile is what it was");
+    assert_eq!(of_writer.until_quiet().await, Vec::<Value>::new(), "its profile did not change");
     // A broken file shows nothing.
     write(&hub, "reader", &json!({ "enabled_tools": "todo" }));
     assert_eq!(of_reader.message().await.unwrap()["method"], "notifications/tools/list_changed");
@@ -142,7 +142,7 @@ async fn a_changed_file_reaches_a_connected_client_as_list_changed() {
 }
 
 #[tokio::test]
-async fn rest_expands_a_profile_to_what_the_asking_token_sees() {
+async fn rest_expands_a_profile_for_the_requesting_token() {
     let hub = hub().await;
     write(&hub, "broken", &json!({ "enabled_tool": [], "budgets": {} }));
     write(
@@ -155,7 +155,7 @@ async fn rest_expands_a_profile_to_what_the_asking_token_sees() {
     let of = |id: &str| page["items"].as_array().unwrap().iter().find(|one| one["id"] == id).unwrap().clone();
     let writer = of("writer");
     assert_eq!(writer["enabled_tools"], json!(["mcp__files__read", "mcp__github__create_issue", "todo"]));
-    // What a server brings by `mcp_servers` is for the agent itself.
+    // Tools from `mcp_servers` are for the agent itself only.
     assert_eq!(writer["subagent_tools"], json!(["mcp__files__read", "todo"]));
     assert_eq!(
         writer["mcp_servers"],
@@ -169,16 +169,17 @@ async fn rest_expands_a_profile_to_what_the_asking_token_sees() {
         "{broken}"
     );
     assert_eq!(broken["enabled_tools"], json!([]));
-    let told = of("vague")["warnings"].to_string();
+    let warnings = of("vague")["warnings"].to_string();
     assert!(
-        told.contains("did you mean todo?") && told.contains("does not show mcp__github__create_issue"),
-        "{told}"
+        warnings.contains("did you mean todo?")
+            && warnings.contains("does not show mcp__github__create_issue"),
+        "{warnings}"
     );
 
     let detail = hub.api("/api/v1/profiles/discuss").await;
     assert!(detail["system_prompt"].as_str().unwrap().starts_with("You are"), "{detail}");
 
-    // Who may call less is told of less, as if the rest were not there.
+    // A token with fewer scopes sees fewer tools.
     let token = hub.token("narrow", &["call:todo", "read:profiles"]).await.token;
     let answer = hub.http().get(hub.url("/api/v1/profiles/writer")).bearer_auth(token).send().await.unwrap();
     let seen: Value = answer.json().await.unwrap();
@@ -187,7 +188,7 @@ async fn rest_expands_a_profile_to_what_the_asking_token_sees() {
 }
 
 #[tokio::test]
-async fn a_token_for_a_profile_that_is_not_there_is_refused_with_those_that_are() {
+async fn token_for_a_missing_profile_is_refused_with_the_available_ones() {
     let hub = hub().await;
     let params = json!({ "kind": "agent", "name": "x", "profile": "riter" });
     let request = hub.http().post(hub.url("/api/v1/tokens")).bearer_auth(hub.admin_token()).json(&params);
@@ -200,33 +201,36 @@ async fn a_token_for_a_profile_that_is_not_there_is_refused_with_those_that_are(
 }
 
 #[tokio::test]
-async fn a_thin_profile_lists_little_tells_how_to_find_the_rest_and_can_be_turned_off() {
+async fn thin_profile_lists_pinned_tools_and_explains_search() {
     let hub = hub().await;
     let thin =
         |pinned: &str| json!({ "enabled_tools": ["todo", "mcp__*"], "thin": true, "pinned": [pinned] });
     write(&hub, "pinned", &thin("mcp__github__create_issue"));
     write(&hub, "thin", &thin("mcp__files__read"));
     hub.reload_profiles();
-    // A server of which one tool is listed has others.
+    // A server is also named if one of its tools is listed and others are not.
     let pinned = agent(&hub, "pinned").await;
-    let told = pinned.modern("server/discover", json!({})).await.result();
+    let discovered = pinned.modern("server/discover", json!({})).await.result();
     assert!(
-        told["instructions"].as_str().unwrap().contains("These servers have more tools: files, github."),
-        "{told}"
+        discovered["instructions"]
+            .as_str()
+            .unwrap()
+            .contains("These servers have more tools: files, github."),
+        "{discovered}"
     );
     let client = agent(&hub, "thin").await;
     assert_eq!(listed(&client).await, ["mcp__files__read", "tool_call", "tool_search"]);
-    let told = client.modern("server/discover", json!({})).await.result();
-    let told = told["instructions"].as_str().unwrap().to_owned();
+    let discovered = client.modern("server/discover", json!({})).await.result();
+    let text = discovered["instructions"].as_str().unwrap().to_owned();
     assert!(
-        told.contains("tool_search") && told.contains("These servers have more tools: github."),
-        "{told}"
+        text.contains("tool_search") && text.contains("These servers have more tools: github."),
+        "{text}"
     );
     let found = client.tool("tool_search", json!({ "query": "create an issue" })).await;
     assert_eq!(found["structuredContent"]["tools"][0]["name"], "mcp__github__create_issue", "{found}");
     let called = client.tool("tool_call", json!({ "name": "mcp__github__create_issue" })).await;
     assert_eq!(called["content"][0]["text"], "mcp__github__create_issue", "{called}");
-    // By its own name too: what is not listed is not forbidden.
+    // Also by its own name: an unlisted tool is not forbidden.
     let called = client.tool("mcp__github__list_issues", json!({})).await;
     assert_eq!(called["content"][0]["text"], "mcp__github__list_issues", "{called}");
     let shown = hub.api("/api/v1/profiles/thin").await;
@@ -239,6 +243,6 @@ async fn a_thin_profile_lists_little_tells_how_to_find_the_rest_and_can_be_turne
     write(&hub, "thin", &json!({ "enabled_tools": ["todo", "mcp__*"] }));
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/tools/list_changed");
     assert_eq!(listed(&client).await.len(), 4);
-    let told = client.modern("server/discover", json!({})).await.result();
-    assert!(!told["instructions"].as_str().unwrap().contains("tool_search"), "{told}");
+    let discovered = client.modern("server/discover", json!({})).await.result();
+    assert!(!discovered["instructions"].as_str().unwrap().contains("tool_search"), "{discovered}");
 }

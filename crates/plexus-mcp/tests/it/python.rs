@@ -1,8 +1,8 @@
-//! The Python SDK as a client, in both eras.
+//! The Python SDK as a client.
 
 use plexus_testkit::Pinned;
 
-use crate::scripts::{assert_refused, run};
+use crate::sdk_scripts::{assert_refused, run};
 
 async fn sdk(version: &str) -> Option<Pinned> {
     Pinned::python("mcp", version).await
@@ -14,7 +14,7 @@ async fn python_2_pinned_to_the_stateless_revision() {
 }
 
 #[tokio::test]
-async fn python_2_finds_the_stateless_revision_by_itself() {
+async fn python_2_detects_the_stateless_revision() {
     run(sdk("2.3.0").await, "python/client_v2.py", "auto", "2026-07-28").await;
 }
 
@@ -29,6 +29,6 @@ async fn python_1_in_the_session_era() {
 }
 
 #[tokio::test]
-async fn python_is_told_that_its_token_is_no_good() {
+async fn python_reports_an_invalid_token() {
     assert_refused(sdk("2.3.0").await, "python/client_v2.py", "2026-07-28").await;
 }

@@ -1,10 +1,10 @@
-//! What each revision of the session era shows of tools and results, in one table.
+//! Members of tools and results in each revision of the session era.
 
 use plexus_testkit::{Answer, TestHub};
 use serde_json::{Value, json};
 
-use crate::scripts::TOOLS;
-use crate::tools::puppet;
+use crate::sdk_scripts::TOOLS;
+use crate::tools::controlled_tool;
 
 struct Revision {
     version: &'static str,
@@ -14,7 +14,7 @@ struct Revision {
     structured: bool,
     /// Arrays of messages in one body.
     batches: bool,
-    /// An event with an id and no data opens each stream.
+    /// Each stream begins with an event that has an id but no data.
     priming: bool,
 }
 
@@ -27,7 +27,7 @@ const REVISIONS: &[Revision] = &[
 ];
 
 #[tokio::test]
-async fn tools_and_results_have_exactly_the_fields_of_the_revision() {
+async fn tools_and_results_have_the_members_of_the_revision() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("reader", &["call:*"]).await.token);
     for revision in REVISIONS {
@@ -44,7 +44,7 @@ async fn tools_and_results_have_exactly_the_fields_of_the_revision() {
             assert!(!tool["description"].as_str().unwrap().is_empty(), "{what}");
             assert_eq!(tool["annotations"].is_object(), revision.annotations, "{what}");
             assert_eq!(tool["title"].is_string(), revision.structured, "{what}");
-            // `tool_call` answers whatever the tool it calls answers.
+            // The output of `tool_call` depends on the called tool.
             let declares = revision.structured && tool["name"] != "tool_call";
             assert_eq!(tool["outputSchema"].is_object(), declares, "{what}");
             assert_eq!(tool["_meta"], crate::tools::meta_of(tool["name"].as_str().unwrap()), "{what}");
@@ -69,7 +69,7 @@ async fn tools_and_results_have_exactly_the_fields_of_the_revision() {
 }
 
 #[tokio::test]
-async fn only_the_revisions_with_batches_take_an_array() {
+async fn batches_are_accepted_only_in_revisions_that_have_them() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("reader", &["call:*"]).await.token);
     let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }]);
@@ -84,7 +84,7 @@ async fn only_the_revisions_with_batches_take_an_array() {
 }
 
 #[tokio::test]
-async fn only_the_newest_revision_opens_streams_with_a_priming_event() {
+async fn priming_event_is_sent_only_in_the_newest_session_revision() {
     use plexus_testkit::SseEvent;
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("reader", &["call:*"]).await.token);
@@ -94,23 +94,22 @@ async fn only_the_newest_revision_opens_streams_with_a_priming_event() {
         let first = own.next().await.unwrap();
         assert_eq!(matches!(first, SseEvent::Priming { .. }), revision.priming, "{first:?}");
 
-        let (tool, mut strings) = puppet("step");
+        let (tool, mut control) = controlled_tool("step");
         hub.registry().add([tool]);
         let call = json!({ "name": "step", "arguments": {}, "_meta": { "progressToken": "t" } });
         let body = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": call });
         let mut stream = client.post_stream(&body).await;
-        strings.started().await;
-        strings.finish("done").await;
+        control.started().await;
+        control.finish("done").await;
         let first = stream.next().await.unwrap();
         assert_eq!(matches!(first, SseEvent::Priming { .. }), revision.priming, "{first:?}");
         hub.registry().remove(&["step"]);
     }
 }
 
-/// What a session answers to a request that goes wrong; the HTTP status is 200, because a 404 would
-/// say that the session is gone.
+/// The HTTP status of a failed request is 200, because a 404 would mean that the session is gone.
 #[tokio::test]
-async fn failed_requests_are_answered_within_the_protocol_in_every_revision() {
+async fn failed_requests_are_protocol_errors_or_results() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("reader", &["call:*"]).await.token);
     for revision in REVISIONS {
@@ -142,7 +141,7 @@ async fn failed_requests_are_answered_within_the_protocol_in_every_revision() {
 }
 
 #[tokio::test]
-async fn ping_is_answered_with_an_empty_result_and_ids_come_back_as_they_were() {
+async fn ping_returns_an_empty_result_and_the_same_id() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("reader", &["call:*"]).await.token);
     for revision in REVISIONS {
@@ -176,7 +175,7 @@ const MALFORMED: &[Malformed] = &[
 ];
 
 #[tokio::test]
-async fn what_is_no_message_is_a_400() {
+async fn invalid_message_is_a_400() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("reader", &["call:*"]).await.token);
     for revision in REVISIONS {

@@ -1,4 +1,4 @@
-//! Sessions of the session era: whose they are, how long they last, and what is said when they are gone.
+//! Sessions of the session era: ownership, lifetime, and errors for missing ones.
 
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::tools::idle;
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 #[tokio::test]
-async fn notifications_and_responses_are_accepted_without_a_body() {
+async fn notifications_and_responses_get_an_empty_202() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("notifier", &["call:*"]).await.token);
     for version in VERSIONS {
@@ -28,7 +28,7 @@ async fn notifications_and_responses_are_accepted_without_a_body() {
 }
 
 #[tokio::test]
-async fn a_request_needs_a_session_that_is_there_and_is_the_callers() {
+async fn request_needs_an_existing_session_of_the_caller() {
     let hub = TestHub::start().await;
     let owner = hub.mcp(&hub.token("owner", &["call:*"]).await.token);
     let other = hub.mcp(&hub.token("other", &["call:*"]).await.token);
@@ -56,13 +56,13 @@ async fn a_request_needs_a_session_that_is_there_and_is_the_callers() {
                 not_found.push(answer.body);
             }
         }
-        assert!(not_found.windows(2).all(|pair| pair[0] == pair[1]), "they can be told apart: {not_found:?}");
+        assert!(not_found.windows(2).all(|pair| pair[0] == pair[1]), "the answers differ: {not_found:?}");
         assert_eq!(session.post_json(&ping).await.status, 200, "still the owner's in {version}");
     }
 }
 
 #[tokio::test]
-async fn delete_ends_a_session_for_good() {
+async fn delete_ends_a_session() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("leaver", &["call:*"]).await.token);
     for version in VERSIONS {
@@ -79,7 +79,7 @@ async fn delete_ends_a_session_for_good() {
 }
 
 #[tokio::test]
-async fn a_session_and_what_belongs_to_it_survive_a_restart_of_the_hub() {
+async fn session_and_its_data_survive_a_restart() {
     let mut hub = TestHub::start().await;
     let token = hub.token("survivor", &["call:*"]).await.token;
     let other = hub.token("other", &["call:*"]).await.token;
@@ -101,7 +101,7 @@ async fn a_session_and_what_belongs_to_it_survive_a_restart_of_the_hub() {
         let list = json!({ "name": "todo", "arguments": { "action": "list" } });
         let list = session.call("tools/call", list).await.result();
         assert_eq!(list["content"][0]["text"], format!("[ ] 1. {version}"));
-        // The revision was kept too: a batch is taken by those that have them and by no other.
+        // The revision is restored too: only the revisions with batches accept one.
         let batch = session.post_json(&json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }])).await;
         assert_eq!(batch.status, if version <= "2025-03-26" { 200 } else { 400 }, "{version}");
         let stolen = session.header("authorization", &format!("Bearer {other}"));
@@ -112,7 +112,7 @@ async fn a_session_and_what_belongs_to_it_survive_a_restart_of_the_hub() {
 }
 
 #[tokio::test]
-async fn a_renewed_token_of_the_same_holder_goes_on_with_the_session() {
+async fn renewed_token_continues_the_session() {
     let hub = TestHub::start().await;
     let first = hub.token("holder", &["call:*"]).await;
     let (session, _) = hub.mcp(&first.token).initialize("2025-06-18").await;
@@ -120,24 +120,24 @@ async fn a_renewed_token_of_the_same_holder_goes_on_with_the_session() {
     hub.revoke(first.jti).await;
     assert_eq!(session.call("ping", json!({})).await.status, 401);
     let session = session.header("authorization", &format!("Bearer {}", second.token));
-    // The session is the holder's; what it shows is what the token in hand allows.
+    // The session belongs to the subject; the tools depend on the current token.
     let list = session.call("tools/list", json!({})).await.result();
     let names: Vec<&Value> = list["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["todo"]);
 }
 
-/// Ids should be unique; clients exist that count from one for each conversation.
+/// Some clients restart their ids for each conversation.
 #[tokio::test]
-async fn requests_that_share_an_id_are_answered_each() {
+async fn requests_with_the_same_id_are_answered_separately() {
     let hub = TestHub::start().await;
     let (session, _) = hub.mcp(&hub.token("twin", &["call:*"]).await.token).initialize("2025-11-25").await;
-    let (tool, mut strings) = crate::tools::puppet("busy");
+    let (tool, mut control) = crate::tools::controlled_tool("busy");
     hub.registry().add([tool, idle("other")]);
     let meanwhile = async {
-        strings.started().await;
+        control.started().await;
         let other = session.call("tools/call", json!({ "name": "other", "arguments": {} })).await;
         assert_eq!(other.result()["content"][0]["text"], "nothing");
-        strings.finish("first").await;
+        control.finish("first").await;
     };
     let busy = session.call("tools/call", json!({ "name": "busy", "arguments": {} }));
     let (answer, ()) = tokio::join!(busy, meanwhile);

@@ -1,4 +1,4 @@
-//! Tools that exist only here: one that does nothing, and one that does what the test says, when it says so.
+//! Tools for the tests: one that does nothing, one that the test controls, and one that returns its trace context.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 
-/// No test waits longer than this for anything.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of every wait in a test.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
+    tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
 }
 
-/// What a list says of a tool of the hub for programs on the way to it; null for nothing.
+/// The expected `_meta` of a listed tool of the hub; null if there is none.
 pub(crate) fn meta_of(tool: &str) -> Value {
     match tool {
         "scratchpad" => json!({ "plexus/bufferable": ["write", "append", "delete"] }),
@@ -33,8 +33,8 @@ pub(crate) fn meta_of(tool: &str) -> Value {
 struct NoArgs {}
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Said {
-    said: String,
+struct TextOutput {
+    text: String,
 }
 
 fn spec(name: &str) -> ToolSpec {
@@ -55,26 +55,26 @@ fn spec(name: &str) -> ToolSpec {
     }
 }
 
-fn say(text: &str) -> Result<Outcome, CallError> {
-    Ok(Outcome::Ready(ToolOutput::new(text, &Said { said: text.to_owned() })))
+fn output(text: &str) -> Result<Outcome, CallError> {
+    Ok(Outcome::Ready(ToolOutput::new(text, &TextOutput { text: text.to_owned() })))
 }
 
 struct Idle(String);
 
 impl TypedTool for Idle {
     type Args = NoArgs;
-    type Output = Said;
+    type Output = TextOutput;
 
     fn spec(&self) -> ToolSpec {
         spec(&self.0)
     }
 
     async fn run(&self, _: ToolContext, _: NoArgs) -> Result<Outcome, CallError> {
-        say("nothing")
+        output("nothing")
     }
 }
 
-/// A tool that does nothing, for lists.
+/// A tool that does nothing.
 pub(crate) fn idle(name: impl Into<String>) -> Tool {
     Tool::typed(Idle(name.into()))
 }
@@ -85,46 +85,46 @@ enum Step {
 }
 
 #[derive(Debug, PartialEq)]
-enum Seen {
+enum HandlerEvent {
     Started,
-    /// The work is over, whether it ended by itself or was dropped.
+    /// The handler has returned or was dropped.
     Over,
 }
 
-struct Puppet {
+struct ControlledTool {
     name: &'static str,
     steps: Arc<Mutex<mpsc::Receiver<Step>>>,
-    seen: mpsc::UnboundedSender<Seen>,
+    events: mpsc::UnboundedSender<HandlerEvent>,
 }
 
-/// The strings of a tool that moves only when they are pulled.
-pub(crate) struct Strings {
+/// Controls the handler of a tool.
+pub(crate) struct ToolControl {
     steps: mpsc::Sender<Step>,
-    seen: mpsc::UnboundedReceiver<Seen>,
+    events: mpsc::UnboundedReceiver<HandlerEvent>,
 }
 
-/// A tool that waits in its handler, and its strings.
-pub(crate) fn puppet(name: &'static str) -> (Tool, Strings) {
-    let (steps, pulled) = mpsc::channel(8);
-    let (seen, watched) = mpsc::unbounded_channel();
-    let tool = Tool::typed(Puppet { name, steps: Arc::new(Mutex::new(pulled)), seen });
-    (tool, Strings { steps, seen: watched })
+/// A tool whose handler waits for steps from its control.
+pub(crate) fn controlled_tool(name: &'static str) -> (Tool, ToolControl) {
+    let (steps, received_steps) = mpsc::channel(8);
+    let (events, received_events) = mpsc::unbounded_channel();
+    let tool = Tool::typed(ControlledTool { name, steps: Arc::new(Mutex::new(received_steps)), events });
+    (tool, ToolControl { steps, events: received_events })
 }
 
-impl Strings {
+impl ToolControl {
     /// Waits until a call is in the handler.
     pub(crate) async fn started(&mut self) {
-        self.expect(Seen::Started, "the start of the call").await;
+        self.expect(HandlerEvent::Started, "the start of the call").await;
     }
 
-    /// Waits until the handler is left, on its own or because it was cancelled.
+    /// Waits until the handler has returned or was cancelled.
     pub(crate) async fn over(&mut self) {
-        self.expect(Seen::Over, "the end of the call").await;
+        self.expect(HandlerEvent::Over, "the end of the call").await;
     }
 
-    /// Whether the handler is still at work, after everything that it said so far was read.
+    /// Whether the handler has ended, if all earlier events were read.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.seen.try_recv().is_ok()
+        self.events.try_recv().is_ok()
     }
 
     pub(crate) async fn progress(&self, done: f64) {
@@ -135,62 +135,62 @@ impl Strings {
         self.steps.send(Step::Finish(text)).await.unwrap();
     }
 
-    async fn expect(&mut self, wanted: Seen, what: &str) {
-        assert_eq!(in_time(what, self.seen.recv()).await, Some(wanted));
+    async fn expect(&mut self, expected: HandlerEvent, what: &str) {
+        assert_eq!(in_time(what, self.events.recv()).await, Some(expected));
     }
 }
 
-/// Says that the handler was left, however that came about.
-struct Leaving(mpsc::UnboundedSender<Seen>);
+/// Reports the end of the handler when dropped.
+struct ReportEnd(mpsc::UnboundedSender<HandlerEvent>);
 
-impl Drop for Leaving {
+impl Drop for ReportEnd {
     fn drop(&mut self) {
-        let _ = self.0.send(Seen::Over);
+        let _ = self.0.send(HandlerEvent::Over);
     }
 }
 
-impl TypedTool for Puppet {
+impl TypedTool for ControlledTool {
     type Args = NoArgs;
-    type Output = Said;
+    type Output = TextOutput;
 
     fn spec(&self) -> ToolSpec {
         spec(self.name)
     }
 
     async fn run(&self, context: ToolContext, _: NoArgs) -> Result<Outcome, CallError> {
-        self.seen.send(Seen::Started).unwrap();
-        let _leaving = Leaving(self.seen.clone());
+        self.events.send(HandlerEvent::Started).unwrap();
+        let _end = ReportEnd(self.events.clone());
         loop {
             match self.steps.lock().await.recv().await {
                 Some(Step::Progress(done)) => {
                     let message = Some(format!("step {done}"));
                     context.progress(Progress { done, total: Some(3.0), message });
                 }
-                Some(Step::Finish(text)) => return say(text),
-                None => return say("the strings were cut"),
+                Some(Step::Finish(text)) => return output(text),
+                None => return output("the control was dropped"),
             }
         }
     }
 }
 
-struct PlaceInTrace(&'static str);
+struct TraceContextTool(&'static str);
 
-impl TypedTool for PlaceInTrace {
+impl TypedTool for TraceContextTool {
     type Args = NoArgs;
-    type Output = Said;
+    type Output = TextOutput;
 
     fn spec(&self) -> ToolSpec {
         spec(self.0)
     }
 
     async fn run(&self, context: ToolContext, _: NoArgs) -> Result<Outcome, CallError> {
-        let Some(trace) = context.trace_context() else { return say("none") };
+        let Some(trace) = context.trace_context() else { return output("none") };
         let state = trace.tracestate().map(|state| format!(" {state}")).unwrap_or_default();
-        say(&format!("{}{state}", trace.traceparent()))
+        output(&format!("{}{state}", trace.traceparent()))
     }
 }
 
-/// A tool that says what it would pass on of the trace it is called in.
-pub(crate) fn place_in_trace(name: &'static str) -> Tool {
-    Tool::typed(PlaceInTrace(name))
+/// A tool that returns the trace context it would pass on.
+pub(crate) fn trace_context_tool(name: &'static str) -> Tool {
+    Tool::typed(TraceContextTool(name))
 }

@@ -1,4 +1,4 @@
-//! Trace context: what a caller says of its trace reaches the tool, also where no traces are sent.
+//! Trace context: a caller's context reaches the tool, also if the hub exports no traces.
 
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
@@ -13,9 +13,9 @@ fn call(meta: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_context_of_the_call_wins_over_that_of_the_request_and_is_passed_on_unchanged() {
+async fn call_context_takes_precedence_and_is_passed_on_unchanged() {
     let hub = TestHub::start().await;
-    hub.registry().add([tools::place_in_trace("where_am_i")]);
+    hub.registry().add([tools::trace_context_tool("where_am_i")]);
     let plain = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
     let in_header = plain.header("traceparent", IN_HEADER).header("tracestate", "header=1");
     let meta = json!({ "traceparent": IN_META, "tracestate": "meta=1" });
@@ -26,13 +26,13 @@ async fn the_context_of_the_call_wins_over_that_of_the_request_and_is_passed_on_
         (&plain, meta.clone(), format!("{IN_META} meta=1")),
         (&in_header, meta, format!("{IN_META} meta=1")),
         (&in_header, json!({}), format!("{IN_HEADER} header=1")),
-        // One that is not valid counts as none.
+        // An invalid one is ignored.
         (&in_header, wrong.clone(), format!("{IN_HEADER} header=1")),
         (&plain, wrong, "none".to_owned()),
         (&plain, not_text, "none".to_owned()),
     ] {
         let result = client.modern("tools/call", call(meta.clone())).await.result();
-        assert_eq!(result["structuredContent"]["said"], json!(expected), "{meta}");
+        assert_eq!(result["structuredContent"]["text"], json!(expected), "{meta}");
         assert_eq!(result["_meta"].get("traceparent"), None, "{result}");
     }
 
@@ -43,14 +43,14 @@ async fn the_context_of_the_call_wins_over_that_of_the_request_and_is_passed_on_
         (json!({ "traceparent": IN_META }), IN_META.to_owned()),
     ] {
         let result = session.call("tools/call", call(meta)).await.result();
-        assert_eq!(result["structuredContent"]["said"], json!(expected));
+        assert_eq!(result["structuredContent"]["text"], json!(expected));
     }
 }
 
 #[tokio::test]
-async fn over_rest_the_context_is_in_the_headers() {
+async fn rest_takes_the_context_from_headers() {
     let hub = TestHub::start().await;
-    hub.registry().add([tools::place_in_trace("where_am_i")]);
+    hub.registry().add([tools::trace_context_tool("where_am_i")]);
     let token = hub.token("ann", &["call:*"]).await.token;
     let request = hub.http().post(hub.url("/api/v1/tools/where_am_i/call")).bearer_auth(token);
     let request = request.header("traceparent", IN_HEADER).json(&json!({ "arguments": {} }));

@@ -1,10 +1,10 @@
-//! The TypeScript SDK as a client: 1.x, and 2.x in both eras.
+//! The TypeScript SDK as a client.
 
 use plexus_testkit::{Link, Pinned, TestHub, sdk_script};
 use serde_json::json;
 
-use crate::scripts::{assert_refused, check, run, run_proxied};
-use crate::tools::{idle, puppet};
+use crate::sdk_scripts::{assert_refused, check, run, run_proxied};
+use crate::tools::{controlled_tool, idle};
 
 const V1: (&str, &str) = ("sdk-1", "node/client_v1.mjs");
 const V2: (&str, &str) = ("sdk-2", "node/client_v2.mjs");
@@ -20,7 +20,7 @@ async fn typescript_2_pinned_to_the_stateless_revision() {
 }
 
 #[tokio::test]
-async fn typescript_2_finds_the_stateless_revision_by_itself() {
+async fn typescript_2_detects_the_stateless_revision() {
     run(Pinned::npm(V2.0).await, V2.1, "auto", "2026-07-28").await;
 }
 
@@ -37,14 +37,14 @@ async fn typescript_2_in_the_older_revisions() {
 }
 
 #[tokio::test]
-async fn typescript_is_told_that_its_token_is_no_good() {
+async fn typescript_reports_an_invalid_token() {
     for ((set, script), mode) in [(V1, "legacy"), (V2, "legacy"), (V2, "2026-07-28")] {
         assert_refused(Pinned::npm(set).await, script, mode).await;
     }
 }
 
 #[tokio::test]
-async fn typescript_by_a_proxy() {
+async fn typescript_through_a_proxy() {
     run_proxied(Pinned::npm(V1.0).await, V1.1, "legacy", "2025-11-25").await;
     for (mode, version) in [
         ("2026-07-28", "2026-07-28"),
@@ -56,22 +56,22 @@ async fn typescript_by_a_proxy() {
     }
 }
 
-/// The SDK comes back for the result with the id of the last event, by itself.
+/// The SDK itself resumes with the id of the last event.
 async fn resumes_a_call((set, script): (&str, &str)) {
     let Some(sdk) = Pinned::npm(set).await else { return };
     let hub = TestHub::start().await;
-    let (tool, mut strings) = puppet("work");
+    let (tool, mut control) = controlled_tool("work");
     hub.registry().add([tool]);
     let token = hub.token("script", &["call:*"]).await.token;
-    let way = Link::to(hub.address()).await;
-    let mut script = sdk.script(&sdk_script(script), &[&way.url("/mcp"), "resume"], &token);
+    let link = Link::to(hub.address()).await;
+    let mut script = sdk.script(&sdk_script(script), &[&link.url("/mcp"), "resume"], &token);
     assert_eq!(script.line().await, json!({ "calling": true }));
-    strings.started().await;
-    strings.progress(1.0).await;
+    control.started().await;
+    control.progress(1.0).await;
     assert_eq!(script.line().await, json!({ "progress": 1 }));
-    way.cut();
-    strings.finish("done after all").await;
-    strings.over().await;
+    link.cut();
+    control.finish("done after all").await;
+    control.over().await;
     let result = script.line().await;
     assert_eq!(result["text"], "done after all", "{result}");
     assert!(result["resumed"].as_u64().unwrap() > 0, "{result}");
@@ -81,20 +81,20 @@ async fn resumes_a_call((set, script): (&str, &str)) {
 }
 
 #[tokio::test]
-async fn typescript_resumes_a_call_whose_connection_was_lost() {
+async fn typescript_resumes_a_call_after_a_lost_connection() {
     tokio::join!(resumes_a_call(V1), resumes_a_call(V2));
 }
 
-/// The stream of the session is opened again from where it broke off.
-async fn hears_what_it_missed((set, script): (&str, &str)) {
+/// The SDK resumes the session stream after the last event.
+async fn resumes_the_session_stream((set, script): (&str, &str)) {
     let Some(sdk) = Pinned::npm(set).await else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
-    let way = Link::to(hub.address()).await;
-    let mut script = sdk.script(&sdk_script(script), &[&way.url("/mcp"), "legacy"], &token);
+    let link = Link::to(hub.address()).await;
+    let mut script = sdk.script(&sdk_script(script), &[&link.url("/mcp"), "legacy"], &token);
     check(&script.line().await, "2025-11-25");
     assert_eq!(script.line().await, json!({ "listening": true }));
-    way.cut();
+    link.cut();
     hub.registry().add([idle("added_later")]);
     let heard = script.line().await;
     assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");
@@ -102,6 +102,6 @@ async fn hears_what_it_missed((set, script): (&str, &str)) {
 }
 
 #[tokio::test]
-async fn typescript_hears_what_it_missed_while_its_connection_was_lost() {
-    tokio::join!(hears_what_it_missed(V1), hears_what_it_missed(V2));
+async fn typescript_resumes_the_session_stream_after_a_lost_connection() {
+    tokio::join!(resumes_the_session_stream(V1), resumes_the_session_stream(V2));
 }

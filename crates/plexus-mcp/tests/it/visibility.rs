@@ -1,4 +1,4 @@
-//! A tool that the caller may not use answers exactly as one that does not exist.
+//! A tool that the caller may not use is reported exactly like one that does not exist.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::tools::idle;
 
 const SCOPES: &[&str] = &["call:todo.list", "call:tool_call", "call:tool_search", "call:list_tools"];
-/// There, but out of reach of [`SCOPES`].
+/// Exists, but [`SCOPES`] do not permit it.
 const HIDDEN: &str = "secret_vault";
-/// Not there; as long and as unlike any visible name as the other.
+/// Does not exist; as long as the other name, and as different from visible ones.
 const MISSING: &str = "secret_crypt";
 
-/// Everything a caller can ask about a name, in every way there is to ask it.
-async fn ask_all(hub: &TestHub, token: &str, name: &str) -> Vec<(String, Answer)> {
+/// The answers to every kind of request that can contain a tool name.
+async fn query_all(hub: &TestHub, token: &str, name: &str) -> Vec<(String, Answer)> {
     let client = hub.mcp(token);
     let (session, _) = client.initialize("2025-06-18").await;
     let (batches, _) = client.initialize("2025-03-26").await;
@@ -58,8 +58,8 @@ async fn rest(hub: &TestHub, token: &str, method: &str, path: &str) -> Answer {
     if method == "GET" { client.get().await } else { client.post(r#"{"arguments":{"x":1}}"#).await }
 }
 
-/// Status, headers and body with the name, ids and times taken out.
-fn plain(answer: &Answer, name: &str) -> String {
+/// Status, headers and body without the name, ids and times.
+fn normalized(answer: &Answer, name: &str) -> String {
     let hyphens = name.replace('_', "-");
     let headers = answer.headers.iter().filter(|(key, _)| !["x-request-id", "date"].contains(&key.as_str()));
     let headers: Vec<String> = headers.map(|(key, value)| format!("{key}: {value:?}")).collect();
@@ -67,7 +67,7 @@ fn plain(answer: &Answer, name: &str) -> String {
     format!("{} {headers:?} {}", answer.status, without_ids(&body))
 }
 
-/// Runs of 32 and more hexadecimal digits and hyphens are ids.
+/// Replaces ids, which are runs of 32 or more hexadecimal digits and hyphens.
 fn without_ids(text: &str) -> String {
     let mut plain = String::new();
     let mut run = String::new();
@@ -84,36 +84,36 @@ fn without_ids(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_hidden_tool_and_a_missing_one_are_the_same_byte_for_byte() {
+async fn hidden_and_missing_tool_get_identical_answers() {
     let hub = TestHub::start().await;
     hub.registry().add([idle(HIDDEN)]);
     let token = hub.token("narrow", SCOPES).await.token;
-    let hidden = ask_all(&hub, &token, HIDDEN).await;
-    let missing = ask_all(&hub, &token, MISSING).await;
+    let hidden = query_all(&hub, &token, HIDDEN).await;
+    let missing = query_all(&hub, &token, MISSING).await;
     assert_eq!(hidden.len(), missing.len());
     for ((what, hidden), (_, missing)) in hidden.iter().zip(&missing) {
-        assert_eq!(plain(hidden, HIDDEN), plain(missing, MISSING), "{what}");
-        let name_given_back = what.contains("call") || what.contains("show");
-        assert!(name_given_back || !hidden.body.contains(HIDDEN), "{what}: {hidden:?}");
+        assert_eq!(normalized(hidden, HIDDEN), normalized(missing, MISSING), "{what}");
+        let repeats_name = what.contains("call") || what.contains("show");
+        assert!(repeats_name || !hidden.body.contains(HIDDEN), "{what}: {hidden:?}");
     }
-    // It is really there, for those who may see it.
+    // The hidden tool exists for callers that may see it.
     let admin = hub.admin_token();
-    let seen = ask_all(&hub, &admin, HIDDEN).await;
+    let seen = query_all(&hub, &admin, HIDDEN).await;
     for (what, answer) in seen.iter().filter(|(what, _)| what.contains("list") || what == "search") {
         assert!(answer.body.contains(HIDDEN), "{what}: {answer:?}");
     }
 }
 
 #[tokio::test]
-async fn nothing_changes_for_a_caller_when_a_tool_it_may_not_see_comes_to_be() {
+async fn adding_a_hidden_tool_changes_no_answer() {
     let hub = TestHub::start().await;
     let token = hub.token("narrow", SCOPES).await.token;
-    let before = ask_all(&hub, &token, HIDDEN).await;
+    let before = query_all(&hub, &token, HIDDEN).await;
     let count = status(&hub, &token).await;
     hub.registry().add([idle(HIDDEN), idle(format!("{HIDDEN}s")), idle("tool_searches")]);
-    let after = ask_all(&hub, &token, HIDDEN).await;
+    let after = query_all(&hub, &token, HIDDEN).await;
     for ((what, before), (_, after)) in before.iter().zip(&after) {
-        assert_eq!(plain(before, HIDDEN), plain(after, HIDDEN), "{what}");
+        assert_eq!(normalized(before, HIDDEN), normalized(after, HIDDEN), "{what}");
     }
     assert_eq!(status(&hub, &token).await, count);
 }
@@ -123,7 +123,7 @@ async fn status(hub: &TestHub, token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_action_out_of_scope_is_as_unknown_as_one_that_is_not_there() {
+async fn action_out_of_scope_is_reported_as_missing() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("narrow", SCOPES).await.token);
     let list = client.modern("tools/list", json!({})).await;
@@ -138,7 +138,7 @@ async fn an_action_out_of_scope_is_as_unknown_as_one_that_is_not_there() {
                 }
             };
             let answer = client.modern("tools/call", params).await;
-            plain(&answer, action)
+            normalized(&answer, action)
         };
         let (hidden, missing) = (ask("clear").await, ask("crypt").await);
         assert_eq!(hidden, missing);
@@ -146,9 +146,9 @@ async fn an_action_out_of_scope_is_as_unknown_as_one_that_is_not_there() {
     }
 }
 
-/// Printed and not judged: a shared machine is no stop-watch.
+/// Prints the times without asserting, because a shared machine is too noisy.
 #[tokio::test]
-async fn hidden_and_missing_take_about_as_long() {
+async fn hidden_and_missing_tool_take_similar_time() {
     const ROUNDS: usize = 200;
     let hub = TestHub::start().await;
     hub.registry().add([idle(HIDDEN)]);
@@ -159,7 +159,7 @@ async fn hidden_and_missing_take_about_as_long() {
     for what in ["modern call", "session call", "tool_call", "search", "REST show"] {
         let mut times = [const { Vec::new() }; 2];
         for _ in 0..ROUNDS {
-            // In turns, so that whatever else the machine does falls on both.
+            // Alternating, so that other load affects both.
             for (times, name) in times.iter_mut().zip([HIDDEN, MISSING]) {
                 let began = Instant::now();
                 ask(&hub, &token, &client, &session, what, name).await;

@@ -96,7 +96,7 @@ impl BufferableWrite {
         let queued = QueuedWrite::new(&tool, &key, note);
         let data = serde_json::to_value(&queued).unwrap_or_default();
         let text = format!("{note} (key {key})");
-        Ok(relay::called(id, &text, &data, dialect).into())
+        Ok(relay::call_result(id, &text, &data, dialect).into())
     }
 }
 

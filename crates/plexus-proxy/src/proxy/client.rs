@@ -149,7 +149,7 @@ impl ProxyClient {
             Dialect::Modern => meta.version.clone(),
             Dialect::Session(version) => Some(version.to_string()),
         };
-        let mut headers = relay::repeated_headers(message, version.as_deref());
+        let mut headers = relay::message_headers(message, version.as_deref());
         self.name_conversation(&mut headers, meta);
         if dialect == Dialect::Modern {
             if let Message::Request(request) = message {
@@ -176,7 +176,7 @@ impl ProxyClient {
             return;
         };
         let arguments = request.params.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        relay::repeat_arguments(&schema, &arguments.unwrap_or_default(), headers);
+        relay::add_argument_headers(&schema, &arguments.unwrap_or_default(), headers);
     }
 
     /// Sends a request in the session, in a new one if the hub has lost it.
@@ -266,7 +266,7 @@ impl ProxyClient {
     /// The headers of a message sent by the proxy itself.
     fn own_headers(&self, version: Option<Version>) -> HeaderMap {
         let message = Message::Response { id: RawValue::NULL, outcome: Ok(RawValue::NULL) };
-        let mut headers = relay::repeated_headers(&message, version.map(Version::as_str));
+        let mut headers = relay::message_headers(&message, version.map(Version::as_str));
         self.name_conversation(&mut headers, &MessageMeta::default());
         headers
     }
@@ -304,7 +304,7 @@ impl ProxyClient {
             return failed(request.id, &failure, Dialect::Session(Version::V2025_11_25));
         }
         tracing::debug!(%failure, "answering initialize without the hub");
-        let (version, json) = relay::initialized(request.id, &version, &tools.instructions());
+        let (version, json) = relay::initialize_result(request.id, &version, &tools.instructions());
         self.state().version = Some(version);
         json.into()
     }

@@ -17,7 +17,7 @@ use http::{Method, StatusCode};
 use jiff::fmt::rfc2822;
 use plexus_bridge::Grant;
 use plexus_kit::{Clock, ExposeSecret, Secret, hex, private_file};
-use plexus_mcp::relay::{HubLine, Unanswered};
+use plexus_mcp::relay::{HubClient, HubRequestError};
 use plexus_proto::api::{CreateTokenParams, CreatedToken, TokenDetail, TokenKind};
 use plexus_proto::{ErrorEnvelope, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ pub(super) enum NoCredential {
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
-    Away(#[from] Unanswered),
+    Away(#[from] HubRequestError),
 }
 
 /// A token in use.
@@ -206,14 +206,14 @@ impl Credential {
     }
 
     /// The current token, created if there is none.
-    pub(super) async fn get(&self, line: &HubLine) -> Result<Arc<LiveToken>, NoCredential> {
+    pub(super) async fn get(&self, line: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
         match self.current.load_full() {
             Some(live) => Ok(live),
             None => Box::pin(self.obtain(line)).await,
         }
     }
 
-    async fn obtain(&self, line: &HubLine) -> Result<Arc<LiveToken>, NoCredential> {
+    async fn obtain(&self, line: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
         let _requesting = self.requesting.lock().await;
         if let Some(live) = self.current.load_full() {
             return Ok(live);
@@ -228,7 +228,7 @@ impl Credential {
     pub(super) async fn after(
         &self,
         refused: &Arc<LiveToken>,
-        line: &HubLine,
+        line: &HubClient,
     ) -> Result<Arc<LiveToken>, NoCredential> {
         let _requesting = self.requesting.lock().await;
         let other = |live: &LiveToken| live.header != refused.header;
@@ -252,12 +252,14 @@ impl Credential {
         live
     }
 
-    async fn create(&self, line: &HubLine) -> Result<Arc<LiveToken>, NoCredential> {
+    async fn create(&self, line: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
         let admin = match &self.source {
-            CredentialSource::Admin(find) => find().map_err(Unanswered::Unreached)?,
+            CredentialSource::Admin(find) => find().map_err(HubRequestError::Unreachable)?,
             CredentialSource::Granted(granted) => return self.replace_expired(granted, line).await,
             CredentialSource::Supplied(token) if token.borrow().is_none() => {
-                return Err(Unanswered::Unreached("the agent's token does not exist yet".to_owned()).into());
+                return Err(
+                    HubRequestError::Unreachable("the agent's token does not exist yet".to_owned()).into()
+                );
             }
             CredentialSource::Token(_) | CredentialSource::Supplied(_) => {
                 let why = "the hub refused the token of this agent";
@@ -284,7 +286,7 @@ impl Credential {
     async fn replace_expired(
         &self,
         granted: &GrantedCredential,
-        line: &HubLine,
+        line: &HubClient,
     ) -> Result<Arc<LiveToken>, NoCredential> {
         let again = format!("run `plexus connect {}` to create a new one", self.agent);
         let Some(grant) = (granted.read)() else {
@@ -298,7 +300,7 @@ impl Credential {
             let why = format!("the hub refused the token of this agent: {again}");
             return Err(NoCredential::Refused(why));
         };
-        let admin = find().map_err(Unanswered::Unreached)?;
+        let admin = find().map_err(HubRequestError::Unreachable)?;
         let Some(admin) = LiveToken::new(admin.expose_secret(), None) else {
             return Err(NoCredential::Refused("the admin token contains invalid characters".to_owned()));
         };
@@ -324,7 +326,7 @@ impl Credential {
     /// Whether a token was revoked; none if the hub no longer knows it.
     async fn is_revoked(
         &self,
-        line: &HubLine,
+        line: &HubClient,
         presented: &LiveToken,
         token: TokenId,
     ) -> Result<Option<bool>, NoCredential> {
@@ -332,16 +334,17 @@ impl Credential {
         let asked = async {
             let reply =
                 line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
-            Ok::<_, Unanswered>((reply.status(), reply.whole().await?))
+            Ok::<_, HubRequestError>((reply.status(), reply.whole().await?))
         };
         let answered = tokio::time::timeout(TIMEOUT, asked).await;
-        let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
+        let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
         let (status, body) = answered.map_err(|_| late())??;
         match status {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::OK => {
-                let known: TokenDetail = serde_json::from_slice(&body)
-                    .map_err(|error| Unanswered::Lost(format!("cannot read the hub's answer: {error}")))?;
+                let known: TokenDetail = serde_json::from_slice(&body).map_err(|error| {
+                    HubRequestError::Lost(format!("cannot read the hub's answer: {error}"))
+                })?;
                 Ok(Some(known.token.revoked_at.is_some()))
             }
             _ => Err(refusal(status, &body)),
@@ -361,7 +364,7 @@ impl Credential {
     }
 
     /// Renews the current token.
-    pub(super) async fn renew(&self, line: &HubLine) {
+    pub(super) async fn renew(&self, line: &HubClient) {
         let _requesting = self.requesting.lock().await;
         let Some(current) = self.current.load_full() else { return };
         if let CredentialSource::Granted(granted) = &self.source
@@ -395,7 +398,7 @@ impl Credential {
     /// Requests a token from the hub and stores it.
     async fn request(
         &self,
-        line: &HubLine,
+        line: &HubClient,
         path: &str,
         presented: &LiveToken,
         body: Bytes,
@@ -411,19 +414,19 @@ impl Credential {
         let asked = async {
             let reply = line.api(path, &Method::POST, &headers, &body).await?;
             let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
-            Ok::<_, Unanswered>((status, now, reply.whole().await?))
+            Ok::<_, HubRequestError>((status, now, reply.whole().await?))
         };
         let answered = tokio::time::timeout(TIMEOUT, asked).await;
-        let late = || Unanswered::Lost("the hub did not answer in time".to_owned());
+        let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
         let (status, hub_now, body) = answered.map_err(|_| late())??;
         if status != StatusCode::CREATED {
             return Err(refusal(status, &body));
         }
         let created: CreatedToken = serde_json::from_slice(&body)
-            .map_err(|error| Unanswered::Lost(format!("cannot read the hub's answer: {error}")))?;
+            .map_err(|error| HubRequestError::Lost(format!("cannot read the hub's answer: {error}")))?;
         let renew_at = self.renew_at(created.expires_at, created.renew_until, hub_now);
         let live = LiveToken::new(&created.token, renew_at)
-            .ok_or_else(|| Unanswered::Lost("the hub's answer contains an invalid token".to_owned()))?;
+            .ok_or_else(|| HubRequestError::Lost("the hub's answer contains an invalid token".to_owned()))?;
         match (grant, &self.source) {
             (Some((granted, id)), _) => {
                 if !(granted.save)(&id, &created, renew_at) {
@@ -453,7 +456,7 @@ impl Credential {
     }
 
     /// Revokes a token that will not be used.
-    async fn discard(&self, line: &HubLine, presented: &LiveToken, token: TokenId) {
+    async fn discard(&self, line: &HubClient, presented: &LiveToken, token: TokenId) {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, presented.header())]);
         let (path, nothing) = (format!("api/v1/tokens/{token}"), Bytes::new());
         let asked = line.api(&path, &Method::DELETE, &headers, &nothing);
@@ -505,7 +508,9 @@ fn refusal(status: StatusCode, body: &[u8]) -> NoCredential {
         Err(_) => format!("the answer was {status}"),
     };
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        return NoCredential::Away(Unanswered::Lost(format!("the hub cannot issue a token now: {message}")));
+        return NoCredential::Away(HubRequestError::Lost(format!(
+            "the hub cannot issue a token now: {message}"
+        )));
     }
     NoCredential::Refused(format!("the hub refused to issue a token: {message}"))
 }

@@ -24,7 +24,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plexus_kit::{ExposeSecret, Secret, Stage, in_place};
 use plexus_mcp::relay::rpc::{self, INVALID_REQUEST, Message, RpcError};
-use plexus_mcp::relay::{Told as HubMessage, headers, sse};
+use plexus_mcp::relay::{HubMessage, headers, sse};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Interval;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use http::{Method, StatusCode};
-use plexus_mcp::relay::{HubLine, HubReply, Unanswered};
+use plexus_mcp::relay::{HubClient, HubReply, HubRequestError};
 use plexus_proto::ErrorEnvelope;
 use tokio::sync::watch;
 
@@ -47,11 +47,11 @@ impl HubFailure {
     }
 }
 
-impl From<Unanswered> for HubFailure {
-    fn from(why: Unanswered) -> Self {
+impl From<HubRequestError> for HubFailure {
+    fn from(why: HubRequestError) -> Self {
         match why {
-            Unanswered::Unreached(why) => Self::Away { why, sent: false },
-            Unanswered::Lost(why) => Self::Away { why, sent: true },
+            HubRequestError::Unreachable(why) => Self::Away { why, sent: false },
+            HubRequestError::Lost(why) => Self::Away { why, sent: true },
         }
     }
 }
@@ -68,7 +68,7 @@ impl From<NoCredential> for HubFailure {
 
 #[derive(Debug)]
 pub(super) struct Hub {
-    line: HubLine,
+    line: HubClient,
     credential: Credential,
     reachability: watch::Sender<Reachability>,
 }
@@ -84,7 +84,7 @@ enum HubEndpoint<'a> {
 }
 
 impl Hub {
-    pub(super) fn new(line: HubLine, credential: Credential) -> Self {
+    pub(super) fn new(line: HubClient, credential: Credential) -> Self {
         Self { line, credential, reachability: watch::Sender::new(Reachability::Unknown) }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use plexus_mcp::relay::rpc::{self, Message, Notification, Request, RpcError, result_json, text};
-use plexus_mcp::relay::{self, Dialect, HubReply, Told as HubMessage};
+use plexus_mcp::relay::{self, Dialect, HubMessage, HubReply};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -273,7 +273,7 @@ impl ProxyClient {
                 }
             }
         }
-        Answer::one(relay::discovered(request.id, &tools.instructions()))
+        Answer::one(relay::discover_result(request.id, &tools.instructions()))
     }
 
     /// All visible tools on one page, from the hub or from the last known list.
@@ -296,7 +296,7 @@ impl ProxyClient {
         if let Reachability::Refused(why) = &*hub.reachability().borrow() {
             return Answer::one(failed(request.id, &HubFailure::Refused(why.clone()), dialect));
         }
-        Answer::one(relay::listed(request.id, &tools.text(dialect), dialect))
+        Answer::one(relay::tool_list_result(request.id, &tools.text(dialect), dialect))
     }
 }
 

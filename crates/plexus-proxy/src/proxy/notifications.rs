@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use plexus_kit::backoff::{Jitter, doubled};
 use plexus_mcp::relay::rpc::{self, Message, Request};
-use plexus_mcp::relay::{self, HubReply, Told as HubMessage};
+use plexus_mcp::relay::{self, HubMessage, HubReply};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -152,7 +152,7 @@ impl NotificationStream {
         *acknowledged = true;
         let tools = wanted["toolsListChanged"] == Value::Bool(true);
         let honoured = if tools { json!({ "toolsListChanged": true }) } else { json!({}) };
-        Some(own_message(relay::acknowledged(id, &honoured)))
+        Some(own_message(relay::subscription_acknowledged(id, &honoured)))
     }
 
     fn wants_tools(&self) -> bool {
@@ -169,7 +169,9 @@ impl NotificationStream {
             ListenTarget::Session => {
                 own_message(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{TOOLS_CHANGED}\"}}"))
             }
-            ListenTarget::Subscription { id, .. } => own_message(relay::subscribed(id, TOOLS_CHANGED)),
+            ListenTarget::Subscription { id, .. } => {
+                own_message(relay::subscription_notification(id, TOOLS_CHANGED))
+            }
         }
     }
 

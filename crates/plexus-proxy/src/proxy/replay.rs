@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use http::Method;
 use http::header::{HeaderValue, RETRY_AFTER};
 use plexus_kit::backoff::Jitter;
-use plexus_mcp::relay::{Stateless, headers};
+use plexus_mcp::relay::{StatelessRequest, headers};
 use plexus_store::outbox::{self, ClaimedWrite, Outbox, OutboxError, Verdict, WriteAnswer, judge};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -149,7 +149,7 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
         return (Verdict::DeadLetter("the stored write is not a call".to_owned()), true);
     };
     let name = params.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let request = Stateless {
+    let request = StatelessRequest {
         method: "tools/call",
         name: Some(&name),
         params,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plexus_mcp::relay::rpc::{self, Message};
-use plexus_mcp::relay::{Dialect, HubReply, Told as HubMessage};
+use plexus_mcp::relay::{Dialect, HubMessage, HubReply};
 use serde_json::value::RawValue;
 
 use super::calls::{self, BufferableWrite};
@@ -85,7 +85,7 @@ impl ResponseStream {
                         return Some(message);
                     }
                     if let Some(reply) = self.reply.take() {
-                        reply.leave();
+                        reply.release();
                     }
                     self.turn = None;
                     let json = self.client.proxy.with_dead_letters(message.json).await;

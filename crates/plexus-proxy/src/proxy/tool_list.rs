@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::Method;
 use plexus_kit::private_file;
-use plexus_mcp::relay::{self, BUFFERABLE, Dialect, PLACEMENT, Stateless};
+use plexus_mcp::relay::{self, BUFFERABLE, Dialect, PLACEMENT, StatelessRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -252,7 +252,7 @@ impl ToolList {
             }
             match (dialect, serde_json::from_str::<Map<String, Value>>(tool.definition.get())) {
                 (Dialect::Session(_), Ok(mut definition)) => {
-                    relay::fit(&mut definition, dialect);
+                    relay::remove_unsupported_members(&mut definition, dialect);
                     text.push_str(&Value::Object(definition).to_string());
                 }
                 _ => text.push_str(tool.definition.get()),
@@ -309,7 +309,8 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubF
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
         let params = cursor.take().map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect();
-        let request = Stateless { method: "tools/list", name: None, params, client: None, write: None };
+        let request =
+            StatelessRequest { method: "tools/list", name: None, params, client: None, write: None };
         let (headers, body) = request.build();
         let body = Bytes::from(body);
         let asked = async {

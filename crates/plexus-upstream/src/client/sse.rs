@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use plexus_mcp::http_client::{Endpoint, Event, Events, Media, Reply, shown};
+use plexus_mcp::http_client::{Endpoint, Media, Reply, SseEvent, SseParser, origin_of};
 use serde_json::Value;
 
 use super::connection::{Connection, Opening};
@@ -50,7 +50,7 @@ pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connect
 struct Stream {
     place: Arc<Endpoint>,
     pieces: Reply,
-    events: Events,
+    events: SseParser,
 }
 
 impl Stream {
@@ -59,27 +59,29 @@ impl Stream {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let home = line.home().clone();
         let reply = line.send(&home, &Method::GET, &headers, &Bytes::new()).await?;
-        let place = reply.place().clone();
+        let place = reply.endpoint().clone();
         if !reply.status().is_success() {
             return Err(refusal::read(&line, reply, "the event stream", false).await.into_error());
         }
         if reply.media() != Media::Events {
-            let (place, kind) = (shown(&place.url), reply.content_type());
+            let (place, kind) = (origin_of(&place.url), reply.content_type());
             return Err(ClientError::Protocol(format!(
                 "{place} answers with the content type `{kind}` where a stream of events is expected; check `url` \
                  and `transport` in the server's file"
             )));
         }
-        Ok(Self { place, events: Events::new(line.limit()), pieces: reply })
+        Ok(Self { place, events: SseParser::new(line.limit()), pieces: reply })
     }
 
-    async fn next(&mut self) -> Result<Event, String> {
+    async fn next(&mut self) -> Result<SseEvent, String> {
         loop {
             match self.events.next_event() {
                 Ok(Some(event)) => return Ok(event),
                 Ok(None) => match self.pieces.piece().await {
                     Ok(Some(piece)) => self.events.push(&piece),
-                    Ok(None) => return Err(format!("{} ended the stream of events", shown(&self.place.url))),
+                    Ok(None) => {
+                        return Err(format!("{} ended the stream of events", origin_of(&self.place.url)));
+                    }
                     Err(error) => return Err(error.to_string()),
                 },
                 Err(_) => return Err(self.pieces.too_long().to_string()),
@@ -91,7 +93,7 @@ impl Stream {
     async fn address(&mut self) -> Result<Endpoint, ClientError> {
         let event = self.next().await.map_err(ClientError::Unreachable)?;
         if event.name.as_deref() != Some(b"endpoint") {
-            let place = shown(&self.place.url);
+            let place = origin_of(&self.place.url);
             let message = format!("{place} does not begin its stream with the endpoint for messages");
             return Err(ClientError::Protocol(message));
         }
@@ -151,7 +153,7 @@ impl Transmit for Posting {
         if self.unaccepted.len() >= MAX_UNACCEPTED
             && tokio::time::timeout(ACCEPT_TIMEOUT, self.accepted()).await.is_err()
         {
-            let place = shown(&self.address.url);
+            let place = origin_of(&self.address.url);
             let message = format!("{place} has not accepted {MAX_UNACCEPTED} messages yet; try again later");
             return Err(TransmitError::Message(ClientError::Unreachable(message)));
         }

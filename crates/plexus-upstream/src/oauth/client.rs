@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::HeaderValue;
 use plexus_kit::{ExposeSecret, Secret};
-use plexus_mcp::http_client::shown;
+use plexus_mcp::http_client::origin_of;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
@@ -111,7 +111,11 @@ impl Client {
         let answer = asking.submit_json(endpoint, &document).await?;
         let body = answer.body.unwrap_or_default();
         if answer.status.is_server_error() {
-            return Err(LoginError::Unreachable(format!("{} answers {}", shown(endpoint), answer.status)));
+            return Err(LoginError::Unreachable(format!(
+                "{} answers {}",
+                origin_of(endpoint),
+                answer.status
+            )));
         }
         if !answer.status.is_success() {
             return Err(LoginError::Refused(format!(

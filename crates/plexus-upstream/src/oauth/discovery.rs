@@ -5,7 +5,7 @@
 //! could make the hub request access to another server, or send one authorization server's codes to a second
 //! one.
 
-use plexus_mcp::http_client::{names_loopback, shown};
+use plexus_mcp::http_client::{names_loopback, origin_of};
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
@@ -87,7 +87,7 @@ pub(super) async fn resource(
         if !covers(&document.resource, &terms.url) {
             return Err(LoginError::Refused(format!(
                 "{} describes a different server: {}",
-                shown(&place),
+                origin_of(&place),
                 quoted(&document.resource)
             )));
         }
@@ -97,7 +97,7 @@ pub(super) async fn resource(
             (Some(chosen), false) if !servers.contains(&chosen) => {
                 return Err(LoginError::Refused(format!(
                     "{} does not list the `authorization_server` of the server's file, only {}",
-                    shown(&terms.url),
+                    origin_of(&terms.url),
                     quoted(&servers.join(", "))
                 )));
             }
@@ -109,7 +109,7 @@ pub(super) async fn resource(
     }
     // Servers of the first revision with OAuth are their own authorization servers and publish no resource
     // metadata.
-    let issuer = terms.oauth.authorization_server.clone().unwrap_or_else(|| shown(&terms.url));
+    let issuer = terms.oauth.authorization_server.clone().unwrap_or_else(|| origin_of(&terms.url));
     Ok(Resource { id: canonical(&terms.url), issuer, scopes: vec![] })
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn resource(
 fn resource_places(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginError> {
     if let Some(named) = &challenge.resource_metadata {
         let named = Url::parse(named).map_err(|_| {
-            let message = format!("{} names an invalid URL for its metadata", shown(url));
+            let message = format!("{} names an invalid URL for its metadata", origin_of(url));
             LoginError::Refused(message)
         })?;
         return Ok(vec![named]);
@@ -169,14 +169,14 @@ pub(super) async fn authority(asking: &OauthHttp, issuer: &str) -> Result<Author
         if document.issuer != issuer {
             return Err(LoginError::Refused(format!(
                 "{} names the issuer {}, but {} was expected",
-                shown(&place),
+                origin_of(&place),
                 quoted(&document.issuer),
                 quoted(issuer)
             )));
         }
         return usable(document, &place);
     }
-    let place = shown(&url);
+    let place = origin_of(&url);
     Err(LoginError::Refused(format!(
         "{place} should be the authorization server but publishes no metadata; if a different server is, write it as \
          `auth.authorization_server` in the server's file"
@@ -207,14 +207,14 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
         let Some(text) = text else { return Ok(None) };
         let url = Url::parse(&text).ok().filter(|url| is_protected(url) && (is_local || !local(url)));
         url.map(Some).ok_or_else(|| {
-            let (place, text) = (shown(place), quoted(&text));
+            let (place, text) = (origin_of(place), quoted(&text));
             LoginError::Refused(format!(
                 "{place} names a URL that is invalid, unencrypted or on this machine: {text}"
             ))
         })
     };
     let token_endpoint = address(document.token_endpoint)?
-        .ok_or_else(|| LoginError::Refused(format!("{} names no token endpoint", shown(place))))?;
+        .ok_or_else(|| LoginError::Refused(format!("{} names no token endpoint", origin_of(place))))?;
     Ok(Authority {
         issuer: document.issuer,
         authorization_endpoint: address(document.authorization_endpoint)?,
@@ -232,7 +232,7 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
 fn read<T: for<'d> Deserialize<'d>>(place: &Url, document: Value) -> Result<T, LoginError> {
     serde_json::from_value(document).map_err(|error| {
         // The error may contain words of the document.
-        let (place, error) = (shown(place), quoted(&error.to_string()));
+        let (place, error) = (origin_of(place), quoted(&error.to_string()));
         LoginError::Refused(format!("the metadata at {place} is invalid: {error}"))
     })
 }

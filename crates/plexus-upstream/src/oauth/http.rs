@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use plexus_mcp::http_client::{Endpoint, shown};
+use plexus_mcp::http_client::{Endpoint, origin_of};
 use serde_json::Value;
 use url::Url;
 
@@ -55,7 +55,7 @@ impl OauthHttp {
                 return Ok(object(&reply.whole().await?));
             }
             if status.is_server_error() {
-                return Err(ClientError::Unreachable(format!("{} answers {status}", shown(url))));
+                return Err(ClientError::Unreachable(format!("{} answers {status}", origin_of(url))));
             }
             Ok(None)
         };
@@ -93,7 +93,7 @@ impl OauthHttp {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         let asked = async {
-            let reply = self.line.send_there(&place, &Method::POST, &headers, &Bytes::from(body)).await?;
+            let reply = self.line.send_once(&place, &Method::POST, &headers, &Bytes::from(body)).await?;
             let status = reply.status();
             Ok(Answer { status, body: object(&reply.whole().await?) })
         };
@@ -120,19 +120,19 @@ impl OauthHttp {
 
 async fn timely<T>(url: &Url, asked: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
     tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
-        let (place, patience) = (shown(url), PATIENCE.as_secs());
+        let (place, patience) = (origin_of(url), PATIENCE.as_secs());
         Err(ClientError::Unreachable(format!("{place} did not answer within {patience} s")))
     })
 }
 
 fn place(url: &Url) -> Result<Arc<Endpoint>, ClientError> {
     if !is_protected(url) {
-        let place = shown(url);
+        let place = origin_of(url);
         return Err(ClientError::Protocol(format!(
             "{place} is not encrypted, so the hub does not use it for OAuth"
         )));
     }
-    Ok(Arc::new(Endpoint::elsewhere(url.clone())?))
+    Ok(Arc::new(Endpoint::foreign(url.clone())?))
 }
 
 fn object(body: &[u8]) -> Option<Value> {

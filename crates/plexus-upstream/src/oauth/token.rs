@@ -6,7 +6,7 @@
 
 use http::header::HeaderValue;
 use plexus_kit::Secret;
-use plexus_mcp::http_client::shown;
+use plexus_mcp::http_client::origin_of;
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
@@ -51,7 +51,7 @@ pub(super) async fn ask(
     let secrets = SentSecrets::of(pairs, client.secret(oauth), authorization.as_ref());
     let answer = asking.submit(endpoint, form, authorization).await;
     let answer = answer.map_err(|error| TokenError::Transient(error.to_string()))?;
-    read(&shown(endpoint), answer, &secrets)
+    read(&origin_of(endpoint), answer, &secrets)
 }
 
 /// A form with the client authentication in it or in a separate header.

@@ -1,8 +1,8 @@
 use super::*;
 
-/// The data of all events, however the stream is cut into pieces.
+/// The events of a stream that is received in pieces of this size.
 fn read(stream: &[u8], piece: usize) -> Vec<(Option<String>, String)> {
-    let mut events = Events::new(1000);
+    let mut events = SseParser::new(1000);
     let mut read = Vec::new();
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     for bytes in stream.chunks(piece) {
@@ -15,7 +15,7 @@ fn read(stream: &[u8], piece: usize) -> Vec<(Option<String>, String)> {
 }
 
 #[test]
-fn events_are_the_same_however_they_are_cut_and_whatever_ends_their_lines() {
+fn parsing_is_independent_of_chunking_and_line_ends() {
     let stream = "\u{feff}: hello\nevent: endpoint\ndata: /messages?id=1\n\ndata:{\"a\":1}\nid: 7\n\n\
                   data: one\ndata: two\n\nid: 8\nretry: 20\ndata:\n\nunknown: x\ndata\n\ndata: end\n\n";
     let expected = vec![
@@ -27,7 +27,7 @@ fn events_are_the_same_however_they_are_cut_and_whatever_ends_their_lines() {
     for end in ["\n", "\r\n", "\r"] {
         let mut stream = stream.replace('\n', end);
         if end == "\r" {
-            // Whether a line feed follows is known with the next byte only.
+            // Only the next byte shows whether a line feed follows.
             stream.push(':');
         }
         for piece in 1..stream.len() {
@@ -37,8 +37,8 @@ fn events_are_the_same_however_they_are_cut_and_whatever_ends_their_lines() {
 }
 
 #[test]
-fn an_id_counts_when_its_event_is_whole() {
-    let mut events = Events::new(1000);
+fn id_takes_effect_when_its_event_is_complete() {
+    let mut events = SseParser::new(1000);
     events.push(b"id: 1\ndata:\n\nretry: 1500\nid: 2\ndata: x\n");
     assert_eq!(events.next_event(), Ok(None));
     assert_eq!(events.last_id(), Some("1"));
@@ -50,34 +50,34 @@ fn an_id_counts_when_its_event_is_whole() {
 }
 
 #[test]
-fn an_event_over_the_limit_is_an_error_and_not_a_full_memory() {
-    let mut line = Events::new(100);
+fn event_over_size_limit_is_an_error() {
+    let mut line = SseParser::new(100);
     line.push(&[b'x'; 101]);
-    assert_eq!(line.next_event(), Err(TooLong));
+    assert_eq!(line.next_event(), Err(EventTooLong));
 
-    let mut lines = Events::new(100);
+    let mut lines = SseParser::new(100);
     let seen: Result<Vec<_>, _> = (0..20)
         .map(|_| {
             lines.push(b"data: 0123456789\n");
             lines.next_event()
         })
         .collect();
-    assert_eq!(seen, Err(TooLong));
+    assert_eq!(seen, Err(EventTooLong));
 }
 
 #[test]
-fn a_server_is_heeded_within_bounds_about_when_to_come_back() {
+fn retry_delay_of_server_is_clamped() {
     let bounds = Duration::from_millis(100)..=Duration::from_secs(30);
     let own = Duration::from_secs(1);
-    for (said, expected) in [
+    for (input, expected) in [
         ("", own),
         ("retry: 0\n", Duration::from_millis(100)),
         ("retry: 2000\n", Duration::from_secs(2)),
         ("retry: 18446744073709551615\n", Duration::from_secs(30)),
     ] {
-        let mut events = Events::new(1000);
-        events.push(said.as_bytes());
+        let mut events = SseParser::new(1000);
+        events.push(input.as_bytes());
         assert_eq!(events.next_event(), Ok(None));
-        assert_eq!(events.pause(own, bounds.clone()), expected, "{said:?}");
+        assert_eq!(events.pause(own, bounds.clone()), expected, "{input:?}");
     }
 }

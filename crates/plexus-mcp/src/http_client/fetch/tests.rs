@@ -7,10 +7,11 @@ use super::*;
 
 const REMEDY: &str = "ask the owner";
 
-/// Answers each connection with the next of these, and keeps what it was asked. What ends with `…` is never ended.
+/// Answers each connection with the next prepared answer and records the requests. An answer that ends with `…` stays
+/// incomplete.
 struct Server {
     port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     _task: tokio::task::JoinSet<()>,
 }
 
@@ -18,9 +19,9 @@ impl Server {
     async fn answering(answers: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let (noted, answers): (_, Vec<String>) =
-            (asked.clone(), answers.iter().map(|&a| a.to_owned()).collect());
+            (requests.clone(), answers.iter().map(|&a| a.to_owned()).collect());
         let mut task = tokio::task::JoinSet::new();
         task.spawn(async move {
             let mut open = Vec::new();
@@ -39,7 +40,7 @@ impl Server {
             }
             std::future::pending::<()>().await;
         });
-        Self { port, asked, _task: task }
+        Self { port, requests, _task: task }
     }
 
     fn url(&self) -> String {
@@ -47,26 +48,26 @@ impl Server {
     }
 }
 
-fn fetcher(patience: Duration) -> Fetcher {
-    Fetcher::new(patience, 1000, REMEDY)
+fn fetcher(timeout: Duration) -> Fetcher {
+    Fetcher::new(timeout, 1000, REMEDY)
 }
 
-async fn get(url: &str, inner: bool) -> Result<Bytes, FetchError> {
-    fetcher(Duration::from_secs(20)).get(url, inner, "image/*").await
+async fn get(url: &str, private: bool) -> Result<Bytes, FetchError> {
+    fetcher(Duration::from_secs(20)).get(url, private, "image/*").await
 }
 
 #[tokio::test]
-async fn what_is_allowed_is_fetched_and_says_nothing_of_who_asks() {
+async fn request_does_not_identify_the_caller() {
     let server = Server::answering(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"]).await;
     assert_eq!(get(&server.url(), true).await.unwrap(), "hello");
-    let asked = server.asked.lock().unwrap().join("").to_lowercase();
+    let requests = server.requests.lock().unwrap().join("").to_lowercase();
     for header in ["cookie", "authorization", "referer", "origin:"] {
-        assert!(!asked.contains(header), "{asked}");
+        assert!(!requests.contains(header), "{requests}");
     }
 }
 
 #[tokio::test]
-async fn this_machine_and_private_networks_are_not_asked_however_they_are_written() {
+async fn private_addresses_are_refused_in_every_notation() {
     let server = Server::answering(&[]).await;
     let port = server.port;
     for host in [
@@ -91,11 +92,11 @@ async fn this_machine_and_private_networks_are_not_asked_however_they_are_writte
         assert!(matches!(&refused, FetchError::Refused(why) if why.contains(REMEDY)), "{host}: {refused}");
         assert!(!refused.to_string().contains("secret"));
     }
-    assert!(server.asked.lock().unwrap().is_empty());
+    assert!(server.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn some_places_are_not_asked_whatever_is_allowed() {
+async fn metadata_and_unspecified_addresses_are_always_refused() {
     for host in [
         "169.254.169.254",
         "[::ffff:169.254.169.254]",
@@ -110,7 +111,7 @@ async fn some_places_are_not_asked_whatever_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_redirect_leads_nowhere_that_could_not_be_named_and_not_on_for_ever() {
+async fn redirects_follow_the_address_rules_and_a_limit() {
     let to =
         |location: &str| format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
     for location in [
@@ -127,32 +128,32 @@ async fn a_redirect_leads_nowhere_that_could_not_be_named_and_not_on_for_ever() 
     let server = Server::answering(&[again.as_str(); 8]).await;
     let refused = get(&server.url(), true).await.unwrap_err();
     assert!(refused.to_string().contains("redirects"), "{refused}");
-    assert_eq!(server.asked.lock().unwrap().len(), MAX_REDIRECTS + 1);
+    assert_eq!(server.requests.lock().unwrap().len(), MAX_REDIRECTS + 1);
     let server = Server::answering(&[&again, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nthen"]).await;
     assert_eq!(get(&server.url(), true).await.unwrap(), "then");
 }
 
-/// One that may be asked sends on to one that may not, and would not be noticed if only the first were checked.
+/// An allowed address redirects to a forbidden one.
 #[tokio::test]
-async fn what_is_checked_is_checked_anew_after_a_redirect() {
+async fn address_is_checked_again_after_redirect() {
     for inside in ["http://10.255.255.1/", "http://192.168.0.1/", "http://[fd00::1]/"] {
         let to = format!("HTTP/1.1 307 Moved\r\nLocation: {inside}\r\nContent-Length: 0\r\n\r\n");
         let server = Server::answering(&[&to]).await;
         let url = Url::parse(&server.url()).unwrap();
-        // Of all that is not public it lets this machine be asked, and only because it is named.
-        let network = Network::of(&url, None, false, "", Duration::from_secs(5));
+        // It allows one non-public target, this machine, because the URL names it.
+        let network = Network::for_server(&url, None, false, "", Duration::from_secs(5));
         let fetcher = fetcher(Duration::from_secs(5));
         let refused = fetcher.follow(&network, url, "image/*").await.unwrap_err();
         assert!(
             matches!(&refused, FetchError::Refused(why) if why.contains("private")),
             "{inside}: {refused}"
         );
-        assert_eq!(server.asked.lock().unwrap().len(), 1);
+        assert_eq!(server.requests.lock().unwrap().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn what_is_no_address_of_a_web_server_is_said_to_be_none() {
+async fn non_http_url_is_refused() {
     for url in [
         "file:///etc/passwd",
         "data:image/png;base64,AA",
@@ -168,7 +169,7 @@ async fn what_is_no_address_of_a_web_server_is_said_to_be_none() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_not_read_to_its_end() {
+async fn file_over_size_limit_is_not_read_completely() {
     let announced = "HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n…".to_owned();
     let lying =
         format!("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n{}…", "x".repeat(5000));
@@ -189,7 +190,7 @@ async fn what_is_too_long_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn one_that_takes_its_time_is_left() {
+async fn slow_server_times_out() {
     for answer in ["…", "HTTP/1.1 200 OK\r\n…", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na bit…"]
     {
         let server = Server::answering(&[answer]).await;
@@ -199,10 +200,10 @@ async fn one_that_takes_its_time_is_left() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_told() {
+async fn invalid_answer_is_an_error() {
     for (answer, says) in [
         ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404"),
-        ("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "does not say where"),
+        ("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "without a valid `Location`"),
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "does not answer"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "broke off"),
         ("", "does not answer"),

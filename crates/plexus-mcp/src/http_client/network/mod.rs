@@ -1,7 +1,7 @@
-//! The way to a server on the network: names looked up once, addresses checked, connections made to what was checked.
+//! Connections to servers: looks up a name once, checks the addresses, and connects to a checked one.
 //!
-//! A name is never looked up a second time for the same connection: what answered with a harmless address for the check
-//! could answer with another one for the connection.
+//! A name is not looked up a second time for the same connection, because the second answer could contain an address
+//! that was not checked (DNS rebinding).
 
 mod rules;
 mod tls;
@@ -31,88 +31,89 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// Why there is no connection.
+/// Why a connection could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreached {
-    /// It was not tried: what was named leads to where nothing may be asked.
+pub(super) enum DialError {
+    /// Not attempted: the address rules do not allow it.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Failed(String),
 }
 
-/// What may be reached on behalf of one server's file, or of callers who name URLs.
+/// The addresses that may be reached for one server, or for callers who choose URLs.
 pub struct Network {
-    /// The file's own URL names this machine. One that does not may not send the hub there either.
+    /// The configured URL names this machine. Otherwise a redirect cannot lead here either.
     loopback: bool,
-    inner: bool,
-    /// What lets private networks be reached.
+    private: bool,
+    /// How to allow private networks, for error messages.
     remedy: &'static str,
-    /// For looking up, connecting and agreeing on encryption, all together.
-    patience: Duration,
-    /// What the file says of certificates. The hub's own is shown to the file's own server only.
+    /// Time limit for lookup, connection and TLS handshake together.
+    timeout: Duration,
+    /// The configured certificates. The client certificate is presented to the home origin only.
     tls: Option<TlsConfig>,
     home: Origin,
-    /// Made when first needed: reading the machine's certificates takes a while.
-    at_home: OnceCell<TlsConnector>,
-    elsewhere: OnceCell<TlsConnector>,
+    /// Created on first use, because reading the machine's certificates is slow.
+    home_connector: OnceCell<TlsConnector>,
+    foreign_connector: OnceCell<TlsConnector>,
 }
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").field("loopback", &self.loopback).field("inner", &self.inner).finish()
+        f.debug_struct("Network").field("loopback", &self.loopback).field("private", &self.private).finish()
     }
 }
 
 impl Network {
-    /// `url` is the one in the file, `tls` what it says of certificates; `inner` whether the file or the hub allows
-    /// private networks, and `remedy` what a person does to allow them.
+    /// For a configured server. `url` and `tls` are from its file; `private` is whether the file or the hub's
+    /// settings allow private networks, and `remedy` says how to allow them.
     #[must_use]
-    pub fn of(
+    pub fn for_server(
         url: &Url,
         tls: Option<TlsConfig>,
-        inner: bool,
+        private: bool,
         remedy: &'static str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         let loopback = url.host().is_some_and(|host| names_loopback(&host));
-        let (at_home, elsewhere) = (OnceCell::new(), OnceCell::new());
+        let (home_connector, foreign_connector) = (OnceCell::new(), OnceCell::new());
         let home = url.origin();
-        Self { loopback, inner, remedy, patience, tls, home, at_home, elsewhere }
+        Self { loopback, private, remedy, timeout, tls, home, home_connector, foreign_connector }
     }
 
-    /// To one server that the user has named, wherever it is; `tls` instead of what the machine trusts.
-    pub(super) fn to(url: &Url, tls: Option<Arc<ClientConfig>>, patience: Duration) -> Self {
+    /// For a hub that the user chose, on any network. `tls` replaces the machine's trusted certificates.
+    pub(super) fn for_hub(url: &Url, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
         let known = tls.map(|config| OnceCell::new_with(Some(TlsConnector::from(config))));
-        Self { at_home: known.unwrap_or_default(), ..Self::of(url, None, true, "", patience) }
+        Self { home_connector: known.unwrap_or_default(), ..Self::for_server(url, None, true, "", timeout) }
     }
 
-    /// For URLs that nobody vouches for: naming this machine is not enough to reach it.
-    pub(super) fn for_anyone(inner: bool, remedy: &'static str, patience: Duration) -> Self {
-        let (at_home, elsewhere, home) = (OnceCell::new(), OnceCell::new(), Origin::new_opaque());
-        Self { loopback: false, inner, remedy, patience, tls: None, home, at_home, elsewhere }
+    /// For untrusted URLs: a URL that names this machine does not permit connecting to it.
+    pub(super) fn for_any_url(private: bool, remedy: &'static str, timeout: Duration) -> Self {
+        let (home_connector, foreign_connector) = (OnceCell::new(), OnceCell::new());
+        let home = Origin::new_opaque();
+        Self { loopback: false, private, remedy, timeout, tls: None, home, home_connector, foreign_connector }
     }
 
-    /// Connects to where a URL leads, if that is allowed.
-    pub(super) async fn dial(&self, url: &Url) -> Result<Io, Unreached> {
-        let until = Instant::now() + self.patience;
-        let dialled = tokio::time::timeout_at(until, self.dial_until(url, until)).await;
+    /// Connects to the server of a URL, if the rules allow it.
+    pub(super) async fn dial(&self, url: &Url) -> Result<Io, DialError> {
+        let deadline = Instant::now() + self.timeout;
+        let dialled = tokio::time::timeout_at(deadline, self.dial_until(url, deadline)).await;
         dialled.unwrap_or_else(|_| {
-            let (place, patience) = (shown(url), self.patience);
-            Err(Unreached::Failed(format!("{place} could not be reached within {patience:?}")))
+            let (origin, timeout) = (origin_of(url), self.timeout);
+            Err(DialError::Failed(format!("{origin} could not be reached within {timeout:?}")))
         })
     }
 
-    async fn dial_until(&self, url: &Url, until: Instant) -> Result<Io, Unreached> {
+    async fn dial_until(&self, url: &Url, deadline: Instant) -> Result<Io, DialError> {
         let addresses = self.look_up(url).await?;
-        let stream = connect(url, &addresses, until).await?;
-        // Requests are small and each waits for its answer.
+        let stream = connect(url, &addresses, deadline).await?;
+        // Requests are small, and each waits for its answer.
         let _ = stream.set_nodelay(true);
         if url.scheme() != "https" {
             return Ok(Box::new(stream));
         }
         let failed =
-            |error: String| Unreached::Failed(format!("no secure connection to {}: {error}", shown(url)));
+            |error: String| DialError::Failed(format!("no secure connection to {}: {error}", origin_of(url)));
         let name = match url.host() {
             Some(Host::Domain(name)) => {
                 ServerName::try_from(name.to_owned()).map_err(|e| failed(e.to_string()))?
@@ -121,21 +122,21 @@ impl Network {
             Some(Host::Ipv6(address)) => ServerName::from(std::net::IpAddr::V6(address)),
             None => return Err(failed("the URL names no host".to_owned())),
         };
-        // Without a certificate to show there is one way to connect, and one connector.
+        // Without a client certificate, one connector serves all origins.
         let identified = self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
-        let at_home = !identified || url.origin() == self.home;
-        let connector = if at_home { &self.at_home } else { &self.elsewhere };
-        let make = || tls::connector(self.tls.clone(), at_home);
+        let is_home = !identified || url.origin() == self.home;
+        let connector = if is_home { &self.home_connector } else { &self.foreign_connector };
+        let make = || tls::connector(self.tls.clone(), is_home);
         let tls = connector.get_or_try_init(make).await.map_err(failed)?;
         let stream = tls.connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
         Ok(Box::new(stream))
     }
 
-    /// The addresses of a URL's host that may be connected to.
-    async fn look_up(&self, url: &Url) -> Result<Vec<SocketAddr>, Unreached> {
-        let place = shown(url);
+    /// The allowed addresses of a URL's host.
+    async fn look_up(&self, url: &Url) -> Result<Vec<SocketAddr>, DialError> {
+        let origin = origin_of(url);
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(Unreached::Failed(format!("{place} names no host")));
+            return Err(DialError::Failed(format!("{origin} names no host")));
         };
         let found: Vec<SocketAddr> = match host {
             Host::Ipv4(address) => vec![(address, port).into()],
@@ -143,11 +144,11 @@ impl Network {
             Host::Domain(name) => {
                 let looked_up = tokio::net::lookup_host((name, port)).await;
                 let failed =
-                    |error| Unreached::Failed(format!("{place}: the name cannot be looked up: {error}"));
+                    |error| DialError::Failed(format!("cannot look up the host name of {origin}: {error}"));
                 looked_up.map_err(failed)?.collect()
             }
         };
-        let allowed = Allowed { loopback: self.loopback && names_loopback(&host), inner: self.inner };
+        let allowed = Allowed { loopback: self.loopback && names_loopback(&host), private: self.private };
         let mut refused = None;
         let mut addresses = Vec::with_capacity(found.len());
         for address in found {
@@ -158,18 +159,18 @@ impl Network {
         }
         match (addresses.is_empty(), refused) {
             (false, _) => Ok(addresses),
-            (true, Some(why)) => Err(Unreached::Refused(format!("{place} is not connected to: {why}"))),
-            (true, None) => Err(Unreached::Failed(format!("{place}: the name has no address"))),
+            (true, Some(why)) => Err(DialError::Refused(format!("{origin} is not contacted: {why}"))),
+            (true, None) => Err(DialError::Failed(format!("the host name of {origin} has no address"))),
         }
     }
 }
 
-/// The first of the addresses that takes the connection. Each but the last gets half of the time that is left, so that
-/// one that swallows everything does not keep the others from their turn.
-async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Unreached> {
+/// Connects to the first address that accepts. Each but the last gets half of the remaining time, so that one that
+/// drops all packets does not use it up.
+async fn connect(url: &Url, addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, DialError> {
     let mut last = "no answer".to_owned();
     for (index, address) in addresses.iter().enumerate() {
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         let share = if index + 1 == addresses.len() { left } else { left / 2 };
         match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
@@ -177,12 +178,12 @@ async fn connect(url: &Url, addresses: &[SocketAddr], until: Instant) -> Result<
             Err(_) => last = "no answer".to_owned(),
         }
     }
-    Err(Unreached::Failed(format!("{} cannot be connected to: {last}", shown(url))))
+    Err(DialError::Failed(format!("cannot connect to {}: {last}", origin_of(url))))
 }
 
-/// A URL as far as it may be shown: paths and queries of MCP servers are often as good as a password.
+/// The part of a URL that may be shown. Paths and queries of MCP servers often contain secrets.
 #[must_use]
-pub fn shown(url: &Url) -> String {
+pub fn origin_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
@@ -191,18 +192,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_elsewhere_cannot_send_the_hub_to_its_own_machine() {
+    async fn remote_server_cannot_redirect_the_hub_to_loopback() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let here = [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")];
         for here in here.iter().map(|url| Url::parse(url).unwrap()) {
             let elsewhere = Url::parse("https://mcp.example/").unwrap();
-            for (from, inner, reached) in
+            for (from, private, reached) in
                 [(&elsewhere, false, false), (&here, false, true), (&elsewhere, true, true)]
             {
-                let network = Network::of(from, None, inner, "", Duration::from_secs(5));
+                let network = Network::for_server(from, None, private, "", Duration::from_secs(5));
                 let dialled = network.dial(&here).await;
-                assert_eq!(dialled.is_ok(), reached, "{from} {inner}: {:?}", dialled.err());
+                assert_eq!(dialled.is_ok(), reached, "{from} {private}: {:?}", dialled.err());
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Encryption of connections to servers.
+//! TLS for connections to servers.
 //!
-//! Certificates of a file are read when a connection is first made with them; a changed one is read when the server is
+//! Configured certificates are read for the first connection. A changed one takes effect when the server is
 //! restarted.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::tls::{TlsConfig, client_config};
 
-/// `identified`: the file's certificate is shown to servers that ask for one.
+/// `identified`: presents the configured certificate to servers that request one.
 pub(super) async fn connector(tls: Option<TlsConfig>, identified: bool) -> Result<TlsConnector, String> {
     let mut tls = tls.unwrap_or_default();
     tls.identity = tls.identity.filter(|_| identified);

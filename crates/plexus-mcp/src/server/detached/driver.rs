@@ -1,7 +1,7 @@
-//! What keeps a parked call going until somebody comes back for it.
+//! Drives a parked call until a request resumes it.
 //!
-//! One task has the call. It hands it over to the request that brought the answers, gives it up when nobody did in time,
-//! and when the hub stops.
+//! One task owns the call. It hands the call over to the request that brings the answers, and cancels it when none
+//! arrives in time or the hub stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,108 +13,108 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::parked_calls::ParkedCalls;
-use crate::server::running_call::{CallEvent, Next, RunningCall};
+use crate::server::running_call::{CallEvent, CallStep, RunningCall};
 
-/// A call that is driven, or how it ended.
-pub(super) enum Driven {
-    Call(Box<RunningCall>),
+/// A parked call, or its reply if it has ended.
+pub(super) enum ParkedCall {
+    Running(Box<RunningCall>),
     Ended(Box<CallReply>),
 }
 
-/// Whom a call is handed over to.
-pub(super) type Taker = oneshot::Sender<Driven>;
+/// The channel on which a resuming request receives the call.
+pub(super) type Claim = oneshot::Sender<ParkedCall>;
 
 pub(super) struct Driver {
     pub(super) parked_calls: Arc<ParkedCalls>,
     pub(super) id: u64,
     pub(super) call: RunningCall,
-    pub(super) hand: oneshot::Receiver<Taker>,
-    pub(super) patience: Duration,
-    pub(super) until: Instant,
+    pub(super) claim: oneshot::Receiver<Claim>,
+    pub(super) timeout: Duration,
+    pub(super) deadline: Instant,
     /// Cancelled when the hub stops.
     pub(super) stopping: CancellationToken,
 }
 
 impl Driver {
     pub(super) async fn run(self) {
-        let Self { parked_calls, id, call, mut hand, patience, mut until, stopping } = self;
-        let _leaves = Leaves { parked_calls: parked_calls.clone(), id };
+        let Self { parked_calls, id, call, mut claim, timeout, mut deadline, stopping } = self;
+        let _removal = RemoveOnDrop { parked_calls: parked_calls.clone(), id };
         let cancel = call.cancel.clone();
-        let mut driven = Driven::Call(Box::new(call));
-        let given_up = loop {
+        let mut parked = ParkedCall::Running(Box::new(call));
+        let reason = loop {
             tokio::select! {
                 biased;
-                taker = &mut hand => return hand_over(driven, taker, &cancel).await,
+                claimed = &mut claim => return hand_over(parked, claimed, &cancel).await,
                 () = stopping.cancelled() => break Unasked::Gone,
-                () = tokio::time::sleep_until(until) => break Unasked::Expired,
-                next = next(&mut driven) => match next {
-                    Next::Event(CallEvent::Asked(round)) => {
-                        until = Instant::now() + patience;
-                        if let Some(round) = parked_calls.asked(id, round, until) {
-                            // Somebody has come for it, who is asked this.
-                            put_back(&mut driven, CallEvent::Asked(round));
-                            return hand_over(driven, hand.await, &cancel).await;
+                () = tokio::time::sleep_until(deadline) => break Unasked::Expired,
+                step = next(&mut parked) => match step {
+                    CallStep::Event(CallEvent::Questions(round)) => {
+                        deadline = Instant::now() + timeout;
+                        if let Some(round) = parked_calls.add_questions(id, round, deadline) {
+                            // A request has claimed the call; it asks these questions.
+                            put_back(&mut parked, CallEvent::Questions(round));
+                            return hand_over(parked, claim.await, &cancel).await;
                         }
                     }
-                    Next::Event(CallEvent::Progress(_) | CallEvent::Log(_)) => {}
-                    Next::Ended(reply) => {
-                        driven = Driven::Ended(Box::new(reply));
-                        parked_calls.ended(id);
+                    CallStep::Event(CallEvent::Progress(_) | CallEvent::Log(_)) => {}
+                    CallStep::Ended(reply) => {
+                        parked = ParkedCall::Ended(Box::new(reply));
+                        parked_calls.mark_ended(id);
                     }
                 },
             }
         };
         match parked_calls.remove(id) {
-            Some(mut entry) => entry.open.close(&given_up),
-            // Somebody was faster.
-            None => return hand_over(driven, hand.await, &cancel).await,
+            Some(mut entry) => entry.open.close(&reason),
+            // A request claimed it first.
+            None => return hand_over(parked, claim.await, &cancel).await,
         }
         cancel.cancel();
-        to_the_end(driven).await;
+        run_to_end(parked).await;
     }
 }
 
-/// However the driver ends, nothing waits on the lot that nobody drives.
-struct Leaves {
+/// Removes the entry when the driver ends, also after a panic.
+struct RemoveOnDrop {
     parked_calls: Arc<ParkedCalls>,
     id: u64,
 }
 
-impl Drop for Leaves {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         drop(self.parked_calls.remove(self.id));
     }
 }
 
-/// Gives the call to whoever has come for it; one that was only taken off the lot is wanted by nobody.
-async fn hand_over(driven: Driven, taker: Result<Taker, RecvError>, cancel: &CancellationToken) {
-    let unwanted = match taker {
-        Ok(taker) => taker.send(driven).err(),
-        Err(_) => Some(driven),
+/// Gives the call to the request that claimed it. Cancels it if its entry was only removed or the request is gone.
+async fn hand_over(parked: ParkedCall, claim: Result<Claim, RecvError>, cancel: &CancellationToken) {
+    let unclaimed = match claim {
+        Ok(claim) => claim.send(parked).err(),
+        Err(_) => Some(parked),
     };
-    if let Some(driven) = unwanted {
+    if let Some(parked) = unclaimed {
         cancel.cancel();
-        to_the_end(driven).await;
+        run_to_end(parked).await;
     }
 }
 
-async fn next(driven: &mut Driven) -> Next {
-    match driven {
-        Driven::Call(call) => call.next().await,
-        Driven::Ended(_) => std::future::pending().await,
+async fn next(parked: &mut ParkedCall) -> CallStep {
+    match parked {
+        ParkedCall::Running(call) => call.next().await,
+        ParkedCall::Ended(_) => std::future::pending().await,
     }
 }
 
-fn put_back(driven: &mut Driven, told: CallEvent) {
-    if let Driven::Call(call) = driven {
-        call.put_back(told);
+fn put_back(parked: &mut ParkedCall, event: CallEvent) {
+    if let ParkedCall::Running(call) = parked {
+        call.put_back(event);
     }
 }
 
-/// Nobody listens: what it asks is not answered.
-async fn to_the_end(driven: Driven) {
-    if let Driven::Call(mut call) = driven {
-        while let Next::Event(_) = call.next().await {}
+/// Discards all events; questions are not answered.
+async fn run_to_end(parked: ParkedCall) {
+    if let ParkedCall::Running(mut call) = parked {
+        while let CallStep::Event(_) = call.next().await {}
     }
 }
 
@@ -126,27 +126,27 @@ mod tests {
     use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
 
-    use super::super::answers::{Keys, Open};
+    use super::super::answers::{KeyReuse, OpenQuestions};
     use super::super::parked_calls::{Entry, ParkedCalls};
-    use super::Leaves;
+    use super::RemoveOnDrop;
 
     #[test]
-    fn what_is_driven_no_more_gives_its_place_on_the_lot_back() {
+    fn ended_driver_removes_its_entry() {
         let parked_calls = Arc::new(ParkedCalls::default());
-        let entry = |hand| Entry {
-            once: 0,
-            open: Open::new(Keys::Anew),
+        let entry = |claim| Entry {
+            answer_number: 0,
+            open: OpenQuestions::new(KeyReuse::AfterAnswer),
             ended: false,
-            until: Instant::now(),
+            deadline: Instant::now(),
             cancel: CancellationToken::new(),
-            hand,
+            claim,
             _place: parked_calls.enter("ann").unwrap(),
         };
-        let (hand, mut handed) = oneshot::channel();
-        parked_calls.insert(1, entry(hand));
+        let (claim, mut claimed) = oneshot::channel();
+        parked_calls.insert(1, entry(claim));
         parked_calls.insert(2, entry(oneshot::channel().0));
-        drop(Leaves { parked_calls: parked_calls.clone(), id: 1 });
+        drop(RemoveOnDrop { parked_calls: parked_calls.clone(), id: 1 });
         assert_eq!(parked_calls.count(), 1, "the other is still driven");
-        assert!(handed.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+        assert!(claimed.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     }
 }

@@ -1,16 +1,16 @@
-//! Calls that go on while their client is not connected.
+//! Calls that continue while their client is not connected.
 //!
-//! In the stateless revision a question is the answer to a request, and the answer to it comes with the next one. In
-//! between the call is *parked*: it goes on running, here, and the client has a ticket for it (`seal`). It is the same
-//! call that goes on, with the same record; it is never run again, not even when it was lost.
+//! In the stateless revision a question is sent as the response to a request, and its answer arrives with the next
+//! request. In between the call is *parked*: it keeps running here, and the client holds a ticket for it (`seal`).
+//! The resumed call is the same call with the same record. A call is never run again, not even if it was lost.
 //!
-//! | module | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `answers` | the questions that a call has open, and the answers that came |
-//! | `parked_calls` | the calls that wait |
-//! | `driver` | what keeps one of them going |
+//! | `answers` | the open questions of a call, and the answers received so far |
+//! | `parked_calls` | the table of parked calls |
+//! | `driver` | the task that drives a parked call |
 //! | `seal` | `requestState` |
-//! | `tasks` | calls that are asked after instead of waited for |
+//! | `tasks` | calls whose state the client polls |
 
 mod answers;
 mod driver;
@@ -34,10 +34,10 @@ use tokio_util::sync::DropGuard;
 use tracing::Instrument;
 
 use super::rpc::RpcError;
-use super::running_call::{Round, RunningCall};
-use answers::{Keys, Open};
-use driver::{Driven, Driver};
-use parked_calls::{Answered, Entry, ParkedCalls};
+use super::running_call::{QuestionRound, RunningCall};
+use answers::{KeyReuse, OpenQuestions};
+use driver::{Driver, ParkedCall};
+use parked_calls::{AnswerOutcome, Entry, ParkedCalls};
 use seal::{Seal, Ticket};
 
 #[derive(Debug)]
@@ -45,63 +45,64 @@ pub(super) struct DetachedCalls {
     parked_calls: Arc<ParkedCalls>,
     seal: Seal,
     supervisor: Supervisor,
-    /// How long an answer is waited for.
-    patience: Duration,
+    /// Time limit for an answer.
+    timeout: Duration,
     next: AtomicU64,
     began: Instant,
 }
 
-/// A call that waits, as its client is told.
+/// A parked call, for the response to its client.
 pub(super) struct Parked {
     pub(super) call_id: CallId,
     pub(super) state: String,
-    /// `inputRequests`, as JSON.
+    /// The JSON of `inputRequests`.
     pub(super) requests: String,
 }
 
-/// A call that was come back for.
+/// A resumed call.
 pub(super) enum Resumed {
-    /// It goes on, and is cancelled when this is dropped.
+    /// The call continues. Dropping the guard cancels it.
     Call(Box<RunningCall>, DropGuard),
-    /// Something is still to be answered.
-    Again {
+    /// Questions are still unanswered.
+    InputRequired {
         state: String,
         requests: String,
     },
     Ended(Box<CallReply>),
 }
 
-/// What is still to be answered.
-struct Unanswered {
-    once: u64,
-    until: Instant,
+/// The unanswered questions of a call.
+struct UnansweredQuestions {
+    answer_number: u64,
+    deadline: Instant,
     requests: String,
 }
 
 impl DetachedCalls {
-    pub(super) fn new(supervisor: Supervisor, patience: Duration) -> Self {
+    pub(super) fn new(supervisor: Supervisor, timeout: Duration) -> Self {
         Self {
             parked_calls: Arc::default(),
             seal: Seal::new(),
             supervisor,
-            patience,
+            timeout,
             next: AtomicU64::new(1),
             began: Instant::now(),
         }
     }
 
-    /// Calls that wait for an answer.
+    /// The number of parked calls.
     pub(super) fn parked(&self) -> usize {
         self.parked_calls.count()
     }
 
-    /// Lets a call wait for the answers to these. Where too many do, whoever asks is told so, and the call comes back.
+    /// Parks a call until these questions are answered. If too many calls are parked, ends the questions with an
+    /// error and returns the call.
     pub(super) fn park(
         &self,
         owner: &Principal,
         digest: [u8; 32],
         call: RunningCall,
-        round: Round,
+        round: QuestionRound,
     ) -> Result<Parked, Box<RunningCall>> {
         let place = match self.parked_calls.enter(owner.subject()) {
             Ok(place) => place,
@@ -111,88 +112,95 @@ impl DetachedCalls {
             }
         };
         let (id, call_id) = (self.next.fetch_add(1, Ordering::Relaxed), call.call_id());
-        let (hand, handed) = oneshot::channel();
-        let mut open = Open::new(Keys::Anew);
+        let (claim, claimed) = oneshot::channel();
+        let mut open = OpenQuestions::new(KeyReuse::AfterAnswer);
         open.add(round);
-        let unanswered =
-            Unanswered { once: 0, until: Instant::now() + self.patience, requests: open.requests() };
+        let deadline = Instant::now() + self.timeout;
+        let unanswered = UnansweredQuestions { answer_number: 0, deadline, requests: open.requests() };
         let Some(state) = self.state(id, owner, digest, &unanswered) else { return Err(Box::new(call)) };
         let entry = Entry {
-            once: unanswered.once,
+            answer_number: unanswered.answer_number,
             open,
             ended: false,
-            until: unanswered.until,
+            deadline,
             cancel: call.cancel.clone(),
-            hand,
+            claim,
             _place: place,
         };
-        // Before its driver, which looks for it here.
+        // Inserted before its driver starts, which looks it up.
         self.parked_calls.insert(id, entry);
         let driver = Driver {
             parked_calls: self.parked_calls.clone(),
             id,
             call,
-            hand: handed,
-            patience: self.patience,
-            until: unanswered.until,
+            claim: claimed,
+            timeout: self.timeout,
+            deadline,
             stopping: self.supervisor.stopping(Stage::Intake),
         };
         self.supervisor.spawn(Stage::Work, "mcp parked call", driver.run().in_current_span());
         Ok(Parked { call_id, state, requests: unanswered.requests })
     }
 
-    /// Comes back for a call with answers. Only who made the call, with the request that made it, once.
-    pub(super) async fn take(
+    /// Resumes a call with answers. Works once, only for the owner of the call, with the same request.
+    pub(super) async fn resume(
         &self,
         owner: &Principal,
         digest: [u8; 32],
         state: &str,
         responses: Option<&RawValue>,
-    ) -> Result<Resumed, Refusal> {
+    ) -> Result<Resumed, StateError> {
         let ticket = self.ticket(owner, digest, state)?;
-        let (hand, cancel) = match self.parked_calls.answer(&ticket, responses)? {
-            Answered::Again(unanswered) => {
-                let state = self.state(ticket.id, owner, digest, &unanswered).ok_or(Refusal::Expired)?;
-                return Ok(Resumed::Again { state, requests: unanswered.requests });
+        let (claim, cancel) = match self.parked_calls.answer(&ticket, responses)? {
+            AnswerOutcome::Incomplete(unanswered) => {
+                let state = self.state(ticket.id, owner, digest, &unanswered).ok_or(StateError::Expired)?;
+                return Ok(Resumed::InputRequired { state, requests: unanswered.requests });
             }
-            Answered::Whole { hand, cancel } => (hand, cancel),
+            AnswerOutcome::Complete { claim, cancel } => (claim, cancel),
         };
-        // From here on it belongs to this request, and ends with it.
+        // From here on the call belongs to this request and is cancelled with it.
         let guard = cancel.drop_guard();
-        let (taker, taken) = oneshot::channel();
-        hand.send(taker).map_err(|_| Refusal::Expired)?;
-        match taken.await {
-            Ok(Driven::Call(call)) => Ok(Resumed::Call(call, guard)),
-            Ok(Driven::Ended(reply)) => Ok(Resumed::Ended(reply)),
-            Err(_) => Err(Refusal::Expired),
+        let (sender, receiver) = oneshot::channel();
+        claim.send(sender).map_err(|_| StateError::Expired)?;
+        match receiver.await {
+            Ok(ParkedCall::Running(call)) => Ok(Resumed::Call(call, guard)),
+            Ok(ParkedCall::Ended(reply)) => Ok(Resumed::Ended(reply)),
+            Err(_) => Err(StateError::Expired),
         }
     }
 
-    /// Gives up the call of a state: its caller may not have it any more.
-    pub(super) fn give_up(&self, owner: &Principal, digest: [u8; 32], state: &str) {
+    /// Cancels the parked call of a state, whose owner may no longer make it.
+    pub(super) fn abandon(&self, owner: &Principal, digest: [u8; 32], state: &str) {
         if let Ok(ticket) = self.ticket(owner, digest, state) {
-            // Its driver sees that nobody can come for it now.
+            // The driver notices the removal and cancels the call.
             drop(self.parked_calls.remove(ticket.id));
         }
     }
 
-    /// What a state stands for, if it is good here and now.
-    fn ticket(&self, owner: &Principal, digest: [u8; 32], state: &str) -> Result<Ticket, Refusal> {
+    /// The ticket in a state, if it is valid for this owner and request.
+    fn ticket(&self, owner: &Principal, digest: [u8; 32], state: &str) -> Result<Ticket, StateError> {
         let ticket = self.seal.open(state)?;
         if ticket.owner != owner.subject() || ticket.digest != digest {
-            return Err(Refusal::Changed);
+            return Err(StateError::Changed);
         }
         if ticket.expires <= self.millis(Instant::now()) {
-            // Nobody has another ticket for it, also where it has asked again since: its driver sees that, and ends it.
+            // No other ticket for the call exists, even if it has asked again since. The driver notices the removal
+            // and cancels the call.
             drop(self.parked_calls.remove(ticket.id));
-            return Err(Refusal::Expired);
+            return Err(StateError::Expired);
         }
         Ok(ticket)
     }
 
-    fn state(&self, id: u64, owner: &Principal, digest: [u8; 32], open: &Unanswered) -> Option<String> {
-        let (owner, expires) = (owner.subject().to_owned(), self.millis(open.until));
-        self.seal.close(&Ticket { id, once: open.once, owner, expires, digest })
+    fn state(
+        &self,
+        id: u64,
+        owner: &Principal,
+        digest: [u8; 32],
+        open: &UnansweredQuestions,
+    ) -> Option<String> {
+        let (owner, expires) = (owner.subject().to_owned(), self.millis(open.deadline));
+        self.seal.close(&Ticket { id, answer_number: open.answer_number, owner, expires, digest })
     }
 
     fn millis(&self, at: Instant) -> u64 {
@@ -200,39 +208,38 @@ impl DetachedCalls {
     }
 }
 
-/// Why a state opens nothing.
+/// Why a `requestState` is refused.
 #[derive(Debug)]
-pub(super) enum Refusal {
-    /// It is of an earlier process.
+pub(super) enum StateError {
+    /// It was issued by an earlier process.
     Lost,
     Used,
     Expired,
-    /// It was not given for this request to this caller, or not at all. Which of these is nobody's business.
+    /// It was not issued for this request to this caller, or not at all. The answer does not say which.
     Changed,
-    /// The state is good, what came with it is not.
+    /// The state is valid, but the answers are not.
     Malformed(RpcError),
 }
 
-impl From<Refusal> for RpcError {
-    fn from(refusal: Refusal) -> Self {
-        let (word, message) = match refusal {
-            Refusal::Malformed(error) => return error,
-            Refusal::Lost => (
+impl From<StateError> for RpcError {
+    fn from(error: StateError) -> Self {
+        let (word, message) = match error {
+            StateError::Malformed(error) => return error,
+            StateError::Lost => (
                 "lost",
-                "the call that this requestState belongs to was lost when the hub was restarted; nobody knows how far \
-                 it came, and it was not run again. Look first, and call again only if it has not done its work",
+                "the call of this requestState was lost when the hub restarted. How far it came is unknown; it was not \
+                 run again. Check its effects, and call again only if it has not done its work",
             ),
-            Refusal::Used => (
+            StateError::Used => (
                 "used",
-                "this requestState was used before: each is good for one request. The call was not run again",
+                "this requestState was already used; each is valid for one request. The call was not run again",
             ),
-            Refusal::Expired => (
+            StateError::Expired => (
                 "expired",
-                "nobody answered in time, and the call that this requestState belongs to was cancelled; it was not run \
-                 again",
+                "no answer arrived in time, so the call of this requestState was cancelled. It was not run again",
             ),
-            Refusal::Changed => {
-                ("changed", "this requestState was not given for this request; send both as they were")
+            StateError::Changed => {
+                ("changed", "this requestState was not issued for this request; send both unchanged")
             }
         };
         Self::invalid_params(message).with_data(json!({ "plexus": word }))
@@ -240,7 +247,7 @@ impl From<Refusal> for RpcError {
 }
 
 #[cfg(test)]
-impl PartialEq for Refusal {
+impl PartialEq for StateError {
     fn eq(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

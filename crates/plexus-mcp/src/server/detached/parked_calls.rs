@@ -1,4 +1,4 @@
-//! The calls that wait for an answer, each with what it takes to answer it.
+//! The table of parked calls and their open questions.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,18 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::Open;
-use super::driver::Taker;
+use super::answers::OpenQuestions;
+use super::driver::Claim;
 use super::seal::Ticket;
-use super::{Refusal, Unanswered};
-use crate::server::running_call::Round;
+use super::{StateError, UnansweredQuestions};
+use crate::server::running_call::QuestionRound;
 
-/// Calls of one subject that may wait, and of all.
+/// Most parked calls of one subject.
 const PER_SUBJECT: usize = 16;
-const IN_ALL: usize = 256;
+/// Most parked calls of all subjects.
+const TOTAL: usize = 256;
 
-/// Held for a look or a change, never while anything is waited for.
+/// Locked briefly, never across an await.
 #[derive(Debug)]
 pub(super) struct ParkedCalls {
     entries: Mutex<HashMap<u64, Entry>>,
@@ -28,26 +29,26 @@ pub(super) struct ParkedCalls {
 }
 
 pub(super) struct Entry {
-    /// Which answer it waits for.
-    pub(super) once: u64,
-    pub(super) open: Open,
-    /// It is over, whatever is answered.
+    /// The number of the next expected answer.
+    pub(super) answer_number: u64,
+    pub(super) open: OpenQuestions,
+    /// The call has ended.
     pub(super) ended: bool,
-    pub(super) until: Instant,
+    pub(super) deadline: Instant,
     pub(super) cancel: CancellationToken,
-    /// Where the driver is told whom to give the call to.
-    pub(super) hand: Hand,
+    /// Claims the call from its driver.
+    pub(super) claim: ClaimSender,
     pub(super) _place: QuotaSlot,
 }
 
-pub(super) type Hand = oneshot::Sender<Taker>;
+pub(super) type ClaimSender = oneshot::Sender<Claim>;
 
-/// What answers have brought about.
-pub(super) enum Answered {
-    /// Some are missing.
-    Again(Unanswered),
-    /// It is nobody's now, and goes on.
-    Whole { hand: Hand, cancel: CancellationToken },
+/// The effect of answers.
+pub(super) enum AnswerOutcome {
+    /// Some questions are still open.
+    Incomplete(UnansweredQuestions),
+    /// The call can continue. It is no longer in the table.
+    Complete { claim: ClaimSender, cancel: CancellationToken },
 }
 
 impl Default for ParkedCalls {
@@ -57,15 +58,15 @@ impl Default for ParkedCalls {
 }
 
 impl ParkedCalls {
-    /// The right to let a call wait.
+    /// Reserves a place for a parked call.
     pub(super) fn enter(&self, owner: &str) -> Result<QuotaSlot, Unasked> {
-        const MINE: &str =
-            "as many calls wait for an answer as may at a time: answer one of the open questions first";
-        const ALL: &str = "as many calls wait for answers as the hub lets wait; try again in a while";
-        if self.places.total() >= IN_ALL {
-            return Err(Unasked::TooMany(ALL));
+        const SUBJECT_LIMIT: &str =
+            "too many of your calls wait for an answer: answer one of the open questions first";
+        const TOTAL_LIMIT: &str = "too many calls at the hub wait for an answer; try again later";
+        if self.places.total() >= TOTAL {
+            return Err(Unasked::TooMany(TOTAL_LIMIT));
         }
-        self.places.enter(owner).ok_or(Unasked::TooMany(MINE))
+        self.places.enter(owner).ok_or(Unasked::TooMany(SUBJECT_LIMIT))
     }
 
     pub(super) fn insert(&self, id: u64, entry: Entry) {
@@ -80,11 +81,16 @@ impl ParkedCalls {
         self.entries().len()
     }
 
-    /// One more round of questions of a call that waits. It comes back if the call does not wait any more.
-    pub(super) fn asked(&self, id: u64, round: Round, until: Instant) -> Option<Round> {
+    /// Adds a round of questions to a parked call. Returns it if the call is no longer parked.
+    pub(super) fn add_questions(
+        &self,
+        id: u64,
+        round: QuestionRound,
+        deadline: Instant,
+    ) -> Option<QuestionRound> {
         match self.entries().get_mut(&id) {
             Some(entry) => {
-                entry.until = until;
+                entry.deadline = deadline;
                 entry.open.add(round);
                 None
             }
@@ -92,28 +98,37 @@ impl ParkedCalls {
         }
     }
 
-    pub(super) fn ended(&self, id: u64) {
+    pub(super) fn mark_ended(&self, id: u64) {
         if let Some(entry) = self.entries().get_mut(&id) {
             entry.ended = true;
         }
     }
 
-    /// Takes answers for whom they are from.
-    pub(super) fn answer(&self, ticket: &Ticket, responses: Option<&RawValue>) -> Result<Answered, Refusal> {
+    /// Accepts the answers for the call of a ticket.
+    pub(super) fn answer(
+        &self,
+        ticket: &Ticket,
+        responses: Option<&RawValue>,
+    ) -> Result<AnswerOutcome, StateError> {
         let mut entries = self.entries();
-        // One that was answered, or given up, is gone.
-        let entry = entries.get_mut(&ticket.id).ok_or(Refusal::Used)?;
-        if entry.once != ticket.once {
-            return Err(Refusal::Used);
+        // An answered or cancelled call has no entry.
+        let entry = entries.get_mut(&ticket.id).ok_or(StateError::Used)?;
+        if entry.answer_number != ticket.answer_number {
+            return Err(StateError::Used);
         }
-        entry.open.give(responses).map_err(Refusal::Malformed)?;
+        entry.open.accept(responses).map_err(StateError::Malformed)?;
         if !entry.ended && !entry.open.is_empty() {
-            entry.once += 1;
-            let again = Unanswered { once: entry.once, until: entry.until, requests: entry.open.requests() };
-            return Ok(Answered::Again(again));
+            entry.answer_number += 1;
+            return Ok(AnswerOutcome::Incomplete(UnansweredQuestions {
+                answer_number: entry.answer_number,
+                deadline: entry.deadline,
+                requests: entry.open.requests(),
+            }));
         }
-        let Some(Entry { hand, cancel, .. }) = entries.remove(&ticket.id) else { return Err(Refusal::Used) };
-        Ok(Answered::Whole { hand, cancel })
+        let Some(Entry { claim, cancel, .. }) = entries.remove(&ticket.id) else {
+            return Err(StateError::Used);
+        };
+        Ok(AnswerOutcome::Complete { claim, cancel })
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
@@ -123,6 +138,6 @@ impl ParkedCalls {
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("once", &self.once).finish_non_exhaustive()
+        f.debug_struct("Entry").field("answer_number", &self.answer_number).finish_non_exhaustive()
     }
 }

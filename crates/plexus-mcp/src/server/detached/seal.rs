@@ -1,7 +1,7 @@
-//! `requestState`: a ticket for one answer to one call, which only this process can write and read.
+//! `requestState`: an encrypted ticket for one answer to one call, which only this process can create and read.
 //!
-//! A client carries it and can do nothing else with it. It says whose it is, for which request, how long it holds and how
-//! often the call has been answered; all of that is compared again when it comes back.
+//! It contains its owner, the digest of its request, its expiry and the number of the answer. All of them are checked
+//! when the client sends it back.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::Engine;
@@ -9,46 +9,46 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plexus_kit::hex;
 use serde::{Deserialize, Serialize};
 
-use super::Refusal;
+use super::StateError;
 
 const VERSION: &str = "v1";
 const PURPOSE: &[u8] = b"plexus requestState v1";
 
-/// What a state stands for.
+/// The content of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ticket {
     /// The parked call.
     #[serde(rename = "p")]
     pub(super) id: u64,
-    /// Which of its answers this is for.
+    /// The number of the answer it is for.
     #[serde(rename = "n")]
-    pub(super) once: u64,
+    pub(super) answer_number: u64,
     /// Subject of the principal that made the call.
     #[serde(rename = "s")]
     pub(super) owner: String,
-    /// Milliseconds since the process began to park calls.
+    /// Milliseconds since the start of the process.
     #[serde(rename = "e")]
     pub(super) expires: u64,
     #[serde(rename = "d")]
     pub(super) digest: [u8; 32],
 }
 
-/// The key lives as long as the calls do that it is for: no longer than the process.
+/// Encrypts tickets. Its key lives as long as the parked calls: no longer than the process.
 pub(super) struct Seal {
     key: Option<RandomizedNonceKey>,
-    /// Tells a state from before a restart from one that was tampered with. Both are refused.
+    /// Distinguishes a state from before a restart from a forged one. Both are refused.
     boot: String,
 }
 
 impl Seal {
     pub(super) fn new() -> Self {
         let key = rand::random::<[u8; 32]>();
-        // A key of this length is never refused; should it be, nothing is parked.
+        // A key of this length is always accepted; otherwise no call would be parked.
         let key = RandomizedNonceKey::new(&AES_256_GCM, &key).ok();
         Self { key, boot: hex::encode(&rand::random::<[u8; 8]>()) }
     }
 
-    /// None when nothing can be sealed, which does not happen.
+    /// None if encryption fails, which does not happen.
     pub(super) fn close(&self, ticket: &Ticket) -> Option<String> {
         let mut sealed = serde_json::to_vec(ticket).ok()?;
         let nonce = self.key.as_ref()?.seal_in_place_append_tag(Aad::from(PURPOSE), &mut sealed).ok()?;
@@ -56,18 +56,18 @@ impl Seal {
         Some(format!("{VERSION}.{}.{}", self.boot, URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    pub(super) fn open(&self, state: &str) -> Result<Ticket, Refusal> {
+    pub(super) fn open(&self, state: &str) -> Result<Ticket, StateError> {
         let (boot, sealed) = state
             .strip_prefix(VERSION)
             .and_then(|rest| rest.strip_prefix('.')?.split_once('.'))
-            .ok_or(Refusal::Changed)?;
+            .ok_or(StateError::Changed)?;
         if boot != self.boot {
-            return Err(Refusal::Lost);
+            return Err(StateError::Lost);
         }
-        self.opened(sealed).ok_or(Refusal::Changed)
+        self.decrypt(sealed).ok_or(StateError::Changed)
     }
 
-    fn opened(&self, sealed: &str) -> Option<Ticket> {
+    fn decrypt(&self, sealed: &str) -> Option<Ticket> {
         let mut bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -84,17 +84,18 @@ impl std::fmt::Debug for Seal {
 
 #[cfg(test)]
 mod tests {
-    use super::{Refusal, Seal, Ticket};
+    use super::{Seal, StateError, Ticket};
 
     #[test]
-    fn a_state_opens_as_it_was_given_and_in_the_process_that_gave_it() {
+    fn state_opens_only_unchanged_and_in_its_process() {
         let (seal, other) = (Seal::new(), Seal::new());
-        let ticket = Ticket { id: 7, once: 2, owner: "agent:ann".into(), expires: 99, digest: [3; 32] };
+        let ticket =
+            Ticket { id: 7, answer_number: 2, owner: "agent:ann".into(), expires: 99, digest: [3; 32] };
         let state = seal.close(&ticket).unwrap();
         assert!(!state.contains("ann"), "{state}");
         assert_eq!(seal.open(&state), Ok(ticket.clone()));
-        assert_ne!(seal.close(&ticket).unwrap(), state, "each time with another nonce");
-        assert_eq!(other.open(&state), Err(Refusal::Lost));
+        assert_ne!(seal.close(&ticket).unwrap(), state, "a new nonce each time");
+        assert_eq!(other.open(&state), Err(StateError::Lost));
         for at in 0..state.len() {
             let mut changed = state.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
@@ -104,10 +105,10 @@ mod tests {
         for nonsense in ["", "v1", "v1.", "v1..", "v2.a.b", &state[..state.len() - 1], &format!("{state}A")] {
             assert!(seal.open(nonsense).is_err(), "{nonsense}");
         }
-        // The end of one process's state on the head of another's is no state.
+        // The prefix of one process's state with the ciphertext of another's.
         let (head, _) = state.rsplit_once('.').unwrap();
         let foreign = other.close(&ticket).unwrap();
         let (_, tail) = foreign.rsplit_once('.').unwrap();
-        assert_eq!(seal.open(&format!("{head}.{tail}")), Err(Refusal::Changed));
+        assert_eq!(seal.open(&format!("{head}.{tail}")), Err(StateError::Changed));
     }
 }

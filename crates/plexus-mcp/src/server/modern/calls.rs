@@ -1,5 +1,5 @@
-//! Calls: answered with one object, or with a stream where the client wants to hear how it goes. The last that is said of
-//! either is the result, a question, or the handle of a task.
+//! Calls: answered with one object, or with an event stream if the client wants progress or log lines. Either ends
+//! with the result, questions, or a task.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::Principal;
+use plexus_auth::{Principal, Welcome};
 use plexus_kit::QuotaSlot;
 use plexus_tools::{CallReply, LogLevel, RawJson};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::asking::{self, Identity};
 use super::complete_json;
+use super::input_required::{self, RequestIdentity};
 use super::meta::RequestMeta;
-use crate::server::call::{self, ProgressWriter, Subject, Target};
+use crate::server::call::{self, ProgressWriter, Target, TargetKind};
 use crate::server::detached::{Resumed, tasks};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::running_call::{CallEvent, Next, RunningCall, Wants};
-use crate::server::welcome::Welcome;
+use crate::server::running_call::{CallEvent, CallStep, ClientOptions, RunningCall};
 use crate::server::{State, headers, identity, sse};
 use crate::version::Dialect;
 
@@ -37,48 +36,50 @@ pub(super) async fn answer(
     let target = call::target(state, &principal, &request.method, &request.params)?;
     headers::check_params(headers, &target, &principal, state)?;
     let token = call::progress_token(&meta.members)?;
-    let responses = asking::responses(request)?;
-    let name = if meta.can.tasks { target.name.clone() } else { String::new() };
+    let responses = input_required::responses(request)?;
+    let name = if meta.capabilities.tasks { target.name.clone() } else { String::new() };
     let log = meta.log;
-    // Before anything is begun or taken: who is refused for want of a stream can come again as if nothing had been.
+    // Reserved before the call begins or is resumed, so that a refused request can be repeated unchanged.
     let place = (token.is_some() || log.is_some()).then(|| state.streams.enter(&principal)).transpose()?;
-    let about = About { id: Cow::Borrowed(request.id), subject: target.subject.clone(), name };
-    let running = match asking::state(request)? {
+    let context = ReplyContext { id: Cow::Borrowed(request.id), kind: target.kind.clone(), name };
+    let awaited = match input_required::state(request)? {
         None => {
-            let wants = Wants { progress: token.is_some(), log: meta.log, can: meta.can };
+            let options =
+                ClientOptions { progress: token.is_some(), log: meta.log, capabilities: meta.capabilities };
             let session = identity::session_key(&principal, meta.client(), &meta.members, headers, None)?;
             let cancel = CancellationToken::new();
             // Dropped with the response: a client that closes the stream cancels the call.
-            let closed = cancel.clone().drop_guard();
-            let mut call = call::begin(target, &meta.members, headers, session, cancel)?;
+            let cancel_guard = cancel.clone().drop_guard();
+            let mut call = call::build(target, &meta.members, headers, session, cancel)?;
             call.inputs = responses.map(RawJson::of);
-            let call = RunningCall::begin(&state.dispatcher, principal.clone(), call, wants);
-            Running::new(state, principal, about, call, closed, Identity::wanted(request, meta.can))
+            let call = RunningCall::begin(&state.dispatcher, principal.clone(), call, options);
+            let identity = RequestIdentity::if_capable(request, meta.capabilities);
+            AwaitedCall::new(state, principal, context, call, cancel_guard, identity)
         }
         Some(ticket) => {
-            let identity = Identity::of(request);
+            let identity = RequestIdentity::of(request);
             let digest = identity.digest();
             if let Err(error) = still_visible(state, &principal, &target) {
-                state.detached.give_up(&principal, digest, &ticket);
+                state.detached.abandon(&principal, digest, &ticket);
                 return Err(error);
             }
-            match state.detached.take(&principal, digest, &ticket, responses).await? {
-                Resumed::Call(call, closed) => {
-                    call.now_can(meta.can);
-                    Running::new(state, principal, about, *call, closed, Some(identity))
+            match state.detached.resume(&principal, digest, &ticket, responses).await? {
+                Resumed::Call(call, cancel_guard) => {
+                    call.set_capabilities(meta.capabilities);
+                    AwaitedCall::new(state, principal, context, *call, cancel_guard, Some(identity))
                 }
-                Resumed::Again { state, requests } => {
-                    let json = asking::input_required(request.id, &requests, &state, None);
+                Resumed::InputRequired { state, requests } => {
+                    let json = input_required::input_required(request.id, &requests, &state, None);
                     return Ok(rpc::json_response(StatusCode::OK, json));
                 }
-                Resumed::Ended(reply) => return about.ended(*reply).map(json),
+                Resumed::Ended(reply) => return context.result_json(*reply).map(json),
             }
         }
     };
-    let running = running.detached_after(meta.can.tasks.then_some(state.options.task_after));
+    let awaited = awaited.task_after(meta.capabilities.tasks.then_some(state.options.task_after));
     match place {
-        None => running.wait().await.map(json),
-        Some(place) => Ok(stream_call(state, running, token.map(ProgressWriter::new), log, place)),
+        None => awaited.wait().await.map(json),
+        Some(place) => Ok(stream_call(state, awaited, token.map(ProgressWriter::new), log, place)),
     }
 }
 
@@ -86,117 +87,114 @@ fn json(json: String) -> Response {
     rpc::json_response(StatusCode::OK, json)
 }
 
-/// Whoever comes back for a call must still be somebody who may make it.
+/// Checks that the principal that resumes a call may still make it.
 fn still_visible(state: &State, principal: &Principal, target: &Target) -> Result<(), RpcError> {
-    if target.subject != Subject::Tool {
-        // Found out when it was looked for.
+    if target.kind != TargetKind::Tool {
+        // Checked when the target was looked up.
         return Ok(());
     }
     match state.dispatcher.may_call(principal, &target.name, &target.arguments) {
         Ok(()) => Ok(()),
-        Err(error) => Err(call::unknown(error)),
+        Err(error) => Err(call::unknown_tool(error)),
     }
 }
 
-/// What is needed to write down how a call went.
-struct About<'r> {
+/// The data needed to write the reply to a call.
+struct ReplyContext<'r> {
     id: Cow<'r, RawValue>,
-    subject: Subject,
-    /// What was called, as the client calls it; for tasks.
+    kind: TargetKind,
+    /// The client's name of the target; used for tasks only.
     name: String,
 }
 
-impl About<'_> {
-    fn ended(&self, reply: CallReply) -> Result<String, RpcError> {
+impl ReplyContext<'_> {
+    fn result_json(&self, reply: CallReply) -> Result<String, RpcError> {
         let meta = call::reply_meta(&reply);
-        Ok(complete_json(&self.id, &call::result_members(reply, &self.subject, Dialect::Modern)?, &meta))
+        Ok(complete_json(&self.id, &call::result_members(reply, &self.kind, Dialect::Modern)?, &meta))
     }
 }
 
 /// A call that a request waits for.
-struct Running<'r> {
+struct AwaitedCall<'r> {
     state: Arc<State>,
     principal: Arc<Principal>,
-    about: About<'r>,
-    /// None when it has been put aside.
+    context: ReplyContext<'r>,
+    /// None after the call was parked or became a task.
     call: Option<RunningCall>,
-    /// Cancels it when the request is dropped.
-    closed: DropGuard,
-    /// There where the client can be asked.
-    identity: Option<Identity>,
-    /// When it goes on as a task.
-    late: Option<Instant>,
+    /// Cancels the call when the request is dropped.
+    cancel_guard: DropGuard,
+    /// Present if the client supports questions or tasks.
+    identity: Option<RequestIdentity>,
+    /// The time at which the call becomes a task.
+    task_at: Option<Instant>,
 }
 
-enum Happened {
-    Next(Next),
-    /// It takes long enough to be a task.
-    Late,
+enum Step {
+    Call(CallStep),
+    /// The call has run long enough to become a task.
+    TaskDue,
 }
 
-/// What is said of a running call.
+/// A message about a running call for the client.
 enum CallMessage {
-    /// On the way, if anybody listens.
+    /// Sent only on a stream.
     Event(CallEvent),
     Last(Result<String, RpcError>),
 }
 
-impl<'r> Running<'r> {
+impl<'r> AwaitedCall<'r> {
     fn new(
         state: &Arc<State>,
         principal: Arc<Principal>,
-        about: About<'r>,
+        context: ReplyContext<'r>,
         call: RunningCall,
-        closed: DropGuard,
-        identity: Option<Identity>,
+        cancel_guard: DropGuard,
+        identity: Option<RequestIdentity>,
     ) -> Self {
-        Self { state: state.clone(), principal, about, call: Some(call), closed, identity, late: None }
+        let (state, call) = (state.clone(), Some(call));
+        Self { state, principal, context, call, cancel_guard, identity, task_at: None }
     }
 
-    fn detached_after(self, patience: Option<Duration>) -> Self {
-        // A task is a tool's only.
-        let patience = patience.filter(|_| self.about.subject == Subject::Tool);
-        Self { late: patience.map(|patience| Instant::now() + patience), ..self }
+    fn task_after(self, delay: Option<Duration>) -> Self {
+        // Only calls of tools can become tasks.
+        let delay = delay.filter(|_| self.context.kind == TargetKind::Tool);
+        Self { task_at: delay.map(|delay| Instant::now() + delay), ..self }
     }
 
-    /// The same for who outlives the request.
-    fn owned(self) -> Running<'static> {
-        let Self { state, principal, about: About { id, subject, name }, call, closed, identity, late } =
-            self;
-        let about = About { id: Cow::Owned(id.into_owned()), subject, name };
-        Running { state, principal, about, call, closed, identity, late }
+    /// Makes it independent of the request's body.
+    fn owned(self) -> AwaitedCall<'static> {
+        let Self { state, principal, context, call, cancel_guard, identity, task_at } = self;
+        let ReplyContext { id, kind, name } = context;
+        let context = ReplyContext { id: Cow::Owned(id.into_owned()), kind, name };
+        AwaitedCall { state, principal, context, call, cancel_guard, identity, task_at }
     }
 
-    /// What happens next. Nothing is lost when this is dropped before it is ready.
-    async fn happens(&mut self) -> Happened {
+    /// Waits for the next step. Cancel-safe.
+    async fn next(&mut self) -> Step {
         let Some(call) = &mut self.call else { return std::future::pending().await };
-        match self.late {
-            None => Happened::Next(call.next().await),
-            Some(late) => match tokio::time::timeout_at(late, call.next()).await {
-                Ok(next) => Happened::Next(next),
-                Err(_) => Happened::Late,
+        match self.task_at {
+            None => Step::Call(call.next().await),
+            Some(task_at) => match tokio::time::timeout_at(task_at, call.next()).await {
+                Ok(step) => Step::Call(step),
+                Err(_) => Step::TaskDue,
             },
         }
     }
 
-    /// What that has to say. Not to be dropped before it is ready.
-    async fn said(&mut self, happened: Happened) -> Option<CallMessage> {
-        match happened {
-            // Who asked does not wait any more.
-            Happened::Next(Next::Event(CallEvent::Asked(round))) if round.answer.is_closed() => None,
-            Happened::Next(Next::Event(CallEvent::Asked(round))) => {
-                // One that nobody can come back for is told that nobody answers.
+    /// Handles a step; returns the message it causes. Not cancel-safe.
+    async fn handle(&mut self, step: Step) -> Option<CallMessage> {
+        match step {
+            // The call no longer waits for the answers.
+            Step::Call(CallStep::Event(CallEvent::Questions(round))) if round.answer.is_closed() => None,
+            Step::Call(CallStep::Event(CallEvent::Questions(round))) => {
+                // Without an identity the call cannot be resumed: dropping the round reports that the client is gone.
                 let digest = self.identity.as_ref()?.digest();
                 match self.state.detached.park(&self.principal, digest, self.call.take()?, round) {
                     Ok(parked) => {
                         let (requests, state) = (&parked.requests, &parked.state);
-                        let id = &self.about.id;
-                        Some(CallMessage::Last(Ok(asking::input_required(
-                            id,
-                            requests,
-                            state,
-                            Some(parked.call_id),
-                        ))))
+                        let call_id = Some(parked.call_id);
+                        let json = input_required::input_required(&self.context.id, requests, state, call_id);
+                        Some(CallMessage::Last(Ok(json)))
                     }
                     Err(call) => {
                         self.call = Some(*call);
@@ -204,15 +202,15 @@ impl<'r> Running<'r> {
                     }
                 }
             }
-            Happened::Next(Next::Event(told)) => Some(CallMessage::Event(told)),
-            Happened::Next(Next::Ended(reply)) => Some(CallMessage::Last(self.about.ended(reply))),
-            Happened::Late => {
-                self.late = None;
+            Step::Call(CallStep::Event(event)) => Some(CallMessage::Event(event)),
+            Step::Call(CallStep::Ended(reply)) => Some(CallMessage::Last(self.context.result_json(reply))),
+            Step::TaskDue => {
+                self.task_at = None;
                 let call = self.call.take()?;
                 let call_id = call.call_id();
-                let About { subject, name, id } = &self.about;
-                match tasks::detach(&self.state, &self.principal, call, name, subject).await {
-                    Ok(members) => Some(CallMessage::Last(Ok(asking::task(id, &members, call_id)))),
+                let ReplyContext { id, kind, name } = &self.context;
+                match tasks::detach(&self.state, &self.principal, call, name, kind).await {
+                    Ok(members) => Some(CallMessage::Last(Ok(input_required::task(id, &members, call_id)))),
                     Err(call) => {
                         self.call = Some(*call);
                         None
@@ -222,34 +220,34 @@ impl<'r> Running<'r> {
         }
     }
 
-    /// Nobody listens to what is said on the way.
+    /// Waits for the last message; discards events.
     async fn wait(mut self) -> Result<String, RpcError> {
         loop {
-            let happened = self.happens().await;
-            if let Some(CallMessage::Last(last)) = self.said(happened).await {
-                self.let_go();
+            let step = self.next().await;
+            if let Some(CallMessage::Last(last)) = self.handle(step).await {
+                self.disarm();
                 return last;
             }
         }
     }
 
-    /// What comes of it now is not for this request: its end is not the end of the call.
-    fn let_go(self) {
-        self.closed.disarm();
+    /// Ends the request without cancelling the call.
+    fn disarm(self) {
+        self.cancel_guard.disarm();
     }
 }
 
-/// Progress and log lines on the way.
+/// Answers with an event stream.
 fn stream_call(
     state: &Arc<State>,
-    running: Running<'_>,
+    awaited: AwaitedCall<'_>,
     progress: Option<ProgressWriter>,
     log: Option<LogLevel>,
     place: QuotaSlot,
 ) -> Response {
     let stream = CallStream {
-        welcome: Welcome::new(state.authenticator.clone(), running.principal.clone(), place),
-        running: Some(running.owned()),
+        welcome: Welcome::new(state.authenticator.clone(), awaited.principal.clone(), place),
+        awaited: Some(awaited.owned()),
         progress,
         log,
         ticks: sse::ticks(state.options.keep_alive),
@@ -259,41 +257,41 @@ fn stream_call(
 
 struct CallStream {
     welcome: Welcome,
-    /// None when all is said.
-    running: Option<Running<'static>>,
+    /// None after the last message.
+    awaited: Option<AwaitedCall<'static>>,
     progress: Option<ProgressWriter>,
-    /// What this request wants to read. The call may have been begun by one that wanted more.
+    /// The log level of this request. The request that began the call may have requested a lower one.
     log: Option<LogLevel>,
     ticks: Interval,
 }
 
 impl CallStream {
     async fn next(&mut self) -> Option<Bytes> {
-        let running = self.running.as_mut()?;
+        let awaited = self.awaited.as_mut()?;
         let last = loop {
-            let happened = tokio::select! {
+            let step = tokio::select! {
                 biased;
-                happened = running.happens() => happened,
+                step = awaited.next() => step,
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             };
-            let json = match running.said(happened).await {
+            let json = match awaited.handle(step).await {
                 Some(CallMessage::Event(CallEvent::Progress(progress))) => {
                     self.progress.as_mut().and_then(|writer| writer.json(&progress))
                 }
                 Some(CallMessage::Event(CallEvent::Log(line))) => {
                     self.log.filter(|least| line.level >= *least).map(|_| call::log_json(&line))
                 }
-                Some(CallMessage::Event(CallEvent::Asked(_))) | None => None,
+                Some(CallMessage::Event(CallEvent::Questions(_))) | None => None,
                 Some(CallMessage::Last(last)) => break last,
             };
             if let Some(json) = json {
                 return Some(sse::event(None, &json));
             }
         };
-        let running = self.running.take()?;
-        let json = last.unwrap_or_else(|error| error.with_id(&running.about.id).to_json());
-        running.let_go();
+        let awaited = self.awaited.take()?;
+        let json = last.unwrap_or_else(|error| error.with_id(&awaited.context.id).to_json());
+        awaited.disarm();
         Some(sse::event(None, &json))
     }
 }

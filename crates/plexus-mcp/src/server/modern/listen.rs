@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: news, for as long as the client holds the stream open.
+//! `subscriptions/listen`: notifications of changes, for as long as the client keeps the stream open.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,21 +7,20 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::Principal;
+use plexus_auth::{Principal, Welcome};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Interval;
 
 use super::meta::META_SUBSCRIPTION;
 use crate::offers::Mailbox;
-use crate::server::news::{Changed, Lists, MAX_WATCHED, Watching};
+use crate::server::changes::{ListKind, ListWatcher, MAX_WATCHED, WatchedResources};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::welcome::Welcome;
 use crate::server::{State, headers, offers, sse};
 use crate::version::Features;
 
-/// An acknowledgement of what is honoured, then a notification whenever a list that this caller sees or a resource that
-/// it named has changed, then a result when the hub stops.
+/// Sends an acknowledgement of the accepted subscriptions, then a notification for each change of a list that this
+/// caller sees or of a resource that it named, then a result when the hub stops.
 pub(super) fn open(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -39,25 +38,25 @@ pub(super) fn open(
         return Err(RpcError::invalid_params(message).with_status(StatusCode::BAD_REQUEST));
     };
     let place = state.streams.enter(&principal)?;
-    let lists: Vec<Changed> = Changed::ALL
+    let lists: Vec<ListKind> = ListKind::ALL
         .into_iter()
         .filter(|list| wanted.get(filter(*list)) == Some(&Value::Bool(true)))
         .collect();
-    let mut watching = Watching::default();
+    let mut watched = WatchedResources::default();
     let uris = wanted.get("resourceSubscriptions").and_then(Value::as_array);
-    let seen = offers::seen(state, &principal);
-    // No more are looked at than may be followed: each may be compared with every template there is.
+    let visible = offers::visible(state, &principal);
+    // Limited before the lookup, because each URI may be compared with every template.
     for uri in uris.into_iter().flatten().filter_map(Value::as_str).take(MAX_WATCHED) {
-        // One that nobody has, or nobody tells of, is left out of what is honoured.
-        let _ = watching.add(state, &principal, &seen, uri);
+        // A resource that does not exist or cannot be watched is left out of the acknowledgement.
+        let _ = watched.add(state, &principal, &visible, uri);
     }
     let subscription = Subscription {
         id: request.id.to_owned(),
-        follow: Lists::new(state, &principal, Features::ALL),
+        watcher: ListWatcher::new(state, &principal, Features::ALL),
         lists,
-        mailbox: watching.mailbox(),
-        watching,
-        untold: VecDeque::new(),
+        mailbox: watched.mailbox(),
+        watched,
+        updated: VecDeque::new(),
         welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
         principal,
         state: state.clone(),
@@ -69,12 +68,12 @@ pub(super) fn open(
     })))
 }
 
-/// What a client calls the changes of a list.
-fn filter(list: Changed) -> &'static str {
+/// The client's name for the changes of a list.
+fn filter(list: ListKind) -> &'static str {
     match list {
-        Changed::Tools => "toolsListChanged",
-        Changed::Prompts => "promptsListChanged",
-        Changed::Resources => "resourcesListChanged",
+        ListKind::Tools => "toolsListChanged",
+        ListKind::Prompts => "promptsListChanged",
+        ListKind::Resources => "resourcesListChanged",
     }
 }
 
@@ -86,13 +85,13 @@ enum Phase {
 
 struct Subscription {
     id: Box<RawValue>,
-    /// Those that the client wants to hear of.
-    lists: Vec<Changed>,
-    follow: Lists,
-    watching: Watching,
+    /// The lists that the client subscribed to.
+    lists: Vec<ListKind>,
+    watcher: ListWatcher,
+    watched: WatchedResources,
     mailbox: Arc<Mailbox>,
-    /// Resources that have changed and were not told yet.
-    untold: VecDeque<String>,
+    /// Changed resources that the client has not been notified of yet.
+    updated: VecDeque<String>,
     principal: Arc<Principal>,
     welcome: Welcome,
     state: Arc<State>,
@@ -104,32 +103,32 @@ impl Subscription {
     async fn next(&mut self) -> Option<Bytes> {
         match self.phase {
             Phase::Acknowledge => {
-                if self.watching.uris().next().is_some() {
-                    // What changes from now on is heard of.
-                    self.state.upstreams.watches_applied(&self.watching.servers()).await;
+                if self.watched.uris().next().is_some() {
+                    // No change after the acknowledgement is missed.
+                    self.state.upstreams.watches_applied(&self.watched.servers()).await;
                 }
                 self.phase = Phase::Follow;
-                let honoured = json!({ "notifications": self.honoured() });
-                Some(self.notification("notifications/subscriptions/acknowledged", honoured))
+                let accepted = json!({ "notifications": self.accepted() });
+                Some(self.notification("notifications/subscriptions/acknowledged", accepted))
             }
             Phase::Follow => self.follow().await,
             Phase::Over => None,
         }
     }
 
-    fn honoured(&self) -> Value {
-        let mut honoured: Map<String, Value> =
+    fn accepted(&self) -> Value {
+        let mut accepted: Map<String, Value> =
             self.lists.iter().map(|list| (filter(*list).to_owned(), Value::Bool(true))).collect();
-        let uris: Vec<&str> = self.watching.uris().collect();
+        let uris: Vec<&str> = self.watched.uris().collect();
         if !uris.is_empty() {
-            honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
+            accepted.insert("resourceSubscriptions".to_owned(), json!(uris));
         }
-        Value::Object(honoured)
+        Value::Object(accepted)
     }
 
     async fn follow(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(uri) = self.untold.pop_front() {
+            if let Some(uri) = self.updated.pop_front() {
                 return Some(self.notification("notifications/resources/updated", json!({ "uri": uri })));
             }
             tokio::select! {
@@ -139,13 +138,13 @@ impl Subscription {
                     let result = format!("{{\"resultType\":\"complete\",\"_meta\":{meta}}}");
                     return Some(sse::event(None, &rpc::result_json(&self.id, &result)));
                 }
-                list = self.follow.changed(&self.state, &self.principal), if !self.lists.is_empty() => {
+                list = self.watcher.changed(&self.state, &self.principal), if !self.lists.is_empty() => {
                     if self.lists.contains(&list) {
                         return Some(self.notification(list.method(), json!({})));
                     }
                 }
                 changed = self.mailbox.take() => {
-                    self.untold.extend(self.watching.told(&self.state, &self.principal, changed));
+                    self.updated.extend(self.watched.still_watched(&self.state, &self.principal, changed));
                 }
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
@@ -154,7 +153,7 @@ impl Subscription {
     }
 
     fn notification(&self, method: &str, mut params: Value) -> Bytes {
-        // The id as the client wrote it.
+        // The same JSON type as in the request.
         let id: Value = serde_json::from_str(self.id.get()).unwrap_or_default();
         params["_meta"] = json!({ META_SUBSCRIPTION: id });
         sse::event(None, &json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string())

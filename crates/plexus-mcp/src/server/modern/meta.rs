@@ -1,4 +1,4 @@
-//! What every request of this revision says of itself, and the keys under which it does.
+//! The `_meta` of requests of this revision, and its keys.
 
 use http::StatusCode;
 use plexus_tools::{Capabilities, LogLevel};
@@ -14,15 +14,15 @@ const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The revision that the body names.
+/// The revision in the body.
 pub(crate) fn version(params: &rpc::Params<'_>) -> Option<String> {
-    // Cheap for the many requests that have no `_meta` or one without a version.
+    // A cheap test first: most session-era requests have no version in `_meta`.
     let raw = params.meta.filter(|raw| raw.get().contains(META_VERSION))?;
     let meta: Map<String, Value> = serde_json::from_str(raw.get()).ok()?;
     meta.get(META_VERSION)?.as_str().map(str::to_owned)
 }
 
-/// Its members, with those that must be there.
+/// The members of `_meta`; checks that the required ones are present.
 pub(super) fn required(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
     let missing =
         |what: &str| RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, format!("params._meta {what}"));
@@ -40,12 +40,12 @@ pub(super) fn required(request: &Request<'_>) -> Result<Map<String, Value>, RpcE
     Ok(meta)
 }
 
-/// The whole of it, checked.
+/// The validated `_meta` of a request.
 pub(super) struct RequestMeta {
     pub(super) members: Map<String, Value>,
-    /// What the client can be asked while this request is answered, and no longer.
-    pub(super) can: Capabilities,
-    /// What it wants to read of the log of what it calls.
+    /// The client's capabilities, valid for this request only.
+    pub(super) capabilities: Capabilities,
+    /// The lowest level of the log lines that the client wants to receive.
     pub(super) log: Option<LogLevel>,
 }
 
@@ -58,11 +58,11 @@ impl RequestMeta {
                 RpcError::invalid_params(format!("_meta[{META_LOG_LEVEL:?}] must be one of {levels}"))
             })?),
         };
-        let can = Capabilities::read(&members[META_CAPABILITIES]);
-        Ok(Self { members, can, log })
+        let capabilities = Capabilities::read(&members[META_CAPABILITIES]);
+        Ok(Self { members, capabilities, log })
     }
 
-    /// The name that the client gives itself.
+    /// The client's name.
     pub(super) fn client(&self) -> Option<&str> {
         self.members.get(META_CLIENT).and_then(|client| client["name"].as_str())
     }

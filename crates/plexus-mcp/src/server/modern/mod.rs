@@ -1,7 +1,7 @@
-//! The stateless revision, 2026-07-28: every request says all there is to know about it.
+//! The stateless revision, 2026-07-28: every request is self-contained.
 
-mod asking;
 mod calls;
+mod input_required;
 mod listen;
 pub(crate) mod meta;
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::detached::tasks;
 use super::headers::{self, Routing};
-use super::offers::{self, Listed};
+use super::offers::{self, OfferList};
 use super::rpc::{
     self, INVALID_PARAMS, METHOD_NOT_FOUND, Message, RESOURCE_NOT_FOUND, Request, RpcError,
     UNSUPPORTED_VERSION,
@@ -24,10 +24,10 @@ use super::{State, call, capabilities, reads};
 use crate::version::{Dialect, Era, Features, MODERN, SUPPORTED};
 use meta::{META_SERVER, META_VERSION, RequestMeta};
 
-/// How long a list may be taken from a cache.
+/// How long clients may cache a list.
 pub(crate) const TTL_MS: u64 = 30_000;
 
-/// Whether a message is of this revision, or of a revision we do not know, which is answered here.
+/// Whether a message belongs to this revision or to an unknown one, which is also answered here.
 pub(crate) fn is_modern(message: &Message<'_>, header: Option<&Era>) -> bool {
     let (method, params) = match message {
         Message::Request(request) => (&*request.method, &request.params),
@@ -39,7 +39,7 @@ pub(crate) fn is_modern(message: &Message<'_>, header: Option<&Era>) -> bool {
         Some(Era::Session(_)) | None => {
             method == "server/discover"
                 || meta::version(params).is_some_and(|version| {
-                    // A session-era revision named in both places is just that.
+                    // The same session-era revision in the header and the body belongs to the session era.
                     header.is_none_or(|header| *header != Era::parse(&version))
                 })
         }
@@ -57,10 +57,10 @@ pub(super) async fn post(
             let id = request.id;
             answer(state, headers, request, principal).await.map_err(|error| error.with_id(id))
         }
-        // This revision defines none over HTTP; a stream is cancelled by closing it.
+        // This revision defines no notifications over HTTP; closing a stream cancels it.
         Message::Notification(_) => Ok(rpc::accepted()),
         Message::Response { .. } => {
-            Err(RpcError::invalid_request("this server asks nothing, so there is nothing to answer"))
+            Err(RpcError::invalid_request("this server sends no requests, so it accepts no responses"))
         }
     }
 }
@@ -81,13 +81,13 @@ async fn answer(
     };
     answered.map_err(|error| match error.code {
         METHOD_NOT_FOUND => error.with_status(StatusCode::NOT_FOUND),
-        // This revision has no code of its own for it.
+        // This revision has no specific code for it.
         RESOURCE_NOT_FOUND => RpcError { code: INVALID_PARAMS, ..error },
         _ => error,
     })
 }
 
-/// What a request says of itself, in its body and in the headers where there are such.
+/// The `_meta` of a request, after checking it and the headers, if there are any.
 pub(crate) fn checked(
     request: &Request<'_>,
     headers: Option<&HeaderMap>,
@@ -104,7 +104,7 @@ pub(crate) fn checked(
     Ok(meta)
 }
 
-/// The members of the result of a method that is answered with one object.
+/// The members of the result of a method other than calls and `subscriptions/listen`.
 async fn members(
     state: &State,
     request: &Request<'_>,
@@ -112,20 +112,20 @@ async fn members(
     principal: &Principal,
 ) -> Result<String, RpcError> {
     let params = &request.params;
-    let listed = |what| offers::list(state, principal, what, params.cursor, Features::ALL).map(cacheable);
+    let page = |list| offers::page(state, principal, list, params.cursor, Features::ALL).map(cacheable);
     match &*request.method {
         "server/discover" => Ok(cacheable(discover(state, principal))),
         "tools/list" => {
             let registry = state.dispatcher.registry();
             state.lists.rendered(registry, principal, Features::ALL).page(params.cursor).map(cacheable)
         }
-        "resources/list" => listed(Listed::Resources),
-        "resources/templates/list" => listed(Listed::Templates),
-        "prompts/list" => listed(Listed::Prompts),
+        "resources/list" => page(OfferList::Resources),
+        "resources/templates/list" => page(OfferList::Templates),
+        "prompts/list" => page(OfferList::Prompts),
         "completion/complete" => reads::complete(state, principal, params, Dialect::Modern).await,
-        "tasks/get" => tasks::get(state, principal, params, meta.can).await,
-        "tasks/update" => tasks::update(state, principal, params, meta.can).await,
-        "tasks/cancel" => tasks::cancel(state, principal, params, meta.can).await,
+        "tasks/get" => tasks::get(state, principal, params, meta.capabilities).await,
+        "tasks/update" => tasks::update(state, principal, params, meta.capabilities).await,
+        "tasks/cancel" => tasks::cancel(state, principal, params, meta.capabilities).await,
         method => Err(rpc::method_not_found(method)),
     }
 }
@@ -134,18 +134,18 @@ fn cacheable(members: String) -> String {
     format!("{members},\"ttlMs\":{TTL_MS},\"cacheScope\":\"private\"")
 }
 
-/// A revision that is none of ours.
+/// The error for an unsupported revision.
 pub(super) fn unsupported(version: &str) -> RpcError {
     RpcError::new(StatusCode::BAD_REQUEST, UNSUPPORTED_VERSION, "Unsupported protocol version")
         .with_data(json!({ "supported": SUPPORTED, "requested": version }))
 }
 
-/// A result that is complete, from its own members.
+/// A response with a complete result.
 pub(super) fn complete_json(id: &RawValue, members: &str, meta: &str) -> String {
     result_json(id, "complete", members, meta)
 }
 
-/// A result of some type.
+/// A response with a result of this type.
 fn result_json(id: &RawValue, kind: &str, members: &str, meta: &str) -> String {
     let comma = if meta.is_empty() { "" } else { "," };
     let more = if members.is_empty() { "" } else { "," };

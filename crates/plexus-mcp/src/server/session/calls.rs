@@ -1,5 +1,5 @@
-//! Calls of a session: answered with one object, or, as soon as there is something to say on the way, with a stream that
-//! is kept with the session.
+//! Calls of a session: answered with one object, or, after the first event, with a stream that is buffered in the
+//! session.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::Principal;
+use plexus_auth::{Principal, Welcome};
 use plexus_kit::Stage;
 use plexus_tools::{CallReply, Unasked};
 use serde_json::value::RawValue;
@@ -15,18 +15,17 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::questions::{AskOutcome, Client};
+use super::questions::{AskOutcome, QuestionChannel};
 use super::stream::StreamLog;
 use super::{McpSession, get};
-use crate::server::call::{self, ProgressWriter, Subject};
+use crate::server::call::{self, ProgressWriter, TargetKind};
 use crate::server::rpc::{self, Request, RpcError};
-use crate::server::running_call::{CallEvent, Next, RunningCall, Wants};
-use crate::server::welcome::Welcome;
+use crate::server::running_call::{CallEvent, CallStep, ClientOptions, RunningCall};
 use crate::server::{State, identity};
 use crate::version::{Dialect, Version};
 
-/// A call that wants progress is answered as a stream; any other as one JSON object, unless it asks or its log is read.
-/// Where there is no place for a stream, one that needs it from the beginning is not begun; one that runs goes on without.
+/// Answers a call with progress as a stream, and any other as one JSON object unless it sends an event. At the limit
+/// of open streams, a call with progress is refused; a running call continues without a stream.
 pub(super) async fn answer(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -36,37 +35,41 @@ pub(super) async fn answer(
 ) -> Result<Response, RpcError> {
     let meta = call::meta(&request.params)?;
     let token = call::progress_token(&meta)?;
-    let wants = Wants { progress: token.is_some(), log: session.log_level(), can: session.can() };
+    let options = ClientOptions {
+        progress: token.is_some(),
+        log: session.log_level(),
+        capabilities: session.capabilities(),
+    };
     let mut place = token.is_some().then(|| state.streams.enter(&principal)).transpose()?;
-    let (mut call, subject) = begin(state, headers, session, request, &meta, principal.clone(), wants)?;
+    let (mut call, kind) = begin(state, headers, session, request, &meta, principal.clone(), options)?;
     let place = loop {
         if let Some(place) = place {
             break place;
         }
         match call.next().await {
-            Next::Ended(reply) => {
-                let json = call_json(request.id, reply, &subject, session.version())?;
+            CallStep::Ended(reply) => {
+                let json = call_json(request.id, reply, &kind, session.version())?;
                 return Ok(rpc::json_response(StatusCode::OK, json));
             }
-            Next::Event(told) => {
+            CallStep::Event(event) => {
                 place = state.streams.enter(&principal).ok();
-                match told {
-                    told if place.is_some() => call.put_back(told),
-                    CallEvent::Asked(round) => drop(round.answer.send(Err(Unasked::TooMany(NO_STREAM)))),
+                match event {
+                    event if place.is_some() => call.put_back(event),
+                    CallEvent::Questions(round) => drop(round.answer.send(Err(Unasked::TooMany(NO_STREAM)))),
                     CallEvent::Progress(_) | CallEvent::Log(_) => {}
                 }
             }
         }
     };
     let welcome = Welcome::new(state.authenticator.clone(), principal, place);
-    Ok(stream_call(state, session, request.id, call, subject, token, welcome))
+    Ok(stream_call(state, session, request.id, call, kind, token, welcome))
 }
 
 const NO_STREAM: &str =
-    "the caller has as many streams open as it may, and there is none to ask on: close one of them first";
+    "the question needs a stream, but the caller has too many open streams: close one of them first";
 
-/// Always one object, as in a batch: there is no stream to ask on.
-pub(super) async fn answer_plainly(
+/// Answers a call of a batch with one object. Without a stream, it cannot ask questions.
+pub(super) async fn answer_in_batch(
     state: &State,
     headers: &HeaderMap,
     session: &Arc<McpSession>,
@@ -74,10 +77,11 @@ pub(super) async fn answer_plainly(
     principal: Arc<Principal>,
 ) -> Result<String, RpcError> {
     let meta = call::meta(&request.params)?;
-    let (mut call, subject) = begin(state, headers, session, request, &meta, principal, Wants::default())?;
+    let options = ClientOptions::default();
+    let (mut call, kind) = begin(state, headers, session, request, &meta, principal, options)?;
     loop {
-        if let Next::Ended(reply) = call.next().await {
-            return call_json(request.id, reply, &subject, session.version());
+        if let CallStep::Ended(reply) = call.next().await {
+            return call_json(request.id, reply, &kind, session.version());
         }
     }
 }
@@ -89,103 +93,105 @@ fn begin(
     request: &Request<'_>,
     meta: &Map<String, Value>,
     principal: Arc<Principal>,
-    wants: Wants,
-) -> Result<(RunningCall, Subject), RpcError> {
+    options: ClientOptions,
+) -> Result<(RunningCall, TargetKind), RpcError> {
     let key = identity::session_key(&principal, Some(session.client()), meta, headers, Some(session.id()))?;
     let target = call::target(state, &principal, &request.method, &request.params)?;
-    let subject = target.subject.clone();
-    let running = session.running(request.id);
-    let mut call = call::begin(target, meta, headers, key, running.cancel())?;
-    // A client that lost the connection can still cancel the call on another one.
-    call.until_end = Some(Box::new(running));
-    Ok((RunningCall::begin(&state.dispatcher, principal, call, wants), subject))
+    let kind = target.kind.clone();
+    let registration = session.register_call(request.id);
+    let mut call = call::build(target, meta, headers, key, registration.cancel())?;
+    // Registered until its end, so that a client that lost the connection can cancel it on another one.
+    call.until_end = Some(Box::new(registration));
+    Ok((RunningCall::begin(&state.dispatcher, principal, call, options), kind))
 }
 
 fn call_json(
     id: &RawValue,
     reply: CallReply,
-    subject: &Subject,
+    kind: &TargetKind,
     version: Version,
 ) -> Result<String, RpcError> {
     let meta = call::reply_meta(&reply);
-    let members = call::result_members(reply, subject, Dialect::Session(version))?;
+    let members = call::result_members(reply, kind, Dialect::Session(version))?;
     Ok(rpc::result_json(id, &format!("{{{members},\"_meta\":{{{meta}}}}}")))
 }
 
-/// Runs the call in a task that feeds a stream kept with the session. A client that loses the
-/// connection loses nothing: it resumes the stream, and the call went on.
+/// Runs the call in a task that writes to a stream buffered in the session. A client that loses the connection
+/// resumes the stream while the call continues.
 fn stream_call(
     state: &Arc<State>,
     session: &Arc<McpSession>,
     id: &RawValue,
     call: RunningCall,
-    subject: Subject,
+    kind: TargetKind,
     token: Option<String>,
     welcome: Welcome,
 ) -> Response {
     let log = session.new_stream();
-    let feed = Feed {
+    let writer = StreamWriter {
         id: id.to_owned(),
-        subject,
+        kind,
         progress: token.map(ProgressWriter::new),
         cancelled: call.cancel.clone(),
-        client: Arc::new(Client {
+        client: Arc::new(QuestionChannel {
             session: session.clone(),
             log: log.clone(),
-            patience: state.options.asked,
+            timeout: state.options.question_timeout,
             stopping: state.stopping.clone(),
             pages: Mutex::default(),
         }),
     };
-    state.supervisor.spawn(Stage::Work, "mcp call stream", feed.run(call).in_current_span());
+    state.supervisor.spawn(Stage::Work, "mcp call stream", writer.run(call).in_current_span());
     get::follow(state, session, welcome, log, 0)
 }
 
-/// Writes down what a call says for its stream.
-struct Feed {
+/// Writes the events and the result of a call to its stream.
+struct StreamWriter {
     id: Box<RawValue>,
-    subject: Subject,
+    kind: TargetKind,
     progress: Option<ProgressWriter>,
-    /// Also by the client, who then expects no answer.
+    /// Also cancelled by the client, which then expects no answer.
     cancelled: CancellationToken,
-    client: Arc<Client>,
+    client: Arc<QuestionChannel>,
 }
 
-impl Feed {
+impl StreamWriter {
     async fn run(mut self, mut call: RunningCall) {
-        let mut asked = FuturesUnordered::new();
+        let mut questions = FuturesUnordered::new();
         let mut stopped = false;
         let reply = loop {
-            let next = tokio::select! {
-                biased;
-                Some(over) = asked.next(), if !asked.is_empty() => {
-                    if matches!(over, AskOutcome::Stopping) && !self.cancelled.is_cancelled() {
-                        stopped = true;
-                        self.cancelled.cancel();
-                    }
-                    continue;
+            let step = tokio::select! {
+            biased;
+            Some(outcome) = questions.next(), if !questions.is_empty() => {
+                if matches!(outcome, AskOutcome::Stopping) && !self.cancelled.is_cancelled() {
+                    stopped = true;
+                    self.cancelled.cancel();
                 }
-                next = call.next() => next,
+                continue;
+            }
+            step = call.next() => step,
             };
-            match next {
-                Next::Event(CallEvent::Asked(round)) => asked.push(self.client.clone().ask(round)),
-                Next::Event(CallEvent::Progress(progress)) => {
+            match step {
+                CallStep::Event(CallEvent::Questions(round)) => {
+                    questions.push(self.client.clone().ask(round))
+                }
+                CallStep::Event(CallEvent::Progress(progress)) => {
                     if let Some(json) = self.progress.as_mut().and_then(|writer| writer.json(&progress)) {
-                        self.log().push_passing(json);
+                        self.log().push_droppable(json);
                     }
                 }
-                Next::Event(CallEvent::Log(line)) => self.log().push_passing(call::log_json(&line)),
-                Next::Ended(reply) => break reply,
+                CallStep::Event(CallEvent::Log(line)) => self.log().push_droppable(call::log_json(&line)),
+                CallStep::Ended(reply) => break reply,
             }
         };
-        // What is asked no more is said before the end.
-        drop(asked);
+        // Open questions are withdrawn before the result.
+        drop(questions);
         self.client.finish_pages();
-        // Who cancelled a request expects no answer to it.
-        let told = stopped || !self.cancelled.is_cancelled();
+        // A client that cancelled the request expects no answer.
+        let expects_answer = stopped || !self.cancelled.is_cancelled();
         let version = self.client.session.version();
-        let json = told.then(|| {
-            call_json(&self.id, reply, &self.subject, version)
+        let json = expects_answer.then(|| {
+            call_json(&self.id, reply, &self.kind, version)
                 .unwrap_or_else(|error| error.with_id(&self.id).to_json())
         });
         self.log().finish(json);
@@ -197,19 +203,20 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
-    /// A stream has an end, also where the hub failed before it came to one: nobody waits for what cannot come.
+impl Drop for StreamWriter {
+    /// Ends the stream also after a panic, so that no client waits forever.
     fn drop(&mut self) {
         if self.log().is_finished() {
             return;
         }
-        let broken = RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, BROKEN).with_id(&self.id);
-        self.log().finish((!self.cancelled.is_cancelled()).then(|| broken.to_json()));
+        let error = RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, HUB_FAILED).with_id(&self.id);
+        self.log().finish((!self.cancelled.is_cancelled()).then(|| error.to_json()));
         self.client.session.trim();
     }
 }
 
-const BROKEN: &str = "the hub failed while the call ran, and nobody knows whether it has done its work. Look before calling again";
+const HUB_FAILED: &str = "the hub failed while the call ran. It is unknown whether the call has done its work. \
+                          Check its effects before you call again";
 
 #[cfg(test)]
 mod tests {
@@ -219,21 +226,21 @@ mod tests {
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;
 
-    use super::{Client, Feed, Subject};
+    use super::{QuestionChannel, StreamWriter, TargetKind};
     use crate::server::session::McpSession;
-    use crate::server::session::stream::Next;
+    use crate::server::session::stream::NextMessage;
 
-    fn feed() -> Feed {
+    fn writer() -> StreamWriter {
         let session = Arc::new(McpSession::for_test());
-        Feed {
+        StreamWriter {
             id: serde_json::value::to_raw_value("a").unwrap(),
-            subject: Subject::Tool,
+            kind: TargetKind::Tool,
             progress: None,
             cancelled: CancellationToken::new(),
-            client: Arc::new(Client {
+            client: Arc::new(QuestionChannel {
                 log: session.new_stream(),
                 session,
-                patience: Duration::ZERO,
+                timeout: Duration::ZERO,
                 stopping: CancellationToken::new(),
                 pages: Mutex::default(),
             }),
@@ -241,22 +248,22 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_breaks_off_ends_its_stream_and_says_so() {
-        let feed = feed();
-        let log = feed.client.log.clone();
-        drop(feed);
-        let Next::Message(number, json) = log.next(0) else { panic!("nothing is said") };
+    fn failed_call_ends_its_stream_with_an_error() {
+        let writer = writer();
+        let log = writer.client.log.clone();
+        drop(writer);
+        let NextMessage::Message(number, json) = log.next(0) else { panic!("no message") };
         let answer: Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&"a".into(), &(-32603).into()));
-        assert!(matches!(log.next(number), Next::End));
+        assert!(matches!(log.next(number), NextMessage::End));
     }
 
     #[test]
-    fn a_cancelled_call_that_breaks_off_ends_its_stream_and_says_nothing() {
-        let feed = feed();
-        feed.cancelled.cancel();
-        let log = feed.client.log.clone();
-        drop(feed);
-        assert!(matches!(log.next(0), Next::End));
+    fn failed_call_that_was_cancelled_ends_its_stream_without_a_message() {
+        let writer = writer();
+        writer.cancelled.cancel();
+        let log = writer.client.log.clone();
+        drop(writer);
+        assert!(matches!(log.next(0), NextMessage::End));
     }
 }

@@ -1,4 +1,4 @@
-//! The sessions there are: in memory while they are used, in the database for as long as they live.
+//! The sessions: in memory while they are used, in the database until they end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,61 +19,66 @@ use tokio_util::sync::CancellationToken;
 
 use super::questions::Questions;
 use super::stream::{BufferedBytes, StreamLog};
-use crate::server::news::Watching;
+use crate::server::changes::WatchedResources;
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::version::Version;
 
-/// A session that is not used for so long is forgotten by memory, not by the database.
+/// Time after which an unused session is removed from memory, but not from the database.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Streams kept for resuming; the oldest goes first.
+/// Most streams buffered for resuming; the oldest is dropped first.
 const STREAMS: usize = 32;
 const MAX_CLIENT: usize = 120;
 
 pub(in crate::server) struct McpSession {
-    /// Of this object, and of no other that the session is loaded into: what counts from one has it beside the number.
+    /// Unique for this object, because a reloaded session counts from one again. Part of the ids of streams and
+    /// questions.
     tag: String,
     record: McpSessionRecord,
     version: Version,
-    /// Calls in flight, with the JSON text of the id the client gave each.
+    /// Calls in flight, with the client's request id as JSON.
     running: Mutex<HashMap<u64, (String, CancellationToken)>>,
     next_call: AtomicU64,
     streams: Mutex<Vec<Arc<StreamLog>>>,
-    kept: BufferedBytes,
+    buffered: BufferedBytes,
     next_stream: AtomicU64,
-    can: Capabilities,
+    capabilities: Capabilities,
     log_level: Mutex<Option<LogLevel>>,
     questions: Questions,
-    /// Which connection holds the session's own stream: a new one takes it over.
+    /// The number of the latest connection with the session stream; it replaces the earlier ones.
     listener: watch::Sender<u64>,
-    /// Resources that its client hears of.
-    watching: Mutex<Watching>,
+    /// The resources that the client watches.
+    watched: Mutex<WatchedResources>,
     ended: CancellationToken,
-    alive: Alive,
+    alive: AliveSessions,
 }
 
-/// All sessions that anything still holds, whether or not memory has forgotten them. Held for a look or a change, never
-/// while anything is waited for.
-type Alive = Arc<Mutex<HashMap<String, Weak<McpSession>>>>;
+/// All sessions that are still referenced, also those evicted from the cache. Locked briefly, never across an await.
+type AliveSessions = Arc<Mutex<HashMap<String, Weak<McpSession>>>>;
 
 impl McpSession {
-    fn new(record: McpSessionRecord, version: Version, kept: BufferedBytes, alive: Alive) -> Self {
-        let can = serde_json::from_str(&record.capabilities).unwrap_or_default();
-        let can = version.askable(Capabilities::read(&can));
+    fn new(
+        record: McpSessionRecord,
+        version: Version,
+        buffered: BufferedBytes,
+        alive: AliveSessions,
+    ) -> Self {
+        let declared = serde_json::from_str(&record.capabilities).unwrap_or_default();
+        let capabilities = version.supported(Capabilities::read(&declared));
         let tag = format!("{:016x}", uuid::Uuid::new_v4().as_u64_pair().1);
         Self {
             questions: Questions::new(&tag),
             tag,
-            kept,
+            buffered,
             version,
             running: Mutex::default(),
             next_call: AtomicU64::new(1),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
-            can,
+            capabilities,
             log_level: Mutex::new(record.log_level.as_deref().and_then(LogLevel::parse)),
             record,
             listener: watch::Sender::new(0),
-            watching: Mutex::default(),
+            watched: Mutex::default(),
             ended: CancellationToken::new(),
             alive,
         }
@@ -89,7 +94,7 @@ impl McpSession {
             capabilities: "{}".to_owned(),
             log_level: None,
         };
-        Self::new(record, Version::LATEST, BufferedBytes::default(), Alive::default())
+        Self::new(record, Version::LATEST, BufferedBytes::default(), AliveSessions::default())
     }
 
     pub(in crate::server) fn id(&self) -> &str {
@@ -104,17 +109,17 @@ impl McpSession {
         &self.record.client
     }
 
-    /// What its client can be asked.
-    pub(super) fn can(&self) -> Capabilities {
-        self.can
+    /// The client's capabilities.
+    pub(super) fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
-    /// The least grave of the log lines that its client wants to read; none before it has said so.
+    /// The lowest level of the log lines that the client wants to receive; none until it sets one.
     pub(super) fn log_level(&self) -> Option<LogLevel> {
         *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What its client is asked now.
+    /// The open questions to the client.
     pub(super) fn questions(&self) -> &Questions {
         &self.questions
     }
@@ -124,17 +129,17 @@ impl McpSession {
         &self.ended
     }
 
-    /// Notes a call, so that it can be cancelled by its id. Ids should be unique and are not with
-    /// every client; calls that share one are cancelled together.
-    pub(super) fn running(self: &Arc<Self>, id: &RawValue) -> RunningCall {
+    /// Registers a call, so that it can be cancelled by its request id. Some clients do not use unique ids; calls
+    /// with the same id are cancelled together.
+    pub(super) fn register_call(self: &Arc<Self>, id: &RawValue) -> RegisteredCall {
         let cancel = CancellationToken::new();
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.insert(number, (id.get().to_owned(), cancel.clone()));
-        RunningCall { session: self.clone(), number, cancel }
+        RegisteredCall { session: self.clone(), number, cancel }
     }
 
-    /// Cancels a call; an id that is not running is none of our business.
+    /// Cancels the calls with this request id. Ignores an unknown id.
     pub(super) fn cancel(&self, id: &RawValue) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, cancel) in running.values().filter(|(running, _)| running == id.get()) {
@@ -142,18 +147,18 @@ impl McpSession {
         }
     }
 
-    /// A look at the resources that the client hears of.
-    pub(super) fn watched<T>(&self, look: impl FnOnce(&mut Watching) -> T) -> T {
-        look(&mut self.watching.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Accesses the resources that the client watches.
+    pub(super) fn with_watched<T>(&self, access: impl FnOnce(&mut WatchedResources) -> T) -> T {
+        access(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn new_stream(&self) -> Arc<StreamLog> {
         let name = format!("{}-{}", self.tag, self.next_stream.fetch_add(1, Ordering::Relaxed));
-        let log = Arc::new(StreamLog::new(name, self.kept.clone()));
+        let log = Arc::new(StreamLog::new(name, self.buffered.clone()));
         self.trim();
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() >= STREAMS {
-            // A finished one first; if all are open, the oldest loses only the right to be resumed.
+            // A finished one first. If all are open, the oldest can no longer be resumed.
             let victim = streams.iter().position(|log| log.is_finished()).unwrap_or(0);
             streams.remove(victim);
         }
@@ -161,7 +166,7 @@ impl McpSession {
         log
     }
 
-    /// Lets go of streams that are no longer worth keeping.
+    /// Drops stale streams.
     pub(super) fn trim(&self) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|log| !log.is_stale());
     }
@@ -171,14 +176,14 @@ impl McpSession {
         streams.iter().find(|log| log.name() == name).cloned()
     }
 
-    /// Takes over the session's own stream; whoever held it sees a higher number and leaves.
+    /// Takes over the session stream. The earlier connection sees a higher number and ends.
     pub(super) fn take_listener(&self) -> (u64, watch::Receiver<u64>) {
-        let mut mine = 0;
-        self.listener.send_modify(|holder| {
-            *holder += 1;
-            mine = *holder;
+        let mut number = 0;
+        self.listener.send_modify(|latest| {
+            *latest += 1;
+            number = *latest;
         });
-        (mine, self.listener.subscribe())
+        (number, self.listener.subscribe())
     }
 }
 
@@ -194,27 +199,27 @@ impl fmt::Debug for McpSession {
 impl Drop for McpSession {
     fn drop(&mut self) {
         let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may have been loaded again since the last who held this one let go.
+        // The session may have been reloaded into a new object meanwhile.
         if alive.get(self.id()).is_some_and(|session| session.strong_count() == 0) {
             alive.remove(self.id());
         }
     }
 }
 
-/// A call in flight; forgotten when dropped.
-pub(super) struct RunningCall {
+/// A registered call; unregistered on drop.
+pub(super) struct RegisteredCall {
     session: Arc<McpSession>,
     number: u64,
     cancel: CancellationToken,
 }
 
-impl RunningCall {
+impl RegisteredCall {
     pub(super) fn cancel(&self) -> CancellationToken {
         self.cancel.clone()
     }
 }
 
-impl Drop for RunningCall {
+impl Drop for RegisteredCall {
     fn drop(&mut self) {
         self.session.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
@@ -224,48 +229,48 @@ impl Drop for RunningCall {
 pub(in crate::server) struct Sessions {
     store: Store,
     clock: Clock,
-    live: Cache<String, Arc<McpSession>>,
-    /// A session that is forgotten while a call of it runs, or a stream is open, is found here: its answers, its
-    /// cancellations and its resumed streams must reach the one that has them.
-    alive: Alive,
-    kept: BufferedBytes,
+    cache: Cache<String, Arc<McpSession>>,
+    /// Finds a session that was evicted from the cache while it has a running call or an open stream. Answers,
+    /// cancellations and resumed streams must reach that object.
+    alive: AliveSessions,
+    buffered: BufferedBytes,
 }
 
 impl Sessions {
-    pub(in crate::server) fn new(store: Store, clock: Clock, most: u64) -> Self {
+    pub(in crate::server) fn new(store: Store, clock: Clock, capacity: u64) -> Self {
         Self {
             store,
             clock,
-            // The least recently used goes, not the one that is new.
-            live: Cache::builder()
-                .max_capacity(most)
+            // LRU, because the default policy may reject a new session.
+            cache: Cache::builder()
+                .max_capacity(capacity)
                 .time_to_idle(IDLE)
                 .eviction_policy(EvictionPolicy::lru())
                 .build(),
-            alive: Alive::default(),
-            kept: BufferedBytes::default(),
+            alive: AliveSessions::default(),
+            buffered: BufferedBytes::default(),
         }
     }
 
     pub(in crate::server) fn count(&self) -> usize {
-        self.live.run_pending_tasks();
-        usize::try_from(self.live.entry_count()).unwrap_or(usize::MAX)
+        self.cache.run_pending_tasks();
+        usize::try_from(self.cache.entry_count()).unwrap_or(usize::MAX)
     }
 
-    /// Opens a session; it is stored before the client hears of it.
+    /// Creates a session; it is stored before the client receives its id.
     pub(super) async fn create(
         &self,
         principal: &Principal,
         version: Version,
         client: &str,
-        can: Capabilities,
+        declared: Capabilities,
     ) -> Result<Arc<McpSession>, RpcError> {
         let record = McpSessionRecord {
             id: uuid::Uuid::new_v4().simple().to_string(),
             owner: principal.subject().to_owned(),
             version: version.as_str().to_owned(),
             client: client.chars().take(MAX_CLIENT).collect(),
-            capabilities: version.askable(can).to_json().to_string(),
+            capabilities: version.supported(declared).to_json().to_string(),
             log_level: None,
         };
         let (stored, now) = (record.clone(), self.clock.now());
@@ -273,17 +278,17 @@ impl Sessions {
             .write(move |conn| Box::pin(async move { conn.insert_mcp_session(&stored, now).await }))
             .await
             .map_err(|e| unavailable(&e))?;
-        let session = self.alive(record, version);
-        self.live.insert(session.id().to_owned(), session.clone());
+        let session = self.get_or_create(record, version);
+        self.cache.insert(session.id().to_owned(), session.clone());
         Ok(session)
     }
 
-    /// The session of this id, if it is the principal's.
+    /// The session with this id, if it belongs to the principal.
     pub(super) async fn open(&self, id: &str, principal: &Principal) -> Result<Arc<McpSession>, RpcError> {
-        let session = match self.live.get(id) {
+        let session = match self.cache.get(id) {
             Some(session) => Some(session),
-            None => match self.held(id) {
-                Some(session) => Some(self.live.get_with(id.to_owned(), || session)),
+            None => match self.find_alive(id) {
+                Some(session) => Some(self.cache.get_with(id.to_owned(), || session)),
                 None => self.load(id).await.map_err(|e| unavailable(&e))?,
             },
         };
@@ -291,7 +296,7 @@ impl Sessions {
             Some(session) if session.record.owner == principal.subject() && !session.ended.is_cancelled() => {
                 Ok(session)
             }
-            // Another's session is as unknown as one that never was, or is no more.
+            // A session of another owner is reported like a missing or ended one.
             _ => Err(RpcError::new(
                 StatusCode::NOT_FOUND,
                 INVALID_REQUEST,
@@ -300,35 +305,35 @@ impl Sessions {
         }
     }
 
-    /// A session from before a restart.
+    /// Loads a session from the database.
     async fn load(&self, id: &str) -> Result<Option<Arc<McpSession>>, StoreError> {
         if id.len() > 100 {
             return Ok(None);
         }
         let Some(record) = self.store.read_committed().await?.mcp_session(id).await? else { return Ok(None) };
         let Some(version) = Version::parse(&record.version) else { return Ok(None) };
-        // Two requests may load it at once; they must end up with the same one.
-        Ok(Some(self.live.get_with(id.to_owned(), || self.alive(record, version))))
+        // Concurrent requests must get the same object.
+        Ok(Some(self.cache.get_with(id.to_owned(), || self.get_or_create(record, version))))
     }
 
-    /// The session of this id, if anything holds it.
-    fn held(&self, id: &str) -> Option<Arc<McpSession>> {
+    /// The session with this id, if it is still referenced.
+    fn find_alive(&self, id: &str) -> Option<Arc<McpSession>> {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).get(id)?.upgrade()
     }
 
-    /// The one session of this record.
-    fn alive(&self, record: McpSessionRecord, version: Version) -> Arc<McpSession> {
+    /// The single object of this session.
+    fn get_or_create(&self, record: McpSessionRecord, version: Version) -> Arc<McpSession> {
         let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = alive.get(&record.id).and_then(Weak::upgrade) {
             return session;
         }
         let id = record.id.clone();
-        let session = Arc::new(McpSession::new(record, version, self.kept.clone(), self.alive.clone()));
+        let session = Arc::new(McpSession::new(record, version, self.buffered.clone(), self.alive.clone()));
         alive.insert(id, Arc::downgrade(&session));
         session
     }
 
-    /// From now on the client reads lines of the log from this level on; also after a restart.
+    /// Sets the lowest level of log lines that the client receives. Survives a restart.
     pub(super) async fn set_log_level(&self, session: &McpSession, level: LogLevel) -> Result<(), RpcError> {
         let id = session.id().to_owned();
         let level_text = level.as_str();
@@ -347,14 +352,14 @@ impl Sessions {
             .await
             .map_err(|e| unavailable(&e))?;
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(session.id());
-        self.live.invalidate(session.id());
+        self.cache.invalidate(session.id());
         session.ended.cancel();
         Ok(())
     }
 }
 
 fn unavailable(error: &StoreError) -> RpcError {
-    tracing::error!(%error, source = ?std::error::Error::source(error), "store failed for an MCP session");
+    tracing::error!(%error, source = ?std::error::Error::source(error), "cannot access the store for an MCP session");
     let message = "the hub could not reach its database; try again";
     RpcError::new(StatusCode::SERVICE_UNAVAILABLE, -32603, message)
 }

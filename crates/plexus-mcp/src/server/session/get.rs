@@ -1,9 +1,9 @@
-//! `GET`: the session's own stream, and resuming the stream of a call.
+//! `GET`: the session stream, and resuming the stream of a call.
 //!
-//! The session's own stream carries only what says "look again", at a list or at a resource. Its event ids therefore
-//! name the lists that the client could see, `g-<tools>-<prompts>-<resources>`: whoever comes back with an id of another
-//! list is told to look again, also after a restart. What the client may not see is not in it, so its coming and going
-//! does not show. Streams of calls have ids `c-<tag>-<stream>-<message>`.
+//! The session stream carries only notifications that a list or a resource has changed. Its event ids contain hashes
+//! of the lists that the client sees, `g-<tools>-<prompts>-<resources>`. A client that resumes with the id of an
+//! outdated list is notified of the change, also after a restart. Entries that the client cannot see do not affect
+//! the hashes. Streams of calls have ids `c-<tag>-<stream>-<message>`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,19 +12,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::Principal;
+use plexus_auth::{Principal, Welcome};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Interval;
 
-use super::stream::{Next, StreamLog};
+use super::stream::{NextMessage, StreamLog};
 use super::{McpSession, State, open};
 use crate::offers::Mailbox;
+use crate::server::changes::{ListKind, ListWatcher, WatchedResources};
 use crate::server::headers::{LAST_EVENT_ID, accepts};
-use crate::server::news::{Changed, Lists, Watching};
 use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::server::sse;
-use crate::server::welcome::Welcome;
 
 pub(in crate::server) async fn get(
     state: &Arc<State>,
@@ -42,20 +41,20 @@ pub(in crate::server) async fn get(
     if let Some((name, after)) = last.and_then(call_event) {
         return Ok(match session.stream(name) {
             Some(log) => follow(state, &session, welcome, log, after),
-            // Gone with a restart or for its age: a stream that has nothing more.
+            // The stream was lost in a restart or has expired: an empty stream.
             None => sse::response(stream::empty()),
         });
     }
     Ok(listen(state, session, welcome, principal, last))
 }
 
-/// `c-<name of the stream>-<message>`.
+/// Parses `c-<name of the stream>-<message>`.
 fn call_event(id: &str) -> Option<(&str, u64)> {
     let (name, message) = id.strip_prefix("c-")?.rsplit_once('-')?;
     Some((name, message.parse().ok()?))
 }
 
-/// The messages of a call's stream after number `after`, then what comes.
+/// The messages of a call's stream after number `after`, including future ones.
 pub(super) fn follow(
     state: &Arc<State>,
     session: &Arc<McpSession>,
@@ -65,7 +64,7 @@ pub(super) fn follow(
 ) -> Response {
     let follower = Follower {
         welcome,
-        moves: log.moves(),
+        changes: log.changes(),
         priming: after == 0 && session.version().has_priming_event(),
         log,
         after,
@@ -79,7 +78,7 @@ struct Follower {
     welcome: Welcome,
     session: Arc<McpSession>,
     log: Arc<StreamLog>,
-    moves: watch::Receiver<()>,
+    changes: watch::Receiver<()>,
     priming: bool,
     after: u64,
     ticks: Interval,
@@ -92,18 +91,18 @@ impl Follower {
             return Some(sse::priming(&format!("c-{stream}-0")));
         }
         loop {
-            self.moves.mark_unchanged();
+            self.changes.mark_unchanged();
             match self.log.next(self.after) {
-                Next::Message(number, json) => {
+                NextMessage::Message(number, json) => {
                     self.after = number;
                     return Some(sse::event(Some(&format!("c-{stream}-{number}")), &json));
                 }
-                Next::End => return None,
-                Next::Wait => {}
+                NextMessage::End => return None,
+                NextMessage::Wait => {}
             }
             tokio::select! {
-                // The log outlives us: an error cannot happen, an ending would.
-                moved = self.moves.changed() => moved.ok()?,
+                // Cannot fail, because `self` holds the log.
+                changed = self.changes.changed() => changed.ok()?,
                 () = self.session.ended().cancelled() => return None,
                 () = self.welcome.ended() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
@@ -112,7 +111,7 @@ impl Follower {
     }
 }
 
-/// The session's own stream, from where the client left it.
+/// The session stream, resumed after the event `last`.
 fn listen(
     state: &Arc<State>,
     session: Arc<McpSession>,
@@ -120,37 +119,38 @@ fn listen(
     principal: Arc<Principal>,
     last: Option<&str>,
 ) -> Response {
-    let lists = Lists::new(state, &principal, session.version().features());
-    let now = lists.fingerprints();
-    let told = last.map_or(now.map(Some), told_by);
-    let behind = Changed::ALL.into_iter().filter(|list| told[*list as usize] != Some(now[*list as usize]));
-    let (mine, holder) = session.take_listener();
+    let lists = ListWatcher::new(state, &principal, session.version().features());
+    let current = lists.fingerprints();
+    let known = last.map_or(current.map(Some), parse_fingerprints);
+    let outdated =
+        ListKind::ALL.into_iter().filter(|list| known[*list as usize] != Some(current[*list as usize]));
+    let (number, latest) = session.take_listener();
     let listener = Listener {
-        behind: behind.collect(),
-        // Nobody knows what was said of them while nobody listened.
-        untold: if last.is_some() {
-            session.watched(|watching| watching.uris().map(str::to_owned).collect())
+        outdated: outdated.collect(),
+        // Changes during the interruption are unknown, so all watched resources count as changed.
+        updated: if last.is_some() {
+            session.with_watched(|watched| watched.uris().map(str::to_owned).collect())
         } else {
             VecDeque::new()
         },
-        told: told.map(Option::unwrap_or_default),
-        // Whoever has something to catch up on gets the new id with that, not before it.
-        priming: session.version().has_priming_event() && told == now.map(Some),
+        known: known.map(Option::unwrap_or_default),
+        // With outdated lists, the new id is sent with their notifications, not before.
+        priming: session.version().has_priming_event() && known == current.map(Some),
         principal,
         welcome,
         state: state.clone(),
-        mailbox: session.watched(|watching| watching.mailbox()),
+        mailbox: session.with_watched(|watched| watched.mailbox()),
         session,
         lists,
-        mine,
-        holder,
+        number,
+        latest,
         ticks: sse::ticks(state.options.keep_alive),
     };
     sse::response(stream::unfold(listener, |mut listener| async { Some((listener.next().await?, listener)) }))
 }
 
-/// `g-<tools>-<prompts>-<resources>`: what a client knows of each list, as far as its last event says so.
-fn told_by(id: &str) -> [Option<u64>; 3] {
+/// Parses `g-<tools>-<prompts>-<resources>`, the hashes of the lists that a client knows.
+fn parse_fingerprints(id: &str) -> [Option<u64>; 3] {
     let mut parts = id.strip_prefix("g-").unwrap_or_default().split('-');
     [(); 3].map(|()| parts.next().and_then(|part| u64::from_str_radix(part, 16).ok()))
 }
@@ -160,16 +160,18 @@ struct Listener {
     session: Arc<McpSession>,
     principal: Arc<Principal>,
     welcome: Welcome,
-    lists: Lists,
+    lists: ListWatcher,
     mailbox: Arc<Mailbox>,
-    /// What the client knows of each list.
-    told: [u64; 3],
-    /// Lists that it has yet to be told of from before, and resources.
-    behind: VecDeque<Changed>,
-    untold: VecDeque<String>,
-    /// Our number, and that of whoever holds the stream now.
-    mine: u64,
-    holder: watch::Receiver<u64>,
+    /// The hashes of the lists that the client knows.
+    known: [u64; 3],
+    /// Lists that changed before the stream was resumed, not yet sent.
+    outdated: VecDeque<ListKind>,
+    /// Changed resources, not yet sent.
+    updated: VecDeque<String>,
+    /// The number of this listener.
+    number: u64,
+    /// The number of the session's latest listener, which replaces the earlier ones.
+    latest: watch::Receiver<u64>,
     priming: bool,
     ticks: Interval,
 }
@@ -180,10 +182,10 @@ impl Listener {
             return Some(sse::priming(&self.event_id()));
         }
         loop {
-            if let Some(list) = self.behind.pop_front() {
+            if let Some(list) = self.outdated.pop_front() {
                 return Some(self.changed(list));
             }
-            if let Some(uri) = self.untold.pop_front() {
+            if let Some(uri) = self.updated.pop_front() {
                 let updated = json!({
                     "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
                 });
@@ -192,43 +194,45 @@ impl Listener {
             tokio::select! {
                 () = self.state.stopping.cancelled() => return None,
                 () = self.session.ended().cancelled() => return None,
-                Ok(()) = self.holder.changed() => {
-                    if *self.holder.borrow() != self.mine {
+                Ok(()) = self.latest.changed() => {
+                    if *self.latest.borrow() != self.number {
                         return None;
                     }
                 }
                 () = self.welcome.ended() => return None,
                 list = self.lists.changed(&self.state, &self.principal) => return Some(self.changed(list)),
                 changed = self.mailbox.take() => {
-                    let told = |watching: &mut Watching| watching.told(&self.state, &self.principal, changed);
-                    self.untold.extend(self.session.watched(told));
+                    let still_watched = |watched: &mut WatchedResources| {
+                        watched.still_watched(&self.state, &self.principal, changed)
+                    };
+                    self.updated.extend(self.session.with_watched(still_watched));
                 }
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
     }
 
-    /// Tells of a list. Of the others the client knows what it did.
-    fn changed(&mut self, list: Changed) -> Bytes {
-        self.told[list as usize] = self.lists.fingerprints()[list as usize];
+    /// The notification of a changed list. Updates the known hash of this list only.
+    fn changed(&mut self, list: ListKind) -> Bytes {
+        self.known[list as usize] = self.lists.fingerprints()[list as usize];
         let json = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{}\"}}", list.method());
         sse::event(Some(&self.event_id()), &json)
     }
 
     fn event_id(&self) -> String {
-        let [tools, prompts, resources] = self.told;
+        let [tools, prompts, resources] = self.known;
         format!("g-{tools:016x}-{prompts:016x}-{resources:016x}")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::told_by;
+    use super::parse_fingerprints;
 
     #[test]
-    fn an_id_says_what_its_client_knows_of_each_list() {
-        assert_eq!(told_by("g-00000000000000ff-1-a"), [Some(255), Some(1), Some(10)]);
-        assert_eq!(told_by("g-ff"), [Some(255), None, None], "as it was when there were only tools");
-        assert_eq!(told_by("anything"), [None; 3]);
+    fn event_id_contains_a_hash_of_each_list() {
+        assert_eq!(parse_fingerprints("g-00000000000000ff-1-a"), [Some(255), Some(1), Some(10)]);
+        assert_eq!(parse_fingerprints("g-ff"), [Some(255), None, None], "an older form with tools only");
+        assert_eq!(parse_fingerprints("anything"), [None; 3]);
     }
 }

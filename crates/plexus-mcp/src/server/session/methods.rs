@@ -1,22 +1,22 @@
-//! The methods of a session that are answered with one JSON object.
+//! The methods of a session other than calls.
 
 use std::sync::Arc;
 
 use plexus_auth::Principal;
 use plexus_tools::LogLevel;
 
-use super::{McpSession, watched};
-use crate::server::offers::{self, Listed};
+use super::{McpSession, subscriptions};
+use crate::server::offers::{self, OfferList};
 use crate::server::rpc::{self, Request, RpcError};
 use crate::server::{State, reads};
 use crate::version::Dialect;
 
-/// Whether a method is a call, which may take its time and ask back.
+/// Whether a method is a call, which may run long and ask questions.
 pub(super) fn is_call(method: &str) -> bool {
     matches!(method, "tools/call" | "resources/read" | "prompts/get")
 }
 
-/// The whole answer to a method that is no call.
+/// The response to a method other than a call.
 pub(super) async fn answer(
     state: &State,
     session: &Arc<McpSession>,
@@ -34,16 +34,16 @@ async fn members(
     principal: &Principal,
 ) -> Result<String, RpcError> {
     let (params, features) = (&request.params, session.version().features());
-    let listed = |what| offers::list(state, principal, what, params.cursor, features);
+    let page = |list| offers::page(state, principal, list, params.cursor, features);
     match &*request.method {
         "ping" => Ok(String::new()),
         "tools/list" => {
             let registry = state.dispatcher.registry();
             state.lists.rendered(registry, principal, features).page(params.cursor)
         }
-        "resources/list" => listed(Listed::Resources),
-        "resources/templates/list" => listed(Listed::Templates),
-        "prompts/list" => listed(Listed::Prompts),
+        "resources/list" => page(OfferList::Resources),
+        "resources/templates/list" => page(OfferList::Templates),
+        "prompts/list" => page(OfferList::Prompts),
         "completion/complete" => {
             reads::complete(state, principal, params, Dialect::Session(session.version())).await
         }
@@ -55,8 +55,8 @@ async fn members(
             state.sessions.set_log_level(session, level).await?;
             Ok(String::new())
         }
-        "resources/subscribe" => watched::subscribe(state, session, principal, params).await,
-        "resources/unsubscribe" => watched::unsubscribe(session, params),
+        "resources/subscribe" => subscriptions::subscribe(state, session, principal, params).await,
+        "resources/unsubscribe" => subscriptions::unsubscribe(session, params),
         "initialize" => {
             Err(RpcError::invalid_request("initialize opens a session and cannot be part of one"))
         }

@@ -1,8 +1,7 @@
-//! The session era, 2024-11-05 to 2025-11-25: `initialize` opens a session, a header names it.
+//! The session era, 2024-11-05 to 2025-11-25: `initialize` opens a session, and a header names it.
 //!
-//! A session belongs to the principal that opened it and to nobody else. It is stored, so it
-//! outlives a restart of the hub; one that is unknown, ended or another's is answered with the 404
-//! that makes a client initialise again.
+//! A session belongs only to the principal that opened it. It is stored, so it survives a restart of the hub. A
+//! request with an unknown, ended or foreign session gets 404, which makes the client initialize again.
 
 mod calls;
 mod directory;
@@ -10,7 +9,7 @@ mod get;
 mod methods;
 mod questions;
 mod stream;
-mod watched;
+mod subscriptions;
 
 use std::sync::Arc;
 
@@ -28,12 +27,12 @@ use crate::version::{Dialect, Version};
 pub(super) use directory::{McpSession, Sessions};
 pub(super) use get::get;
 
-/// Messages in one batch.
+/// Most messages in a batch.
 const MAX_BATCH: usize = 50;
-/// Their answers together, which are held in memory until the client has read them.
+/// Largest total size of the answers to a batch, which are in memory until the client has read them.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// Name and version of this server, as JSON.
+/// The name and version of this server as JSON.
 pub(crate) fn server_info() -> &'static str {
     concat!("{\"name\":\"plexus\",\"title\":\"Plexus\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}")
 }
@@ -61,18 +60,18 @@ pub(super) async fn post(
         }
         Message::Notification(notification) => {
             let session = open(state, headers, &principal).await?;
-            notified(&session, &notification);
+            handle_notification(&session, &notification);
             Ok(rpc::accepted())
         }
         Message::Response { id, outcome } => {
             let session = open(state, headers, &principal).await?;
-            session.questions().answered(id, outcome);
+            session.questions().accept_answer(id, outcome);
             Ok(rpc::accepted())
         }
     }
 }
 
-/// Several messages at once, in the one revision that has them.
+/// Handles a batch, in the revisions that have batches.
 pub(super) async fn post_batch(
     state: &Arc<State>,
     headers: &HeaderMap,
@@ -101,17 +100,17 @@ pub(super) async fn post_batch(
             match message {
                 Ok(Message::Request(request)) => {
                     let json = match methods::is_call(&request.method) {
-                        true => calls::answer_plainly(state, headers, session, &request, principal).await,
+                        true => calls::answer_in_batch(state, headers, session, &request, principal).await,
                         false => methods::answer(state, session, &request, &principal).await,
                     };
                     Some(json.unwrap_or_else(|error| error.with_id(request.id).to_json()))
                 }
                 Ok(Message::Notification(notification)) => {
-                    notified(session, &notification);
+                    handle_notification(session, &notification);
                     None
                 }
                 Ok(Message::Response { id, outcome }) => {
-                    session.questions().answered(id, outcome);
+                    session.questions().accept_answer(id, outcome);
                     None
                 }
                 Err(mut error) => {
@@ -124,7 +123,7 @@ pub(super) async fn post_batch(
     let answers: Vec<String> = join_all(answers).await.into_iter().flatten().collect();
     let bytes: usize = answers.iter().map(String::len).sum();
     if bytes > MAX_BATCH_BYTES {
-        let message = format!("the answers have {bytes} bytes together; send the requests one by one");
+        let message = format!("the answers have {bytes} bytes in total; send the requests separately");
         return Err(RpcError::invalid_request(message));
     }
     if answers.is_empty() {
@@ -145,14 +144,14 @@ pub(super) async fn delete(
     Ok(response)
 }
 
-/// The session a request names.
+/// The session that a request names.
 async fn open(
     state: &State,
     headers: &HeaderMap,
     principal: &Principal,
 ) -> Result<Arc<McpSession>, RpcError> {
     let Some(id) = headers::session_id(headers)? else {
-        return Err(RpcError::invalid_request("the header Mcp-Session-Id is missing; begin with initialize"));
+        return Err(RpcError::invalid_request("the header Mcp-Session-Id is missing; send initialize first"));
     };
     state.sessions.open(id, principal).await
 }
@@ -162,16 +161,16 @@ async fn initialize(
     request: &Request<'_>,
     principal: Arc<Principal>,
 ) -> Result<Response, RpcError> {
-    let Some(asked) = rpc::text(request.params.protocol_version) else {
+    let Some(requested) = rpc::text(request.params.protocol_version) else {
         return Err(RpcError::invalid_params("params.protocolVersion must be a string"));
     };
-    let version = Version::parse(&asked).unwrap_or(Version::LATEST);
+    let version = Version::parse(&requested).unwrap_or(Version::LATEST);
     let client: Map<String, Value> =
         request.params.client_info.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let client = client.get("name").and_then(Value::as_str).unwrap_or("unknown");
-    let can = request.params.capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let can = Capabilities::read(&can.unwrap_or_default());
-    let session = state.sessions.create(&principal, version, client, can).await?;
+    let declared = request.params.capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let declared = Capabilities::read(&declared.unwrap_or_default());
+    let session = state.sessions.create(&principal, version, client, declared).await?;
     let result = format!(
         "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\
          \"serverInfo\":{},\"instructions\":{}}}",
@@ -186,7 +185,7 @@ async fn initialize(
     Ok(response)
 }
 
-fn notified(session: &McpSession, notification: &Notification<'_>) {
+fn handle_notification(session: &McpSession, notification: &Notification<'_>) {
     if notification.method == "notifications/cancelled"
         && let Some(id) = notification.params.request_id
     {

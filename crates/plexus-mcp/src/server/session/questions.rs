@@ -1,7 +1,7 @@
-//! What the hub asks the client of a session, and what it answers.
+//! Questions to the client of a session, and their answers.
 //!
-//! A question is a request on the stream of the call that asks, so only who made the call ever reads it. Its answer comes
-//! as a message of its own, in the same session.
+//! A question is a request on the stream of the call that asks, so only that call's client reads it. Its answer
+//! arrives as a separate message in the same session.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::McpSession;
 use super::stream::StreamLog;
-use crate::server::running_call::Round;
+use crate::server::running_call::QuestionRound;
 use crate::version::Version;
 
-/// The questions that a session has open. Held for a look or a change, never while anything is waited for.
+/// The open questions of a session. Locked briefly, never across an await.
 pub(super) struct Questions {
-    /// In every id. A session outlives the memory it is in, and counting begins anew: without it, an answer to what was
-    /// asked before would be taken for one to what is asked now.
+    /// Part of every id. A reloaded session counts from one again; without the tag, an answer to an earlier question
+    /// could be accepted for a new one.
     tag: String,
     open: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
     last: AtomicU64,
@@ -36,26 +36,26 @@ impl Questions {
         Self { tag: tag.to_owned(), open: Mutex::default(), last: AtomicU64::new(0) }
     }
 
-    /// Takes an answer. One to what was never asked, or is asked no more, is none of our business.
-    pub(super) fn answered(&self, id: &RawValue, outcome: Result<&RawValue, &RawValue>) {
+    /// Accepts an answer. Ignores one to an unknown or withdrawn question.
+    pub(super) fn accept_answer(&self, id: &RawValue, outcome: Result<&RawValue, &RawValue>) {
         let Ok(id) = serde_json::from_str::<String>(id.get()) else { return };
-        let Some(waiting) = self.open().remove(&id) else { return };
-        let _ = waiting.send(answer(outcome));
+        let Some(sender) = self.open().remove(&id) else { return };
+        let _ = sender.send(answer(outcome));
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<Answer>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With an id that no question of the session had before.
+    /// Opens a question with a new id.
     fn ask(&self) -> (String, oneshot::Receiver<Answer>) {
         let id = format!("plexus-{}-{}", self.tag, self.last.fetch_add(1, Ordering::Relaxed) + 1);
-        let (waiting, answered) = oneshot::channel();
-        self.open().insert(id.clone(), waiting);
-        (id, answered)
+        let (sender, receiver) = oneshot::channel();
+        self.open().insert(id.clone(), sender);
+        (id, receiver)
     }
 
-    /// Whether it was still open.
+    /// Closes a question; returns whether it was still open.
     fn withdraw(&self, id: &str) -> bool {
         self.open().remove(id).is_some()
     }
@@ -77,74 +77,75 @@ fn answer(outcome: Result<&RawValue, &RawValue>) -> Answer {
     }
     match outcome {
         Ok(result) if result.get().starts_with('{') => Answer::Result(RawJson::of(result)),
-        Ok(_) => unusable("the client's answer is no object"),
+        Ok(_) => invalid("the client's answer is not an object"),
         Err(error) => match serde_json::from_str(error.get()) {
             Ok(Failure { code, message, data }) => Answer::Error { code, message, data },
-            Err(_) => unusable("the client's answer is an error that says nothing"),
+            Err(_) => invalid("the client's answer is an error without a code"),
         },
     }
 }
 
-fn unusable(why: &str) -> Answer {
+fn invalid(why: &str) -> Answer {
     Answer::Error { code: -32603, message: why.to_owned(), data: None }
 }
 
-/// How asking ended.
+/// How a round of questions ended.
 pub(super) enum AskOutcome {
-    /// With answers, or with nobody there who waits for them.
+    /// Answered, expired or no longer needed.
     Over,
-    /// The hub stops: nobody will answer.
+    /// The hub is stopping.
     Stopping,
 }
 
-/// Where a call asks, and how long it waits.
-pub(super) struct Client {
+/// Sends the questions of a call to its client and waits for the answers.
+pub(super) struct QuestionChannel {
     pub(super) session: Arc<McpSession>,
     /// The stream of the call.
     pub(super) log: Arc<StreamLog>,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     pub(super) stopping: CancellationToken,
-    /// Pages that a person was sent to, by the ids that the client knows.
+    /// The `elicitationId`s of the web pages that the client was asked to open.
     pub(super) pages: Mutex<Vec<String>>,
 }
 
-impl Client {
-    /// Asks all questions of a round at once, and gives the answers to whoever asked.
-    pub(super) async fn ask(self: Arc<Self>, round: Round) -> AskOutcome {
-        let Round { questions, mut answer } = round;
+impl QuestionChannel {
+    /// Asks all questions of a round at once, and passes the answers to the call.
+    pub(super) async fn ask(self: Arc<Self>, round: QuestionRound) -> AskOutcome {
+        let QuestionRound { questions, mut answer } = round;
         let open = self.session.questions();
-        let posed: Vec<_> = questions.iter().map(|_| open.ask()).collect();
-        let withdrawn = Withdraw { client: &self, ids: posed.iter().map(|(id, _)| id.clone()).collect() };
-        for (question, (id, _)) in questions.iter().zip(&posed) {
+        let asked: Vec<_> = questions.iter().map(|_| open.ask()).collect();
+        let withdrawal =
+            WithdrawOnDrop { channel: &self, ids: asked.iter().map(|(id, _)| id.clone()).collect() };
+        for (question, (id, _)) in questions.iter().zip(&asked) {
             let page = question.is_url().then(|| self.new_page());
             self.log.push(request(question, id, page, self.session.version()));
         }
-        let answers = join_all(posed.into_iter().map(|(_, answered)| answered));
+        let answers = join_all(asked.into_iter().map(|(_, receiver)| receiver));
         let answers = tokio::select! {
-            biased;
-            answers = answers => answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|_| Unasked::Gone),
-            () = answer.closed() => return AskOutcome::Over,
-            () = self.session.ended().cancelled() => Err(Unasked::Gone),
-            () = self.stopping.cancelled() => {
-                let _ = answer.send(Err(Unasked::Gone));
-                return AskOutcome::Stopping;
-            }
-            () = tokio::time::sleep(self.patience) => Err(Unasked::Expired),
+        biased;
+        answers = answers => answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|_| Unasked::Gone),
+        () = answer.closed() => return AskOutcome::Over,
+        () = self.session.ended().cancelled() => Err(Unasked::Gone),
+        () = self.stopping.cancelled() => {
+            let _ = answer.send(Err(Unasked::Gone));
+            return AskOutcome::Stopping;
+        }
+        () = tokio::time::sleep(self.timeout) => Err(Unasked::Expired),
         };
-        drop(withdrawn);
+        drop(withdrawal);
         let keys = questions.into_iter().map(|question| question.key);
         let _ = answer.send(answers.map(|answers| keys.zip(answers).collect()));
         AskOutcome::Over
     }
 
-    /// A name for what happens on a page: the revision wants one, and the server behind may have none.
+    /// A new `elicitationId`, which the revision requires but the server behind the hub may not provide.
     fn new_page(&self) -> String {
         let page = uuid::Uuid::new_v4().to_string();
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).push(page.clone());
         page
     }
 
-    /// The call is over, and so is what its pages were for.
+    /// Notifies the client that the elicitations on web pages are complete, because the call has ended.
     pub(super) fn finish_pages(&self) {
         for page in self.pages.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let params = json!({ "elicitationId": page });
@@ -153,21 +154,21 @@ impl Client {
     }
 }
 
-/// Tells the client, when dropped, that what it has not answered is asked no more.
-struct Withdraw<'c> {
-    client: &'c Client,
+/// Cancels unanswered questions at the client when dropped.
+struct WithdrawOnDrop<'c> {
+    channel: &'c QuestionChannel,
     ids: Vec<String>,
 }
 
-impl Drop for Withdraw<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
-        for id in self.ids.iter().filter(|id| self.client.session.questions().withdraw(id)) {
-            self.client.log.push(notification("notifications/cancelled", &json!({ "requestId": id })));
+        for id in self.ids.iter().filter(|id| self.channel.session.questions().withdraw(id)) {
+            self.channel.log.push(notification("notifications/cancelled", &json!({ "requestId": id })));
         }
     }
 }
 
-/// A question as the client's revision has it.
+/// A question as a request of the client's revision.
 fn request(question: &Question, id: &str, page: Option<String>, version: Version) -> String {
     let method = question.inquiry.as_str();
     let params = question.params.as_ref().map(|params| params_for(question.inquiry, params, page, version));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_asked_for_as_the_revision_knows_it() {
+    fn form_request_has_the_members_of_the_revision() {
         let form = json!({ "mode": "form", "message": "Who?", "requestedSchema": { "type": "object" } });
         let new = asked(&form, Version::V2025_11_25);
         assert_eq!(new["params"], form);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_given_the_id_that_the_revision_wants() {
+    fn url_request_has_an_elicitation_id() {
         let page = asked(
             &json!({ "mode": "url", "message": "Go", "url": "https://example.com" }),
             Version::V2025_11_25,

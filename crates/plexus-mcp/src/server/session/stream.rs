@@ -1,4 +1,4 @@
-//! The stream of one call, kept so that it can be resumed.
+//! The buffered stream of one call, so that it can be resumed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Messages kept. Progress and log lines go first, the oldest of them; questions and the result stay.
-const KEPT: usize = 256;
+/// Most buffered messages. The oldest progress and log lines are dropped first; questions and the result stay.
+const MAX_MESSAGES: usize = 256;
 
-/// Bytes that all finished streams of the hub may keep for clients that may come back.
-const BUDGET: usize = 64 << 20;
-/// How long a client may take to come back.
-const KEEP: Duration = Duration::from_secs(300);
+/// Limit of the total size of all streams, in bytes. Above it, finished streams are dropped.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+/// Time for which a finished stream can be resumed.
+const KEEP_FINISHED: Duration = Duration::from_secs(300);
 
-/// Bytes kept by all streams.
+/// The total size of all streams, in bytes.
 pub(in crate::server) type BufferedBytes = Arc<AtomicUsize>;
 
 #[derive(Debug)]
 pub(super) struct StreamLog {
-    /// In the ids of its events.
+    /// Part of the ids of its events.
     name: String,
-    kept: BufferedBytes,
+    total_bytes: BufferedBytes,
     state: Mutex<LogState>,
-    /// Moves when there is something new to read.
-    moved: watch::Sender<()>,
+    /// Signals new messages.
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct LogState {
-    /// Number of the last message pushed.
+    /// The number of the last message.
     last: u64,
     messages: VecDeque<Message>,
     bytes: usize,
@@ -41,12 +41,12 @@ struct LogState {
 struct Message {
     number: u64,
     json: String,
-    /// Who has missed it has missed little.
-    passing: bool,
+    /// Whether it can be dropped when the buffer is full.
+    droppable: bool,
 }
 
-/// What comes next on a stream.
-pub(super) enum Next {
+/// The next message of a stream.
+pub(super) enum NextMessage {
     Message(u64, String),
     /// Nothing yet.
     Wait,
@@ -54,32 +54,32 @@ pub(super) enum Next {
 }
 
 impl StreamLog {
-    pub(super) fn new(name: String, kept: BufferedBytes) -> Self {
-        Self { name, kept, state: Mutex::default(), moved: watch::Sender::new(()) }
+    pub(super) fn new(name: String, total_bytes: BufferedBytes) -> Self {
+        Self { name, total_bytes, state: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A message that the client needs.
+    /// Adds a message that the client needs.
     pub(super) fn push(&self, json: String) {
         self.add(json, false);
     }
 
-    /// A message that is dropped where there is no room: progress, or a line of a log.
-    pub(super) fn push_passing(&self, json: String) {
+    /// Adds a progress or log message, which is dropped if the buffer is full.
+    pub(super) fn push_droppable(&self, json: String) {
         self.add(json, true);
     }
 
-    fn add(&self, json: String, passing: bool) {
+    fn add(&self, json: String, droppable: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.count(state.push(json, passing));
+        self.count(state.push(json, droppable));
         drop(state);
-        self.moved.send_replace(());
+        self.changed.send_replace(());
     }
 
-    /// The last message, if there is one, and the end.
+    /// Ends the stream, with a last message if there is one.
     pub(super) fn finish(&self, message: Option<String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(message) = message {
@@ -87,60 +87,61 @@ impl StreamLog {
         }
         state.finished_at = Some(Instant::now());
         drop(state);
-        self.moved.send_replace(());
+        self.changed.send_replace(());
     }
 
     pub(super) fn is_finished(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).finished_at.is_some()
     }
 
-    /// Finished, and too long ago or too costly to be kept.
+    /// Whether it is finished, and expired or over the limit of the total size.
     pub(super) fn is_stale(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.finished_at.is_some_and(|at| at.elapsed() > KEEP || self.kept.load(Ordering::Relaxed) > BUDGET)
+        let over_limit = self.total_bytes.load(Ordering::Relaxed) > MAX_TOTAL_BYTES;
+        state.finished_at.is_some_and(|at| at.elapsed() > KEEP_FINISHED || over_limit)
     }
 
     fn count(&self, (added, removed): (usize, usize)) {
-        self.kept.fetch_add(added, Ordering::Relaxed);
-        self.kept.fetch_sub(removed, Ordering::Relaxed);
+        self.total_bytes.fetch_add(added, Ordering::Relaxed);
+        self.total_bytes.fetch_sub(removed, Ordering::Relaxed);
     }
 
-    /// What follows message `after`.
-    pub(super) fn next(&self, after: u64) -> Next {
+    /// The message after number `after`.
+    pub(super) fn next(&self, after: u64) -> NextMessage {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.messages.iter().find(|message| message.number > after) {
-            Some(message) => Next::Message(message.number, message.json.clone()),
-            None if state.finished_at.is_some() => Next::End,
-            None => Next::Wait,
+            Some(message) => NextMessage::Message(message.number, message.json.clone()),
+            None if state.finished_at.is_some() => NextMessage::End,
+            None => NextMessage::Wait,
         }
     }
 
-    pub(super) fn moves(&self) -> watch::Receiver<()> {
-        self.moved.subscribe()
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 }
 
 impl Drop for StreamLog {
     fn drop(&mut self) {
         let bytes = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).bytes;
-        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+        self.total_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
 impl LogState {
-    /// Bytes added and removed.
-    fn push(&mut self, json: String, passing: bool) -> (usize, usize) {
+    /// Adds a message; returns the bytes added and removed.
+    fn push(&mut self, json: String, droppable: bool) -> (usize, usize) {
         let added = json.len();
         self.last += 1;
-        self.messages.push_back(Message { number: self.last, json, passing });
-        let removed = if self.messages.len() > KEPT { self.drop_one() } else { 0 };
+        self.messages.push_back(Message { number: self.last, json, droppable });
+        let removed = if self.messages.len() > MAX_MESSAGES { self.drop_one() } else { 0 };
         self.bytes = self.bytes + added - removed;
         (added, removed)
     }
 
-    /// Drops the oldest message that may be missed, or the oldest of all; its bytes.
+    /// Drops the oldest droppable message, or the oldest of all; returns its size.
     fn drop_one(&mut self) -> usize {
-        let victim = self.messages.iter().position(|message| message.passing).unwrap_or(0);
+        let victim = self.messages.iter().position(|message| message.droppable).unwrap_or(0);
         self.messages.remove(victim).map_or(0, |message| message.json.len())
     }
 }
@@ -149,46 +150,48 @@ impl LogState {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::{BUDGET, BufferedBytes, KEPT, Next, StreamLog};
+    use super::{BufferedBytes, MAX_MESSAGES, MAX_TOTAL_BYTES, NextMessage, StreamLog};
 
     #[test]
-    fn what_may_be_missed_makes_room_for_what_may_not() {
-        let kept = BufferedBytes::default();
-        let log = StreamLog::new("one".to_owned(), kept.clone());
-        log.push_passing("a line".to_owned());
+    fn full_buffer_drops_progress_and_log_lines_first() {
+        let total = BufferedBytes::default();
+        let log = StreamLog::new("one".to_owned(), total.clone());
+        log.push_droppable("a line".to_owned());
         log.push("a question".to_owned());
-        for _ in 0..KEPT + 10 {
-            log.push_passing("a line".to_owned());
+        for _ in 0..MAX_MESSAGES + 10 {
+            log.push_droppable("a line".to_owned());
         }
-        let Next::Message(2, question) = log.next(0) else {
-            panic!("the question is not the first any more")
-        };
+        let NextMessage::Message(2, question) = log.next(0) else { panic!("the question was dropped") };
         assert_eq!(question, "a question");
-        assert_eq!(kept.load(Ordering::Relaxed), question.len() + (KEPT - 1) * "a line".len());
-        for _ in 0..KEPT {
-            log.push("more of it".to_owned());
+        assert_eq!(total.load(Ordering::Relaxed), question.len() + (MAX_MESSAGES - 1) * "a line".len());
+        for _ in 0..MAX_MESSAGES {
+            log.push("a message".to_owned());
         }
-        assert_eq!(kept.load(Ordering::Relaxed), KEPT * "more of it".len(), "there is a limit to all");
+        assert_eq!(
+            total.load(Ordering::Relaxed),
+            MAX_MESSAGES * "a message".len(),
+            "the limit applies to all"
+        );
         let last = log.state.lock().unwrap().last;
-        log.push_passing("a line".to_owned());
-        assert!(matches!(log.next(last), Next::Wait), "it has no room");
+        log.push_droppable("a line".to_owned());
+        assert!(matches!(log.next(last), NextMessage::Wait), "the new line is dropped");
     }
 
     #[test]
-    fn what_is_kept_is_counted_and_over_the_budget_nothing_finished_stays() {
-        let kept = BufferedBytes::default();
-        let log = StreamLog::new("one".to_owned(), kept.clone());
-        for _ in 0..KEPT + 10 {
-            log.push_passing("x".repeat(100));
+    fn finished_stream_is_stale_over_the_total_size_limit() {
+        let total = BufferedBytes::default();
+        let log = StreamLog::new("one".to_owned(), total.clone());
+        for _ in 0..MAX_MESSAGES + 10 {
+            log.push_droppable("x".repeat(100));
         }
-        assert_eq!(kept.load(Ordering::Relaxed), KEPT * 100);
-        assert!(!log.is_stale(), "it still runs");
+        assert_eq!(total.load(Ordering::Relaxed), MAX_MESSAGES * 100);
+        assert!(!log.is_stale(), "it is not finished");
         log.finish(Some("y".repeat(100)));
-        assert!(!log.is_stale(), "a client may come back for it");
-        let large = StreamLog::new("two".to_owned(), kept.clone());
-        large.push("z".repeat(BUDGET));
-        assert!(log.is_stale(), "there is no room to wait for its client");
+        assert!(!log.is_stale(), "a client may resume it");
+        let large = StreamLog::new("two".to_owned(), total.clone());
+        large.push("z".repeat(MAX_TOTAL_BYTES));
+        assert!(log.is_stale(), "the total size is over the limit");
         drop((log, large));
-        assert_eq!(kept.load(Ordering::Relaxed), 0);
+        assert_eq!(total.load(Ordering::Relaxed), 0);
     }
 }

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
 use http::{Method, StatusCode};
 use plexus_kit::Stage;
-use plexus_mcp::http_client::{self, Events, Media, Reply};
+use plexus_mcp::http_client::{self, Media, Reply, SseParser};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::ProgressSink;
 use serde_json::value::RawValue;
@@ -87,7 +87,8 @@ impl Shared {
         answer: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
         tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
-            let (place, patience) = (http_client::shown(&self.line.home().url), self.patience.as_secs_f32());
+            let (place, patience) =
+                (http_client::origin_of(&self.line.home().url), self.patience.as_secs_f32());
             let message = format!("{place} did not answer {method} within {patience} s");
             Err(Refusal::Failed(ClientError::Lost(message)))
         })
@@ -117,7 +118,7 @@ impl Shared {
         reply: Reply,
         waiting: &Waiting<'_>,
     ) -> Result<Bytes, ClientError> {
-        let place = http_client::shown(&reply.place().url);
+        let place = http_client::origin_of(&reply.endpoint().url);
         match reply.media() {
             Media::Json => {
                 let body = reply.whole().await?;
@@ -148,7 +149,7 @@ impl Shared {
         reply: Reply,
         waiting: &Waiting<'_>,
     ) -> Result<Bytes, ClientError> {
-        let mut events = Events::new(self.line.limit());
+        let mut events = SseParser::new(self.line.limit());
         let mut reply = Some(reply);
         let mut fruitless = 0;
         loop {
@@ -161,7 +162,7 @@ impl Shared {
                             fruitless = 0;
                             if let Some(answer) = self.receive_in(session, &event.data, Some(waiting), false)
                             {
-                                stream.leave();
+                                stream.release();
                                 return answer;
                             }
                         }
@@ -178,7 +179,7 @@ impl Shared {
                 }
             }
             let lost = || {
-                let place = http_client::shown(&session.place.url);
+                let place = http_client::origin_of(&session.place.url);
                 ClientError::Lost(format!(
                     "the stream of {place} was lost before the answer arrived: {broken}"
                 ))

@@ -55,7 +55,7 @@ impl Shared {
         let body = Bytes::from(message::discover(id));
         let asked = async {
             let reply = self.post(&asking, "server/discover", &headers, &body).await?;
-            let place = reply.place().clone();
+            let place = reply.endpoint().clone();
             let waiting = Waiting { id, progress: None, bridge: None };
             let result = self.result(&asking, "server/discover", reply, &waiting).await?;
             let peer = answer::discovered(&result)?;
@@ -72,7 +72,7 @@ impl Shared {
         let body = Bytes::from(message::initialize(id, self.capabilities));
         let asked = async {
             let reply = self.post(&asking, "initialize", &headers, &body).await?;
-            let place = reply.place().clone();
+            let place = reply.endpoint().clone();
             let session_id = session_id(&reply)?;
             let waiting = Waiting { id, progress: None, bridge: None };
             let result = self.result(&asking, "initialize", reply, &waiting).await?;

@@ -21,14 +21,14 @@ const ALLOW_PRIVATE: &str = "set `allow_private` to true in the server's file";
 pub(crate) struct Line {
     /// Sends the headers of the file with each request. No other credentials are ever sent; callers'
     /// credentials for the hub stay in the hub.
-    line: Arc<http_client::Line>,
+    client: Arc<http_client::HttpClient>,
     /// The hub's login at the server, unless the file sets an `Authorization` header.
     account: Option<Pass>,
 }
 
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.line.fmt(f)
+        self.client.fmt(f)
     }
 }
 
@@ -43,39 +43,43 @@ impl From<HttpError> for ClientError {
 }
 
 impl Line {
-    /// `inner`: whether the hub's settings allow private networks for all servers. `limit`: size limit of one
+    /// `private`: whether the hub's settings allow private networks for all servers. `limit`: size limit of one
     /// message in bytes.
     pub(crate) fn new(
         config: &HttpConfig,
-        inner: bool,
+        private: bool,
         patience: Duration,
         limit: usize,
     ) -> Result<Self, ClientError> {
         let (home, headers) = of_file(config)?;
-        let inner = inner || config.allow_private;
-        let network = Network::of(&home.url, config.auth.tls.clone(), inner, ALLOW_PRIVATE, patience);
-        Ok(Self { line: Arc::new(http_client::Line::new(home, headers, network, limit)), account: None })
+        let private = private || config.allow_private;
+        let network =
+            Network::for_server(&home.url, config.auth.tls.clone(), private, ALLOW_PRIVATE, patience);
+        Ok(Self {
+            client: Arc::new(http_client::HttpClient::new(home, headers, network, limit)),
+            account: None,
+        })
     }
 
     /// Adds the tokens of an account, unless the file sets an `Authorization` header.
     pub(crate) fn with_account(mut self, account: Option<Pass>) -> Self {
-        self.account = account.filter(|_| !self.line.gives(&AUTHORIZATION));
+        self.account = account.filter(|_| !self.client.sets(&AUTHORIZATION));
         self
     }
 
     /// The URL in the file.
     pub(crate) fn home(&self) -> &Arc<Endpoint> {
-        self.line.home()
+        self.client.home()
     }
 
     /// Size limit of a message in bytes.
     pub(crate) fn limit(&self) -> usize {
-        self.line.limit()
+        self.client.limit()
     }
 
     /// The hub's login at the server that sent this reply, or that it would use there.
     pub(crate) fn account(&self, reply: &Reply) -> Option<&Pass> {
-        self.account.as_ref().filter(|_| reply.is_own())
+        self.account.as_ref().filter(|_| reply.is_from_home())
     }
 
     /// Sends a request, following redirects, and waits for the head of the answer. There is no time limit;
@@ -91,20 +95,20 @@ impl Line {
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
         let Some(account) = &self.account else {
-            return Ok(self.line.send(place, method, headers, body, None).await?);
+            return Ok(self.client.send(place, method, headers, body, None).await?);
         };
         let bearer = match account.bearer_status() {
             BearerStatus::Ready(bearer) => bearer,
             BearerStatus::NeedsRenewal => Box::pin(account.bearer()).await?,
         };
         let authorization = bearer.as_ref().map(|bearer| &bearer.header);
-        let reply = self.line.send(place, method, headers, body, authorization).await?;
+        let reply = self.client.send(place, method, headers, body, authorization).await?;
         if !account.is_refused(&reply, bearer.as_ref()) {
             return Ok(reply);
         }
         Box::pin(async {
             let Some(newer) = account.renewed(bearer.as_ref()).await? else { return Ok(reply) };
-            let reply = self.line.send(place, method, headers, body, Some(&newer.header)).await?;
+            let reply = self.client.send(place, method, headers, body, Some(&newer.header)).await?;
             account.is_refused(&reply, Some(&newer));
             Ok(reply)
         })
@@ -112,24 +116,24 @@ impl Line {
     }
 
     /// Like [`Self::send`], without following redirects and without the hub's token.
-    pub(crate) async fn send_there(
+    pub(crate) async fn send_once(
         &self,
         place: &Arc<Endpoint>,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
-        Ok(self.line.send_there(place, method, headers, body).await?)
+        Ok(self.client.send_once(place, method, headers, body).await?)
     }
 
     /// Closes idle connections.
     pub(crate) fn sweep(&self) {
-        self.line.sweep();
+        self.client.sweep();
     }
 
     /// Closes all idle connections immediately.
     pub(crate) fn close(&self) {
-        self.line.close();
+        self.client.close();
     }
 }
 
@@ -152,7 +156,7 @@ fn of_file(config: &HttpConfig) -> Result<(Endpoint, HeaderMap), ClientError> {
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    Ok((Endpoint::own(url)?, headers))
+    Ok((Endpoint::home(url)?, headers))
 }
 
 fn wrong(message: String) -> ClientError {

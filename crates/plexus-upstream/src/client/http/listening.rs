@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use plexus_kit::Stage;
-use plexus_mcp::http_client::{Events, Media, Reply};
+use plexus_mcp::http_client::{Media, Reply, SseParser};
 use plexus_proto::api::UpstreamEra;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -50,7 +50,7 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
         shared: shared.clone(),
         era: peer.era,
         offers,
-        events: Events::new(shared.line.limit()),
+        events: SseParser::new(shared.line.limit()),
         opened: Some(opened),
         was_open: false,
     };
@@ -75,7 +75,7 @@ struct Listening {
     shared: Arc<Shared>,
     era: UpstreamEra,
     offers: Offers,
-    events: Events,
+    events: SseParser,
     /// Notifies the task that waits for the first stream to open.
     opened: Option<oneshot::Sender<()>>,
     /// A stream was open before, so a refusal now may be temporary.
@@ -131,7 +131,7 @@ impl Listening {
             // Without an earlier stream, 404 may mean that the URL supports no GET.
             StatusCode::NOT_FOUND if session.has_id && self.was_open => {
                 // The ids of events belong to the lost session.
-                self.events = Events::new(shared.line.limit());
+                self.events = SseParser::new(shared.line.limit());
                 let _ = shared.renew(&session).await;
                 StreamEnd::Broken
             }
@@ -140,7 +140,7 @@ impl Listening {
                 self.open(resumed);
                 self.read(reply).await;
                 if !Arc::ptr_eq(&shared.session(), &session) {
-                    self.events = Events::new(shared.line.limit());
+                    self.events = SseParser::new(shared.line.limit());
                 }
                 StreamEnd::Broken
             }
@@ -261,7 +261,7 @@ impl Listening {
 /// The stream of a subscription in the stateless era.
 struct Stream {
     reply: Reply,
-    events: Events,
+    events: SseParser,
 }
 
 impl Stream {
@@ -309,7 +309,7 @@ async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -
         }
         Err(_) => return Err(StreamEnd::Broken),
     };
-    let mut stream = Stream { reply, events: Events::new(shared.line.limit()) };
+    let mut stream = Stream { reply, events: SseParser::new(shared.line.limit()) };
     match tokio::time::timeout(ACK_TIMEOUT, stream.next()).await {
         Ok(Some(first)) => {
             let waiting = Waiting { id, progress: None, bridge: None };

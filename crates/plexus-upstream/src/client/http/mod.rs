@@ -4,7 +4,7 @@
 //! - [`handshake`]: determines a server's era, and replaces a lost session;
 //! - [`in_flight`]: requests that a caller waits for;
 //! - [`exchange`]: one MCP request and its answer, in one piece or as a stream of
-//!   [`Events`](plexus_mcp::http_client::Events);
+//!   [`SseParser`](plexus_mcp::http_client::SseParser);
 //! - [`listening`]: notifications of the server.
 //!
 //! A request is sent again only if the server, or the lack of a connection, proves that it was not carried

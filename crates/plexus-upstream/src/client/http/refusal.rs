@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
-use plexus_mcp::http_client::{HttpError, Media, Reply, shown};
+use plexus_mcp::http_client::{HttpError, Media, Reply, origin_of};
 
 use super::super::message::{Incoming, Messages, RequestId};
 use super::super::stderr;
@@ -52,9 +52,9 @@ impl From<HttpError> for Refusal {
 /// Interprets an answer with an error status.
 pub(crate) async fn read(line: &Line, mut reply: Reply, method: &str, has_session: bool) -> Refusal {
     let status = reply.status();
-    let place = shown(&reply.place().url);
+    let place = origin_of(&reply.endpoint().url);
     let wants = reply.all(&WWW_AUTHENTICATE);
-    let given = reply.was_given("authorization");
+    let given = reply.was_sent("authorization");
     let account = line.account(&reply).cloned();
     let is_json = reply.media() == Media::Json;
     let body = beginning(&mut reply).await;

@@ -116,7 +116,7 @@ impl Pass {
 
     /// Whether the server rejected the token; a token that was accepted is marked as such.
     pub(crate) fn is_refused(&self, reply: &Reply, shown: Option<&Bearer>) -> bool {
-        if !reply.is_own() {
+        if !reply.is_from_home() {
             return false;
         }
         if reply.status() == StatusCode::UNAUTHORIZED {

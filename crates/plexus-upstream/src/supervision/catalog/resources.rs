@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use plexus_mcp::offers::{CompletionError, Lists, Offer};
+use plexus_mcp::offers::{CompletionError, OfferLists, ServerOffer};
 use plexus_proto::{ErrorCode, tool_name};
 use plexus_tools::{
     Access, Action, CallError, Facility, Outcome, Placement, RawJson, Run, Tool, ToolContext, ToolOutput,
@@ -30,7 +30,7 @@ const INVALID_PARAMS: i64 = -32602;
 /// The registered offers of a server besides its tools.
 #[derive(Default)]
 pub(in crate::supervision) struct Offering {
-    offer: ArcSwap<Offer>,
+    offer: ArcSwap<ServerOffer>,
     published: Mutex<Published>,
 }
 
@@ -43,16 +43,20 @@ struct Published {
 
 impl Offering {
     /// The most recent offer; empty while nothing is published.
-    pub(in crate::supervision) fn offer(&self) -> Arc<Offer> {
+    pub(in crate::supervision) fn offer(&self) -> Arc<ServerOffer> {
         self.offer.load_full()
     }
 }
 
 /// Requests all lists that a server announces. A list that cannot be fetched keeps its previous entries.
-pub(in crate::supervision) async fn ask(client: &Client, said: client::Offers, before: &Offer) -> Offer {
+pub(in crate::supervision) async fn ask(
+    client: &Client,
+    said: client::Offers,
+    before: &ServerOffer,
+) -> ServerOffer {
     let before = before.lists();
     let resources = said.resources;
-    Offer::new(Lists {
+    ServerOffer::new(OfferLists {
         resources: list(client, Listed::Resources, resources, before.resources).await,
         templates: list(client, Listed::Templates, resources, before.templates).await,
         prompts: list(client, Listed::Prompts, said.prompts, before.prompts).await,
@@ -80,7 +84,7 @@ async fn list(client: &Client, what: Listed, has: bool, before: Option<Entries>)
 
 impl Unit {
     /// Publishes an offer. Cheap if nothing changed.
-    pub(in crate::supervision) fn publish_offer(self: &Arc<Self>, offer: Offer) {
+    pub(in crate::supervision) fn publish_offer(self: &Arc<Self>, offer: ServerOffer) {
         let mut published = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner);
         let config = match &self.wanted.borrow().target {
             Target::Run(config) | Target::Off(config) => config.clone(),
@@ -112,7 +116,7 @@ impl Unit {
     pub(in crate::supervision) fn publish_offer_again(self: &Arc<Self>) {
         let is = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner).is;
         if is {
-            self.publish_offer(Offer::new(self.offering.offer().lists()));
+            self.publish_offer(ServerOffer::new(self.offering.offer().lists()));
         }
     }
 
@@ -127,7 +131,7 @@ impl Unit {
 }
 
 /// The facilities to register for an offer.
-fn facilities(config: &ServerConfig, offer: &Offer, [resources, prompts]: [Arc<Run>; 2]) -> Vec<Tool> {
+fn facilities(config: &ServerConfig, offer: &ServerOffer, [resources, prompts]: [Arc<Run>; 2]) -> Vec<Tool> {
     let mut facilities = Vec::new();
     if offer.resources.is_some() {
         facilities.push(Tool::upstream(spec(config, Facility::Resources, Vec::new()), resources));

@@ -45,7 +45,7 @@ enum ListOrPing {
 
 /// The answer to a request about resources and prompts.
 enum OfferOrWatch {
-    Offered(offers::Offer),
+    Offered(offers::ServerOffer),
     /// The subscriptions were updated to the state of this turn. Resources that may have changed while they
     /// were not subscribed are returned.
     Watching(u64, Result<BTreeSet<String>, ClientError>),
@@ -136,7 +136,7 @@ struct Monitor<'u> {
 
 /// Whether a previous offer may have to be withdrawn.
 fn offered_before(unit: &Unit) -> bool {
-    *unit.offering.offer() != offers::Offer::default()
+    *unit.offering.offer() != offers::ServerOffer::default()
 }
 
 fn offers_something(client: &Client) -> bool {

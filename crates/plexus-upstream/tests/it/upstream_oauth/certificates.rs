@@ -131,7 +131,7 @@ async fn client_certificate_of_the_file_is_presented() {
                 "client_key": "certificates/hub.key",
                 "ca": "certificates/ca.pem",
             }),
-            "hub.key holds no certificates",
+            "hub.key contains no certificates",
         ),
     ] {
         hub.write_upstream(name, &json!({ "url": url, "auth": { "tls": tls } }));

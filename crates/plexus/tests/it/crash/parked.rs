@@ -175,7 +175,7 @@ async fn check(client: &Client, ledger: &Path, call: &PlannedCall, seed: &str) {
             Some("completed") => assert_eq!(count(ledger, "done", id), 1, "{about}: {task}"),
             Some("failed") => {
                 let why = task["error"]["message"].as_str().unwrap();
-                assert!(why.contains("nobody knows whether it has done its work"), "{about}: {task}");
+                assert!(why.contains("unknown whether the task has done its work"), "{about}: {task}");
             }
             _ => panic!("{about}: {task}"),
         }

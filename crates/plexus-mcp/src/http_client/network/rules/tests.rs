@@ -1,25 +1,25 @@
 use super::*;
 
-const STRICT: Allowed = Allowed { loopback: false, inner: false };
-const INNER: Allowed = Allowed { loopback: false, inner: true };
+const STRICT: Allowed = Allowed { loopback: false, private: false };
+const PRIVATE: Allowed = Allowed { loopback: false, private: true };
 
 fn refused(address: &str, allowed: Allowed) -> bool {
     refusal(address.parse().unwrap(), allowed, "say so").is_some()
 }
 
 #[test]
-fn the_open_internet_needs_no_word() {
+fn public_address_is_allowed() {
     for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "192.0.1.1", "2606:4700::1111", "2a00::1"] {
         assert!(!refused(address, STRICT), "{address}");
     }
-    // Public ones in other dress stay public.
+    // Also when embedded in an IPv6 address.
     for address in ["::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"] {
         assert!(!refused(address, STRICT), "{address}");
     }
 }
 
 #[test]
-fn what_is_not_of_the_open_internet_needs_one_in_every_dress() {
+fn private_address_is_refused_in_every_notation() {
     for address in [
         "10.0.0.1",
         "172.16.0.1",
@@ -50,12 +50,12 @@ fn what_is_not_of_the_open_internet_needs_one_in_every_dress() {
         "2002:7f00:1::1",
     ] {
         assert!(refused(address, STRICT), "{address}");
-        assert!(!refused(address, INNER), "{address}");
+        assert!(!refused(address, PRIVATE), "{address}");
     }
 }
 
 #[test]
-fn some_addresses_are_refused_whatever_is_allowed() {
+fn metadata_and_non_host_addresses_are_always_refused() {
     for address in [
         "0.0.0.0",
         "0.1.2.3",
@@ -73,12 +73,12 @@ fn some_addresses_are_refused_whatever_is_allowed() {
         "255.255.255.255",
         "ff02::1",
     ] {
-        assert!(refused(address, Allowed { loopback: true, inner: true }), "{address}");
+        assert!(refused(address, Allowed { loopback: true, private: true }), "{address}");
     }
 }
 
 #[test]
-fn loopback_is_allowed_only_where_it_was_named() {
+fn loopback_is_allowed_only_if_named() {
     for host in ["http://localhost/", "http://LOCALHOST./", "http://a.localhost/", "http://127.0.0.1/"] {
         assert!(names_loopback(&url::Url::parse(host).unwrap().host().unwrap()), "{host}");
     }
@@ -88,14 +88,14 @@ fn loopback_is_allowed_only_where_it_was_named() {
     for host in ["http://localhost.example/", "http://notlocalhost/", "http://10.0.0.1/", "http://[::2]/"] {
         assert!(!names_loopback(&url::Url::parse(host).unwrap().host().unwrap()), "{host}");
     }
-    let named = Allowed { loopback: true, inner: false };
+    let named = Allowed { loopback: true, private: false };
     assert!(!refused("127.0.0.1", named) && !refused("::1", named));
-    // A name that means this machine opens nothing else.
+    // A name of this machine allows nothing else.
     assert!(refused("10.0.0.1", named));
 }
 
 #[test]
-fn a_refusal_says_what_to_do() {
+fn refusal_contains_remedy() {
     let text = refusal("10.0.0.1".parse().unwrap(), STRICT, "say so").unwrap();
     assert!(text.contains("10.0.0.1") && text.contains("say so"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Tasks that run now.
+//! Running tasks.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,33 +15,33 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{end, members};
+use super::{end, task_members};
 use crate::server::State;
-use crate::server::detached::answers::{Keys, Open};
+use crate::server::detached::answers::{KeyReuse, OpenQuestions};
 use crate::server::rpc::RpcError;
-use crate::server::running_call::{CallEvent, Next, Round, RunningCall};
+use crate::server::running_call::{CallEvent, CallStep, QuestionRound, RunningCall};
 
-/// How long a question of a task waits for its answer.
-const ASKED: Duration = Duration::from_secs(600);
-/// Between two attempts to store how a task ended.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Time limit for the answer to a task's question.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
+/// Pause between attempts to store the end of a task.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Those of this hub, and where all of them are stored.
+/// The running tasks of this hub, and the store of all tasks.
 pub(in crate::server) struct Tasks {
     pub(super) store: Store,
     pub(super) clock: Clock,
-    live: Mutex<HashMap<String, Arc<Live>>>,
+    live: Mutex<HashMap<String, Arc<LiveTask>>>,
 }
 
-/// A task that runs.
-pub(super) struct Live {
+/// A running task.
+pub(super) struct LiveTask {
     cancel: CancellationToken,
-    state: Mutex<Standing>,
+    state: Mutex<TaskState>,
 }
 
-struct Standing {
+struct TaskState {
     record: TaskRecord,
-    open: Open,
+    open: OpenQuestions,
 }
 
 impl Tasks {
@@ -49,29 +49,29 @@ impl Tasks {
         Self { store, clock, live: Mutex::default() }
     }
 
-    /// Stores a task that begins; false when its owner has too many.
+    /// Stores a new task. False if its owner has too many.
     pub(super) async fn insert(&self, record: TaskRecord) -> Result<bool, StoreError> {
         let hub = self.store.instance_id().to_owned();
         self.store.write(move |conn| Box::pin(async move { conn.insert_mcp_task(&hub, &record).await })).await
     }
 
-    /// A task of this owner, while it runs.
-    pub(super) fn live(&self, owner: &str, id: &str) -> Option<Arc<Live>> {
+    /// The running task with this id, if it belongs to this owner.
+    pub(super) fn live(&self, owner: &str, id: &str) -> Option<Arc<LiveTask>> {
         let live = self.all().get(id).cloned();
-        live.filter(|live| live.standing().record.owner == owner)
+        live.filter(|live| live.state().record.owner == owner)
     }
 
-    /// Tasks that run.
+    /// The number of running tasks.
     pub(in crate::server) fn count(&self) -> usize {
         self.all().len()
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveTask>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores how a task ended. While the database is away it is tried again: until then the task has not ended, and
-    /// should the hub stop before, nobody knows how it did.
+    /// Stores the end of a task, with retries while the database is unavailable. Until then the task has not ended;
+    /// if the hub stops first, its outcome is unknown.
     async fn end(&self, id: &str, end: TaskEnd, stopping: &CancellationToken) {
         loop {
             let (id, end, now) = (id.to_owned(), end.clone(), self.clock.now());
@@ -79,10 +79,10 @@ impl Tasks {
                 .store
                 .write(move |conn| Box::pin(async move { conn.end_mcp_task(&id, &end, now).await }));
             let Err(error) = ended.await else { return };
-            tracing::warn!(%error, "how a task ended cannot be stored");
+            tracing::warn!(%error, "cannot store the end of a task; trying again");
             tokio::select! {
                 () = stopping.cancelled() => return,
-                () = tokio::time::sleep(AGAIN) => {}
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
         }
     }
@@ -94,91 +94,95 @@ impl fmt::Debug for Tasks {
     }
 }
 
-impl Live {
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+impl LiveTask {
+    fn state(&self) -> MutexGuard<'_, TaskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All members of the task, as it stands.
+    /// All members of the task in its current state.
     pub(super) fn members(&self) -> String {
-        let Standing { record, open } = &mut *self.standing();
+        let TaskState { record, open } = &mut *self.state();
         if open.is_empty() {
-            return members(record, "\"status\":\"working\"");
+            return task_members(record, "\"status\":\"working\"");
         }
-        let asking = format!("\"status\":\"input_required\",\"inputRequests\":{}", open.requests());
-        members(record, &asking)
+        let status = format!("\"status\":\"input_required\",\"inputRequests\":{}", open.requests());
+        task_members(record, &status)
     }
 
-    /// Takes answers to what it asks.
-    pub(super) fn give(&self, responses: Option<&RawValue>, now: Timestamp) -> Result<(), RpcError> {
-        let mut standing = self.standing();
-        standing.record.updated_at = now;
-        standing.open.give(responses)
+    /// Accepts answers to its questions.
+    pub(super) fn accept_answers(
+        &self,
+        responses: Option<&RawValue>,
+        now: Timestamp,
+    ) -> Result<(), RpcError> {
+        let mut state = self.state();
+        state.record.updated_at = now;
+        state.open.accept(responses)
     }
 
     pub(super) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    fn asked(&self, round: Round, now: Timestamp) {
-        let mut standing = self.standing();
-        standing.record.updated_at = now;
-        standing.open.add(round);
+    fn add_questions(&self, round: QuestionRound, now: Timestamp) {
+        let mut state = self.state();
+        state.record.updated_at = now;
+        state.open.add(round);
     }
 
-    fn close(&self, why: &Unasked) {
-        self.standing().open.close(why);
+    fn close_questions(&self, why: &Unasked) {
+        self.state().open.close(why);
     }
 }
 
-/// Runs a task that is stored to its end.
-pub(super) fn follow(state: &Arc<State>, record: TaskRecord, call: RunningCall) {
+/// Runs a stored task to its end, in a supervised task.
+pub(super) fn spawn(state: &Arc<State>, record: TaskRecord, call: RunningCall) {
     let id = record.id.clone();
-    let standing = Mutex::new(Standing { record, open: Open::new(Keys::Unique) });
-    let live = Arc::new(Live { cancel: call.cancel.clone(), state: standing });
+    let task_state = Mutex::new(TaskState { record, open: OpenQuestions::new(KeyReuse::Never) });
+    let live = Arc::new(LiveTask { cancel: call.cancel.clone(), state: task_state });
     state.tasks.all().insert(id.clone(), live.clone());
     let state = state.clone();
     state.supervisor.clone().spawn(Stage::Work, "MCP task", async move {
-        let end = to_an_end(drive(&state, &live, call)).await;
+        let end = catch_panic(drive(&state, &live, call)).await;
         state.tasks.end(&id, end, &state.stopping).await;
-        // Whoever asks from now on reads what is stored.
+        // From now on the stored task is read.
         state.tasks.all().remove(&id);
     });
 }
 
-/// Where the hub itself fails the task has an end too: one that is never over would be waited for.
-async fn to_an_end(driven: impl Future<Output = TaskEnd>) -> TaskEnd {
-    AssertUnwindSafe(driven).catch_unwind().await.unwrap_or_else(|_| end::broken())
+/// Ends the task also if its driver panics. Otherwise clients would poll it forever.
+async fn catch_panic(driver: impl Future<Output = TaskEnd>) -> TaskEnd {
+    AssertUnwindSafe(driver).catch_unwind().await.unwrap_or_else(|_| end::hub_failed())
 }
 
-/// Drives the call. Its questions wait for `tasks/update`; a task tells how it stands and nothing else, so the rest of what
-/// it says is dropped.
-async fn drive(state: &State, live: &Live, mut call: RunningCall) -> TaskEnd {
-    let mut patience = None;
+/// Drives the call. Its questions wait for `tasks/update`; a task reports only its state, so other events are
+/// dropped.
+async fn drive(state: &State, live: &LiveTask, mut call: RunningCall) -> TaskEnd {
+    let mut deadline = None;
     loop {
         tokio::select! {
-            next = call.next() => match next {
-                Next::Ended(reply) => return end::of(reply),
-                Next::Event(CallEvent::Asked(round)) => {
-                    live.asked(round, state.tasks.clock.now());
-                    patience = Some(Instant::now() + ASKED);
+        step = call.next() => match step {
+                    CallStep::Ended(reply) => return end::from_reply(reply),
+                    CallStep::Event(CallEvent::Questions(round)) => {
+                        live.add_questions(round, state.tasks.clock.now());
+                        deadline = Some(Instant::now() + QUESTION_TIMEOUT);
+                    }
+                    CallStep::Event(CallEvent::Progress(_) | CallEvent::Log(_)) => {}
+                },
+                () = state.stopping.cancelled() => break,
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    live.close_questions(&Unasked::Expired);
+                    deadline = None;
                 }
-                Next::Event(CallEvent::Progress(_) | CallEvent::Log(_)) => {}
-            },
-            () = state.stopping.cancelled() => break,
-            () = tokio::time::sleep_until(patience.unwrap_or_else(Instant::now)), if patience.is_some() => {
-                live.close(&Unasked::Expired);
-                patience = None;
             }
-        }
     }
-    // Nobody can answer it now, or wait for it.
-    live.close(&Unasked::Gone);
+    // The hub stops.
+    live.close_questions(&Unasked::Gone);
     call.cancel.cancel();
     loop {
-        if let Next::Ended(reply) = call.next().await {
-            let end = end::of(reply);
-            // That it was cancelled here is no news to its owner, who did not ask for it.
+        if let CallStep::Ended(reply) = call.next().await {
+            let end = end::from_reply(reply);
+            // Reported as lost, because the owner did not request the cancellation.
             return if end.status == TaskStatus::Cancelled { end::lost() } else { end };
         }
     }
@@ -188,12 +192,12 @@ async fn drive(state: &State, live: &Live, mut call: RunningCall) -> TaskEnd {
 mod tests {
     use plexus_store::TaskStatus;
 
-    use super::to_an_end;
+    use super::catch_panic;
 
     #[tokio::test]
-    async fn a_task_that_the_hub_fails_to_follow_has_failed_and_says_that_nobody_knows() {
-        let end = to_an_end(async { panic!("a fault of the hub") }).await;
+    async fn task_whose_driver_panics_has_failed() {
+        let end = catch_panic(async { panic!("a bug in the hub") }).await;
         assert_eq!(end.status, TaskStatus::Failed);
-        assert!(end.message.unwrap().contains("nobody knows whether it has done its work"));
+        assert!(end.message.unwrap().contains("unknown whether the task has done its work"));
     }
 }

@@ -1,7 +1,7 @@
-//! `tasks/…`: calls that are asked after instead of waited for.
+//! `tasks/…`: calls whose state the client polls.
 //!
-//! A task is stored before its caller hears of it, and its end before anybody can read it. In between only the hub that
-//! runs it knows more, in [`live`]. After a stop of that hub nobody does, and the task says so: it is never run again.
+//! A task is stored before its caller receives it, and its end before it can be read. In between its state is in the
+//! memory of the hub that runs it ([`live`]). If that hub stops, the task ends as lost and is never run again.
 
 mod end;
 mod live;
@@ -17,31 +17,31 @@ use plexus_tools::Capabilities;
 use serde_json::{Value, json};
 
 use crate::server::State;
-use crate::server::call::Subject;
+use crate::server::call::TargetKind;
 use crate::server::rpc::{self, Params, RpcError};
 use crate::server::running_call::RunningCall;
 
 pub(in crate::server) use live::Tasks;
 
-/// The extension, as clients and servers declare it.
+/// The extension that clients and servers declare.
 pub(in crate::server) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
-/// How long a task can be asked after, since it was made.
+/// Lifetime of a task.
 const KEEP: Duration = Duration::from_secs(24 * 3600);
-/// How often a client should ask.
+/// Polling interval recommended to clients.
 const POLL_MS: u64 = 1_000;
-/// The client has not declared what the request is about.
+/// The client has not declared the capability that the request needs.
 const MISSING_CAPABILITY: i32 = -32021;
 
-/// Lets a call go on as a task of its caller: the members of a result of the type `task`, once the task is stored. The
-/// call comes back where that cannot be; it then goes on as any other.
+/// Turns a call into a task of its caller. Returns the members of a `task` result once the task is stored, or the
+/// call if that is not possible.
 pub(in crate::server) async fn detach(
     state: &Arc<State>,
     principal: &Arc<Principal>,
     call: RunningCall,
     target: &str,
-    subject: &Subject,
+    kind: &TargetKind,
 ) -> Result<String, Box<RunningCall>> {
-    if *subject != Subject::Tool {
+    if *kind != TargetKind::Tool {
         return Err(Box::new(call));
     }
     let now = state.tasks.clock.now();
@@ -55,63 +55,63 @@ pub(in crate::server) async fn detach(
         expires_at: now.checked_add(KEEP).unwrap_or(now),
         end: None,
     };
-    // A request that is dropped on the way must not leave a task that nobody runs.
+    // Supervised, so that a dropped request does not leave a stored task that does not run.
     state.supervisor.see_through(Stage::Work, "MCP task", begin(state.clone(), record, call)).await
 }
 
 async fn begin(state: Arc<State>, record: TaskRecord, call: RunningCall) -> Result<String, Box<RunningCall>> {
     match state.tasks.insert(record.clone()).await {
         Ok(true) => {
-            let members = members(&record, &standing(&record));
-            live::follow(&state, record, call);
+            let members = task_members(&record, &status_members(&record));
+            live::spawn(&state, record, call);
             Ok(members)
         }
         Ok(false) => Err(Box::new(call)),
         Err(error) => {
-            tracing::warn!(%error, "a call cannot become a task, and is waited for");
+            tracing::warn!(%error, "cannot store a call as a task; the client keeps waiting for it");
             Err(Box::new(call))
         }
     }
 }
 
-/// The members of a result that tells how a task stands.
+/// The members of the result of `tasks/get`.
 pub(in crate::server) async fn get(
     state: &State,
     principal: &Principal,
     params: &Params<'_>,
-    can: Capabilities,
+    capabilities: Capabilities,
 ) -> Result<String, RpcError> {
-    let id = declared(params, can)?;
+    let id = task_id(params, capabilities)?;
     if let Some(live) = state.tasks.live(principal.subject(), &id) {
         return Ok(live.members());
     }
     let record = stored(state, principal, &id).await?;
-    Ok(members(&record, &standing(&record)))
+    Ok(task_members(&record, &status_members(&record)))
 }
 
-/// Takes answers to what a task asks. What it does not ask, or no longer, is ignored.
+/// Accepts answers to a task's questions. Ignores those that are not open.
 pub(in crate::server) async fn update(
     state: &State,
     principal: &Principal,
     params: &Params<'_>,
-    can: Capabilities,
+    capabilities: Capabilities,
 ) -> Result<String, RpcError> {
-    let id = declared(params, can)?;
+    let id = task_id(params, capabilities)?;
     match state.tasks.live(principal.subject(), &id) {
-        Some(live) => live.give(params.input_responses, state.tasks.clock.now())?,
+        Some(live) => live.accept_answers(params.input_responses, state.tasks.clock.now())?,
         None => drop(stored(state, principal, &id).await?),
     }
     Ok(String::new())
 }
 
-/// Asks a task to stop. How it ended is told by the task; one that has ended stays as it is.
+/// Cancels a task. An ended task stays unchanged.
 pub(in crate::server) async fn cancel(
     state: &State,
     principal: &Principal,
     params: &Params<'_>,
-    can: Capabilities,
+    capabilities: Capabilities,
 ) -> Result<String, RpcError> {
-    let id = declared(params, can)?;
+    let id = task_id(params, capabilities)?;
     match state.tasks.live(principal.subject(), &id) {
         Some(live) => live.cancel(),
         None => drop(stored(state, principal, &id).await?),
@@ -119,7 +119,7 @@ pub(in crate::server) async fn cancel(
     Ok(String::new())
 }
 
-/// Gives the tasks that the last run of this hub left without an end the only one that is true; how many there were.
+/// Ends as lost the tasks that were running when this hub last stopped; returns their number.
 pub(in crate::server) async fn end_lost(tasks: &Tasks) -> Result<u64, StoreError> {
     let (hub, now) = (tasks.store.instance_id().to_owned(), tasks.clock.now());
     let end = end::lost();
@@ -129,9 +129,9 @@ pub(in crate::server) async fn end_lost(tasks: &Tasks) -> Result<u64, StoreError
         .await
 }
 
-/// The id that a request of a client that knows tasks is about.
-fn declared(params: &Params<'_>, can: Capabilities) -> Result<String, RpcError> {
-    if !can.tasks {
+/// The task id of a request, whose client must have declared the extension.
+fn task_id(params: &Params<'_>, capabilities: Capabilities) -> Result<String, RpcError> {
+    if !capabilities.tasks {
         let message = format!("the request does not declare the extension {EXTENSION}");
         return Err(RpcError::new(StatusCode::BAD_REQUEST, MISSING_CAPABILITY, message)
             .with_data(json!({ "requiredCapabilities": { "extensions": { EXTENSION: {} } } })));
@@ -140,7 +140,7 @@ fn declared(params: &Params<'_>, can: Capabilities) -> Result<String, RpcError> 
         .ok_or_else(|| RpcError::invalid_params("params.taskId must be the id of a task"))
 }
 
-/// Another's task is as unknown as one that never was.
+/// Reads a stored task. A task of another owner is reported like a missing one.
 async fn stored(state: &State, principal: &Principal, id: &str) -> Result<TaskRecord, RpcError> {
     let read = async {
         let mut reader = state.tasks.store.read_committed().await?;
@@ -148,20 +148,20 @@ async fn stored(state: &State, principal: &Principal, id: &str) -> Result<TaskRe
     };
     match read.await {
         Ok(Some(record)) => Ok(record),
-        Ok(None) => Err(RpcError::invalid_params("there is no such task, or no longer")),
+        Ok(None) => Err(RpcError::invalid_params("the task does not exist or has expired")),
         Err(error) => {
-            tracing::error!(%error, "a task cannot be read");
+            tracing::error!(%error, "cannot read a task");
             Err(RpcError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 rpc::INTERNAL_ERROR,
-                "the hub could not reach its database",
+                "the hub could not reach its database; try again",
             ))
         }
     }
 }
 
-/// The part of a task that depends on how it stands, from what is stored of it.
-fn standing(record: &TaskRecord) -> String {
+/// The members of a stored task that depend on its status.
+fn status_members(record: &TaskRecord) -> String {
     let Some(TaskEnd { status, message, payload }) = &record.end else {
         return "\"status\":\"working\"".to_owned();
     };
@@ -181,11 +181,11 @@ fn standing(record: &TaskRecord) -> String {
 }
 
 /// All members of a task.
-fn members(record: &TaskRecord, standing: &str) -> String {
+fn task_members(record: &TaskRecord, status: &str) -> String {
     let TaskRecord { id, created_at, updated_at, expires_at, .. } = record;
     let ttl = expires_at.as_millisecond() - created_at.as_millisecond();
     format!(
-        "\"taskId\":\"{id}\",{standing},\"createdAt\":\"{created_at}\",\"lastUpdatedAt\":\"{updated_at}\",\
+        "\"taskId\":\"{id}\",{status},\"createdAt\":\"{created_at}\",\"lastUpdatedAt\":\"{updated_at}\",\
          \"ttlMs\":{ttl},\"pollIntervalMs\":{POLL_MS}"
     )
 }

@@ -1,5 +1,5 @@
-//! Calls that wait between two requests of 2026-07-28: a ticket is good once, for who it was given to, for the request
-//! that it was given for; and the call is always the same one.
+//! Calls parked between two requests of 2026-07-28: a state is valid once, for its owner and its request, and resumes
+//! the same call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use plexus_testkit::asked::accepted;
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
-use crate::curious::{NAME, Runs, curious, form, roots, stateless};
+use crate::asking_tool::{CallCounter, NAME, add_asking_tool, form, roots, stateless};
 
 const LONG: Duration = Duration::from_secs(60);
 
 struct Scene {
     hub: TestHub,
     client: McpClient,
-    runs: Arc<Runs>,
+    runs: Arc<CallCounter>,
 }
 
 async fn scene() -> Scene {
-    over(TestHub::start().await).await
+    scene_with(TestHub::start().await).await
 }
 
-async fn over(hub: TestHub) -> Scene {
-    let runs = curious(&hub, LONG);
+async fn scene_with(hub: TestHub) -> Scene {
+    let runs = add_asking_tool(&hub, LONG);
     let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
     Scene { hub, client, runs }
 }
@@ -32,7 +32,7 @@ fn arguments() -> Value {
     json!({ "rounds": [[form("a")]] })
 }
 
-/// A call that waits: its state, and the whole result that says so.
+/// Parks a call; returns its state and the whole result.
 async fn park(client: &McpClient) -> (Value, Value) {
     let result = stateless(client, json!({ "arguments": arguments() })).await.result();
     assert_eq!(result["resultType"], "input_required", "{result}");
@@ -44,7 +44,7 @@ fn retry(state: &Value) -> Value {
     json!({ "arguments": arguments(), "requestState": state, "inputResponses": responses })
 }
 
-/// What is said of a state that opens nothing.
+/// The reason for which a state is refused.
 async fn refused(client: &McpClient, params: Value) -> String {
     let answer = stateless(client, params).await;
     assert_eq!(answer.error(), (200, -32602), "{answer:?}");
@@ -52,7 +52,7 @@ async fn refused(client: &McpClient, params: Value) -> String {
 }
 
 #[tokio::test]
-async fn the_request_that_brings_the_answers_gets_the_result_of_the_same_call() {
+async fn request_with_answers_gets_the_result_of_the_same_call() {
     let Scene { hub, client, runs } = scene().await;
     let (state, asked) = park(&client).await;
     assert_eq!(asked["inputRequests"]["a"]["method"], "elicitation/create");
@@ -70,12 +70,12 @@ async fn the_request_that_brings_the_answers_gets_the_result_of_the_same_call() 
 }
 
 #[tokio::test]
-async fn a_state_is_good_once() {
+async fn state_is_valid_once() {
     let Scene { hub: _hub, client, runs } = scene().await;
     let (state, _) = park(&client).await;
     stateless(&client, retry(&state)).await.result();
     assert_eq!(refused(&client, retry(&state)).await, "used");
-    // Also when both come at the same time.
+    // Also with two concurrent requests.
     let (state, _) = park(&client).await;
     let both = tokio::join!(stateless(&client, retry(&state)), stateless(&client, retry(&state)));
     let good = [&both.0, &both.1].iter().filter(|answer| answer.json().get("result").is_some()).count();
@@ -84,7 +84,7 @@ async fn a_state_is_good_once() {
 }
 
 #[tokio::test]
-async fn a_state_that_was_changed_or_is_anothers_or_for_something_else_opens_nothing() {
+async fn changed_or_foreign_state_is_refused() {
     let Scene { hub, client, runs } = scene().await;
     let bob = hub.mcp(&hub.token("bob", &["call:*"]).await.token);
     let (state, _) = park(&client).await;
@@ -106,14 +106,14 @@ async fn a_state_that_was_changed_or_is_anothers_or_for_something_else_opens_not
     for malformed in [json!(7), json!({}), json!(true)] {
         assert_eq!(refused(&client, retry(&malformed)).await, "");
     }
-    // None of that has used it up. How the arguments are written is not what they say.
+    // None of these used up the state.
     let result = stateless(&client, retry(&state)).await.result();
     assert_eq!(result["isError"], false);
     assert_eq!(runs.begun(), 1);
 }
 
 #[tokio::test]
-async fn what_is_not_answered_is_asked_again_and_what_is_nobody_asked_ignored() {
+async fn unanswered_questions_are_repeated_and_unknown_answers_ignored() {
     let Scene { hub: _hub, client, runs } = scene().await;
     let both = json!({ "rounds": [[form("a"), roots("r")]] });
     let asked = stateless(&client, json!({ "arguments": both })).await.result();
@@ -128,7 +128,7 @@ async fn what_is_not_answered_is_asked_again_and_what_is_nobody_asked_ignored() 
         assert_eq!(again["resultType"], "input_required");
         let keys: Vec<_> = again["inputRequests"].as_object().unwrap().keys().collect();
         assert_eq!(keys, left, "{again}");
-        assert!(!states.contains(&again["requestState"]), "each time another state");
+        assert!(!states.contains(&again["requestState"]), "each response has a new state");
         states.push(again["requestState"].clone());
     }
     let last = json!({ "r": { "roots": [] } });
@@ -140,7 +140,7 @@ async fn what_is_not_answered_is_asked_again_and_what_is_nobody_asked_ignored() 
 }
 
 #[tokio::test]
-async fn answers_that_are_no_object_are_refused_and_use_nothing_up() {
+async fn invalid_answers_are_refused_and_do_not_use_up_the_state() {
     let Scene { hub: _hub, client, .. } = scene().await;
     let (state, _) = park(&client).await;
     let mut params = retry(&state);
@@ -150,7 +150,7 @@ async fn answers_that_are_no_object_are_refused_and_use_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_call_asks_round_after_round_with_another_state_each() {
+async fn each_round_of_questions_has_a_new_state() {
     let Scene { hub: _hub, client, runs } = scene().await;
     let arguments = json!({ "rounds": [[form("a")], [form("a")]] });
     let first = stateless(&client, json!({ "arguments": arguments })).await.result();
@@ -167,18 +167,18 @@ async fn a_call_asks_round_after_round_with_another_state_each() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_comes_back_for_is_cancelled() {
-    let hub = TestHub::start_answering(|options| options.asked = Duration::from_millis(300)).await;
-    let Scene { hub, client, runs } = over(hub).await;
+async fn call_that_is_not_resumed_is_cancelled() {
+    let hub = TestHub::start_answering(|options| options.question_timeout = Duration::from_millis(300)).await;
+    let Scene { hub, client, runs } = scene_with(hub).await;
     let (state, _) = park(&client).await;
-    runs.over(1).await;
+    runs.wait_for_end_of(1).await;
     assert_eq!(refused(&client, retry(&state)).await, "expired");
     assert_eq!(runs.begun(), 1);
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
 #[tokio::test]
-async fn so_many_calls_of_one_caller_wait_and_no_more() {
+async fn parked_calls_are_limited_per_caller() {
     let Scene { hub, client, runs } = scene().await;
     let mut states = Vec::new();
     for _ in 0..16 {
@@ -188,7 +188,7 @@ async fn so_many_calls_of_one_caller_wait_and_no_more() {
     assert_eq!((&refused["resultType"], &refused["isError"]), (&json!("complete"), &json!(true)));
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("answer one of the open questions first"), "{text}");
-    // Others are not held up by that, and an answer makes room.
+    // Other callers are not affected, and an answer frees a place.
     let bob = hub.mcp(&hub.token("bob", &["call:*"]).await.token);
     park(&bob).await;
     stateless(&client, retry(&states[0])).await.result();
@@ -197,17 +197,17 @@ async fn so_many_calls_of_one_caller_wait_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_out_of_sight_by_then_is_unknown_and_its_call_is_given_up() {
+async fn resuming_a_hidden_tool_cancels_the_call() {
     let Scene { hub, client, runs } = scene().await;
     let (state, _) = park(&client).await;
     hub.registry().remove(&[NAME]);
     assert_eq!(stateless(&client, retry(&state)).await.error(), (200, -32602));
-    runs.over(1).await;
+    runs.wait_for_end_of(1).await;
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
 #[tokio::test]
-async fn a_token_that_was_revoked_brings_no_answers() {
+async fn revoked_token_cannot_resume() {
     let Scene { hub, runs, .. } = scene().await;
     let token = hub.token("carl", &["call:*"]).await;
     let client = hub.mcp(&token.token);
@@ -218,14 +218,14 @@ async fn a_token_that_was_revoked_brings_no_answers() {
 }
 
 #[tokio::test]
-async fn a_hub_that_stops_gives_up_what_waits_and_the_state_says_so_after() {
+async fn stopping_hub_cancels_parked_calls_and_reports_them_lost() {
     let Scene { hub, client, runs } = scene().await;
     let (state, _) = park(&client).await;
     let began = Instant::now();
     let hub = hub.restart().await;
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    runs.over(1).await;
-    let runs = curious(&hub, LONG);
+    runs.wait_for_end_of(1).await;
+    let runs = add_asking_tool(&hub, LONG);
     let client = client.at(hub.url("/mcp"));
     let answer = stateless(&client, retry(&state)).await;
     assert_eq!(answer.json()["error"]["data"]["plexus"], "lost", "{answer:?}");
@@ -235,7 +235,7 @@ async fn a_hub_that_stops_gives_up_what_waits_and_the_state_says_so_after() {
 }
 
 #[tokio::test]
-async fn closing_the_request_that_asks_leaves_the_call_and_closing_the_next_cancels_it() {
+async fn closing_a_resumed_request_cancels_the_call() {
     let Scene { hub, client, runs } = scene().await;
     let arguments = json!({ "rounds": [[form("a")]], "work_ms": 60_000 });
     let asked = stateless(&client, json!({ "arguments": arguments })).await.result();
@@ -243,13 +243,13 @@ async fn closing_the_request_that_asks_leaves_the_call_and_closing_the_next_canc
     let params =
         json!({ "arguments": arguments, "requestState": asked["requestState"], "inputResponses": responses });
     let working = tokio::time::timeout(Duration::from_millis(500), stateless(&client, params));
-    assert!(working.await.is_err(), "it works for a minute");
-    runs.over(1).await;
+    assert!(working.await.is_err(), "the call works for a minute");
+    runs.wait_for_end_of(1).await;
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
 #[tokio::test]
-async fn a_key_stands_for_the_parked_call_and_then_for_its_result() {
+async fn idempotency_key_waits_for_the_parked_call() {
     let Scene { hub: _hub, client, runs } = scene().await;
     let keyed = |mut params: Value| {
         params["_meta"] = json!({ "plexus/idempotency-key": "k1" });
@@ -269,7 +269,7 @@ async fn a_key_stands_for_the_parked_call_and_then_for_its_result() {
 }
 
 #[tokio::test]
-async fn a_question_is_the_last_event_of_a_stream_too() {
+async fn question_is_the_last_event_of_a_stream() {
     let Scene { hub: _hub, client, .. } = scene().await;
     let meta = json!({
         "progressToken": "p",
@@ -290,7 +290,7 @@ async fn a_question_is_the_last_event_of_a_stream_too() {
 }
 
 #[tokio::test]
-async fn only_what_the_last_request_said_that_it_can_is_asked() {
+async fn capabilities_of_the_latest_request_apply() {
     let Scene { hub: _hub, client, .. } = scene().await;
     let arguments = json!({ "rounds": [[form("a")], [roots("r")]] });
     let asked = stateless(&client, json!({ "arguments": arguments })).await.result();

@@ -1,6 +1,6 @@
-//! What a client that listens is told, whatever its era: which of its lists have changed, and which of its resources.
+//! Changes of lists and resources that a listening client is notified of, in every revision.
 //!
-//! A list has changed when what this client sees of it has: what it may not see comes and goes without a word.
+//! A list has changed only if the part that this client sees has changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use plexus_auth::Principal;
 use tokio::sync::watch;
 
 use super::State;
-use super::list::Rendered;
-use super::offers::{self, Listed};
+use super::list::RenderedList;
+use super::offers::{self, OfferList};
 use super::reads::{self, MAX_URI};
 use super::rpc::RpcError;
 use crate::offers::{Mailbox, ResourceWatch, VisibleOffers};
 use crate::version::Features;
 
-/// Resources that one client hears of at most.
+/// Most resources that a client can watch.
 pub(super) const MAX_WATCHED: usize = 256;
 
-/// A list that clients are told about.
+/// A list whose changes clients are notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum ListKind {
     Tools,
     Prompts,
-    /// Resources or templates of them.
+    /// Resources and resource templates.
     Resources,
 }
 
-impl Changed {
+impl ListKind {
     pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
     pub(super) fn method(self) -> &'static str {
@@ -40,123 +40,123 @@ impl Changed {
     }
 }
 
-/// The lists as a client has seen them last.
+/// The lists as a client last saw them.
 #[derive(Debug)]
 struct ListSnapshot {
-    tools: Arc<Rendered>,
-    prompts: Arc<Rendered>,
-    resources: Arc<Rendered>,
-    templates: Arc<Rendered>,
+    tools: Arc<RenderedList>,
+    prompts: Arc<RenderedList>,
+    resources: Arc<RenderedList>,
+    templates: Arc<RenderedList>,
 }
 
 impl ListSnapshot {
     fn now(state: &State, principal: &Principal, features: Features) -> Self {
-        let offered = |what| offers::rendered(state, principal, what, features);
+        let rendered = |list| offers::rendered(state, principal, list, features);
         Self {
             tools: state.lists.rendered(state.dispatcher.registry(), principal, features),
-            prompts: offered(Listed::Prompts),
-            resources: offered(Listed::Resources),
-            templates: offered(Listed::Templates),
+            prompts: rendered(OfferList::Prompts),
+            resources: rendered(OfferList::Resources),
+            templates: rendered(OfferList::Templates),
         }
     }
 
-    fn same(&self, other: &Self, of: Changed) -> bool {
-        match of {
-            Changed::Tools => self.tools.same_as(&other.tools),
-            Changed::Prompts => self.prompts.same_as(&other.prompts),
-            Changed::Resources => {
+    fn same(&self, other: &Self, list: ListKind) -> bool {
+        match list {
+            ListKind::Tools => self.tools.same_as(&other.tools),
+            ListKind::Prompts => self.prompts.same_as(&other.prompts),
+            ListKind::Resources => {
                 self.resources.same_as(&other.resources) && self.templates.same_as(&other.templates)
             }
         }
     }
 }
 
-/// Follows the lists of one client.
+/// Watches the lists of one client.
 #[derive(Debug)]
-pub(super) struct Lists {
+pub(super) struct ListWatcher {
     features: Features,
     registry: watch::Receiver<u64>,
     offers: watch::Receiver<u64>,
     seen: ListSnapshot,
-    /// What has changed and was not told yet.
-    untold: VecDeque<Changed>,
+    /// ListKind lists that have not been returned yet.
+    pending: VecDeque<ListKind>,
 }
 
-impl Lists {
+impl ListWatcher {
     pub(super) fn new(state: &State, principal: &Principal, features: Features) -> Self {
         Self {
             features,
-            // Before the first look at the lists, so that no change falls in between.
+            // Subscribed before the lists are read, so that no change is missed.
             registry: state.dispatcher.registry().versions(),
             offers: state.upstreams.offer_versions(),
             seen: ListSnapshot::now(state, principal, features),
-            untold: VecDeque::new(),
+            pending: VecDeque::new(),
         }
     }
 
-    /// The next list that has changed. Dropped halfway, it loses nothing.
-    pub(super) async fn changed(&mut self, state: &State, principal: &Principal) -> Changed {
+    /// Waits for the next changed list. Cancel-safe.
+    pub(super) async fn changed(&mut self, state: &State, principal: &Principal) -> ListKind {
         loop {
-            if let Some(changed) = self.untold.pop_front() {
+            if let Some(changed) = self.pending.pop_front() {
                 return changed;
             }
             tokio::select! {
                 Ok(()) = self.registry.changed() => {}
                 Ok(()) = self.offers.changed() => {}
-                // Both are gone with the hub.
+                // Both senders are dropped only when the hub stops.
                 else => return std::future::pending().await,
             }
             let now = ListSnapshot::now(state, principal, self.features);
-            self.untold.extend(Changed::ALL.into_iter().filter(|of| !now.same(&self.seen, *of)));
+            self.pending.extend(ListKind::ALL.into_iter().filter(|list| !now.same(&self.seen, *list)));
             self.seen = now;
         }
     }
 
-    /// Stands for what is in each list, and so for nothing that the client may not see.
+    /// A hash of each list, which does not depend on anything that the client cannot see.
     pub(super) fn fingerprints(&self) -> [u64; 3] {
         let resources = self.seen.resources.fingerprint() ^ self.seen.templates.fingerprint().rotate_left(1);
         [self.seen.tools.fingerprint(), self.seen.prompts.fingerprint(), resources]
     }
 }
 
-/// The resources that one client hears of.
+/// The resources that one client watches.
 #[derive(Debug, Default)]
-pub(super) struct Watching {
-    /// By the URIs that it gave.
-    watched: BTreeMap<String, Watched>,
+pub(super) struct WatchedResources {
+    /// By the URIs in the client's requests.
+    watched: BTreeMap<String, WatchedResource>,
     mailbox: Arc<Mailbox>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedResource {
     server: String,
     _watch: ResourceWatch,
 }
 
-impl Watching {
-    /// Follows one more of what is seen. False where its server tells nothing of it, or too many are followed already.
+impl WatchedResources {
+    /// Watches a visible resource. False if its server announces no changes, or too many resources are watched.
     pub(super) fn add(
         &mut self,
         state: &State,
         owner: &Principal,
-        seen: &VisibleOffers,
+        visible: &VisibleOffers,
         uri: &str,
     ) -> Result<bool, RpcError> {
         if self.watched.contains_key(uri) {
             return Ok(true);
         }
-        // First: to look for its owner takes a while.
+        // Checked first, because finding the owner is expensive.
         if self.watched.len() >= MAX_WATCHED || uri.len() > MAX_URI {
             return Ok(false);
         }
-        let owned = seen.owner(uri).map_err(|unowned| reads::not_found(uri, &unowned.could_be))?;
-        if !seen.tells_of_changes(&owned.server) {
+        let owned = visible.owner(uri).map_err(|unknown| reads::not_found(uri, &unknown.candidates))?;
+        if !visible.announces_changes(&owned.server) {
             return Ok(false);
         }
-        let (server, theirs, owner) = (&owned.server, &owned.uri, owner.subject());
-        let watch = state.upstreams.watch_resource(server, theirs, owner, &self.mailbox, uri);
+        let (server, server_uri, owner) = (&owned.server, &owned.uri, owner.subject());
+        let watch = state.upstreams.watch_resource(server, server_uri, owner, &self.mailbox, uri);
         let Some(watch) = watch else { return Ok(false) };
-        self.watched.insert(uri.to_owned(), Watched { server: owned.server, _watch: watch });
+        self.watched.insert(uri.to_owned(), WatchedResource { server: owned.server, _watch: watch });
         Ok(true)
     }
 
@@ -168,27 +168,27 @@ impl Watching {
         self.watched.keys().map(String::as_str)
     }
 
-    /// Slugs of the servers that they are of.
+    /// The slugs of the servers of the watched resources.
     pub(super) fn servers(&self) -> BTreeSet<String> {
         self.watched.values().map(|watched| watched.server.clone()).collect()
     }
 
-    /// Where its changes are put down.
+    /// The mailbox that receives the changes.
     pub(super) fn mailbox(&self) -> Arc<Mailbox> {
         self.mailbox.clone()
     }
 
-    /// Those of its URIs that have changed and are still watched, as far as the client still sees their servers.
-    pub(super) fn told(
+    /// The changed URIs that are still watched and whose servers the client still sees.
+    pub(super) fn still_watched(
         &self,
         state: &State,
         principal: &Principal,
         changed: BTreeSet<String>,
     ) -> Vec<String> {
-        let seen = offers::seen(state, principal);
-        let is_told = |uri: &String| {
-            self.watched.get(uri).is_some_and(|watched| seen.tells_of_changes(&watched.server))
+        let visible = offers::visible(state, principal);
+        let is_watched = |uri: &String| {
+            self.watched.get(uri).is_some_and(|watched| visible.announces_changes(&watched.server))
         };
-        changed.into_iter().filter(is_told).collect()
+        changed.into_iter().filter(is_watched).collect()
     }
 }

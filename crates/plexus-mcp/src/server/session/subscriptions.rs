@@ -1,5 +1,5 @@
-//! `resources/subscribe` and `resources/unsubscribe`: which resources a session hears of. They are kept with the session
-//! while it is in memory: after a restart of the hub a client subscribes again.
+//! `resources/subscribe` and `resources/unsubscribe`. Subscriptions live in memory only: after a restart of the hub
+//! the client has to subscribe again.
 
 use std::sync::Arc;
 
@@ -16,21 +16,22 @@ pub(super) async fn subscribe(
     params: &Params<'_>,
 ) -> Result<String, RpcError> {
     let uri = reads::uri(params)?;
-    match session.watched(|watching| watching.add(state, principal, &offers::seen(state, principal), &uri))? {
+    let visible = offers::visible(state, principal);
+    match session.with_watched(|watched| watched.add(state, principal, &visible, &uri))? {
         true => {
-            // What changes from now on is heard of.
-            let servers = session.watched(|watching| watching.servers());
+            // No change after the answer is missed.
+            let servers = session.with_watched(|watched| watched.servers());
             state.upstreams.watches_applied(&servers).await;
             Ok(String::new())
         }
         false => Err(RpcError::invalid_params(
-            "its server tells nothing of changes, or this session hears of as many resources as it may",
+            "its server does not announce changes, or this session watches too many resources",
         )),
     }
 }
 
 pub(super) fn unsubscribe(session: &McpSession, params: &Params<'_>) -> Result<String, RpcError> {
     let uri = reads::uri(params)?;
-    session.watched(|watching| watching.remove(&uri));
+    session.with_watched(|watched| watched.remove(&uri));
     Ok(String::new())
 }

@@ -1,4 +1,4 @@
-//! What the hub sends, read with the types of an independent implementation of the protocol.
+//! The hub's messages, parsed with the types of an independent implementation of the protocol (rmcp).
 
 use plexus_testkit::TestHub;
 use rmcp::model::{
@@ -9,15 +9,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::scripts::TOOLS;
-use crate::tools::{idle, puppet};
+use crate::sdk_scripts::TOOLS;
+use crate::tools::{controlled_tool, idle};
 
-/// Read as `T` and written again it must be what it was: nothing unknown to the type, nothing lost.
+/// Parses a `T` and checks that serializing it gives the same value, so that no member is unknown to the type.
 fn read<T: DeserializeOwned + Serialize>(value: &Value) -> T {
     let read: T = serde_json::from_value(value.clone())
         .unwrap_or_else(|e| panic!("not a {}: {e}\n{value}", std::any::type_name::<T>()));
     let written = serde_json::to_value(&read).unwrap();
-    assert_eq!(&written, value, "not all of it is known to {}", std::any::type_name::<T>());
+    assert_eq!(&written, value, "{} does not know all members", std::any::type_name::<T>());
     read
 }
 
@@ -29,7 +29,7 @@ fn notification(message: &Value) -> ServerNotification {
 }
 
 #[tokio::test]
-async fn results_of_the_session_era_are_what_the_models_know() {
+async fn session_era_results_match_the_models() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modeller", &["call:*"]).await.token);
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -53,7 +53,7 @@ async fn results_of_the_session_era_are_what_the_models_know() {
 }
 
 #[tokio::test]
-async fn results_of_the_stateless_revision_are_what_the_models_know() {
+async fn stateless_results_match_the_models() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modeller", &["call:*"]).await.token);
     let discovered: DiscoverResult = read(&client.modern("server/discover", json!({})).await.result());
@@ -72,7 +72,7 @@ async fn results_of_the_stateless_revision_are_what_the_models_know() {
 }
 
 #[tokio::test]
-async fn errors_are_what_the_models_know() {
+async fn errors_match_the_models() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modeller", &["call:*"]).await.token);
     let mismatch = client.modern_request(1, "tools/list", json!({}));
@@ -94,7 +94,7 @@ async fn errors_are_what_the_models_know() {
 }
 
 #[tokio::test]
-async fn notifications_are_what_the_models_know() {
+async fn notifications_match_the_models() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modeller", &["call:*"]).await.token);
     let params = json!({ "notifications": { "toolsListChanged": true } });
@@ -107,7 +107,7 @@ async fn notifications_are_what_the_models_know() {
     };
     assert_eq!(acknowledged.params.notifications.tools_list_changed, Some(true));
 
-    let (tool, mut strings) = puppet("work");
+    let (tool, mut control) = controlled_tool("work");
     hub.registry().add([tool, idle("other")]);
     let changed = notification(&stream.message().await.unwrap());
     assert!(matches!(changed, ServerNotification::ToolListChangedNotification(_)), "{changed:?}");
@@ -115,14 +115,14 @@ async fn notifications_are_what_the_models_know() {
     let params = json!({ "name": "work", "_meta": { "progressToken": "t" } });
     let (caller, body) = client.modern_request(2, "tools/call", params);
     let mut call = caller.post_stream(&body).await;
-    strings.started().await;
-    strings.progress(1.5).await;
+    control.started().await;
+    control.progress(1.5).await;
     let ServerNotification::ProgressNotification(progress) = notification(&call.message().await.unwrap())
     else {
         panic!("not progress")
     };
     assert_eq!((progress.params.progress, progress.params.total), (1.5, Some(3.0)));
-    strings.finish("done").await;
+    control.finish("done").await;
     let _: CallToolResult = read(&call.message().await.unwrap()["result"]);
 
     let (ended, _dir) = tokio::join!(stream.to_end(), hub.stop());

@@ -1,13 +1,13 @@
-//! `Host` and `Origin`: a web page must not reach the hub through the browser of its user.
+//! `Host` and `Origin`: a web page must not reach the hub through a user's browser.
 
 use plexus_testkit::{RawConnection, TestHub};
 
-/// A request as a browser sends it, `Host` and `Origin` each as often as given.
+/// A request as sent by a browser, with these `Host` and `Origin` headers.
 struct Browser {
     what: &'static str,
     hosts: &'static [&'static str],
     origins: &'static [&'static str],
-    /// 401: it was let through to where a token is asked for.
+    /// 401 means that it passed these checks and lacks a token.
     status: u16,
 }
 
@@ -54,7 +54,7 @@ const BROWSERS: &[Browser] = &[
 ];
 
 #[tokio::test]
-async fn host_and_origin_are_checked_on_every_route_before_the_token() {
+async fn host_and_origin_are_checked_before_the_token_on_every_route() {
     let hub = TestHub::start_with(|config| {
         config.allowed_hosts = vec!["hub.example.net".to_owned()];
         config.allowed_origins = vec!["https://app.example.net".to_owned()];
@@ -83,7 +83,7 @@ async fn host_and_origin_are_checked_on_every_route_before_the_token() {
 }
 
 #[tokio::test]
-async fn a_preflight_is_not_answered_with_leave() {
+async fn preflight_of_a_foreign_origin_is_refused() {
     let hub = TestHub::start().await;
     let mut connection = RawConnection::open(hub.address()).await;
     let head = "OPTIONS /mcp HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example.com\r\n\

@@ -1,4 +1,4 @@
-//! `tools/list` in pages, for hubs with very many tools.
+//! Pages of `tools/list`, for hubs with very many tools.
 
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::tools::idle;
 
 const MANY: usize = 1_100;
 
-/// A hub that a `call:bulk_*` token sees exactly [`MANY`] tools of.
+/// A hub with [`MANY`] tools, and a client that sees exactly these.
 async fn crowded() -> (TestHub, McpClient) {
     let hub = TestHub::start().await;
     hub.registry().add((0..MANY).map(|number| idle(format!("bulk_{number:04}"))));
@@ -20,7 +20,7 @@ fn names(page: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pages_hold_every_tool_once_in_order_in_each_era() {
+async fn pages_contain_every_tool_once_in_order() {
     let (_hub, client) = crowded().await;
     let expected: Vec<String> = (0..MANY).map(|number| format!("bulk_{number:04}")).collect();
     let (session, _) = client.initialize("2025-06-18").await;
@@ -47,19 +47,19 @@ async fn pages_hold_every_tool_once_in_order_in_each_era() {
 }
 
 #[tokio::test]
-async fn a_cursor_holds_while_tools_come_and_go() {
+async fn cursor_stays_valid_when_tools_change() {
     let (hub, client) = crowded().await;
     let first = client.modern("tools/list", json!({})).await.result();
     hub.registry().remove(&["bulk_0000", "bulk_0499"]);
     hub.registry().add([idle("bulk_0000_new"), idle("bulk_0600_new")]);
     let second = client.modern("tools/list", json!({ "cursor": first["nextCursor"] })).await.result();
     let second = names(&second);
-    assert_eq!(second[0], "bulk_0500", "nothing is shown twice or left out");
+    assert_eq!(second[0], "bulk_0500", "no entry is repeated or skipped");
     assert!(second.contains(&"bulk_0600_new".to_owned()));
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_not_ours_is_refused() {
+async fn foreign_cursor_is_refused() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("browser", &["call:*"]).await.token);
     let (session, _) = client.initialize("2025-06-18").await;
@@ -71,7 +71,7 @@ async fn a_cursor_that_is_not_ours_is_refused() {
 }
 
 #[tokio::test]
-async fn the_list_is_the_same_every_time_it_is_asked_for() {
+async fn list_is_deterministic() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("browser", &["call:*"]).await.token);
     let first = client.modern("tools/list", json!({})).await.body;

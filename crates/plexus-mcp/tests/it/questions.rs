@@ -1,4 +1,4 @@
-//! Questions in the middle of a call: how they reach the client of either era, and only that one.
+//! Questions during a call: they reach the calling client, in both eras, and no other.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use plexus_testkit::asked::{NEW, OLD, accepted, all, willing};
 use plexus_testkit::{AskedClient, McpClient, Reply, Speaks, SseEvent, SseStream, TestHub};
 use serde_json::{Value, json};
 
-use crate::curious::{NAME, curious, form, roots};
+use crate::asking_tool::{NAME, add_asking_tool, form, roots};
 
 const LONG: Duration = Duration::from_secs(60);
 
 async fn hub() -> (TestHub, String) {
     let hub = TestHub::start().await;
-    curious(&hub, LONG);
+    add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
     (hub, token)
 }
@@ -21,7 +21,7 @@ fn asking(rounds: Value) -> Value {
     json!({ "name": NAME, "arguments": { "rounds": rounds } })
 }
 
-/// A call in a session that is answered by a stream.
+/// Begins a call in a session that is answered by a stream.
 async fn begin(client: &McpClient, id: u64, params: Value) -> SseStream {
     let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
     client.post_stream(&body).await
@@ -33,7 +33,7 @@ async fn answer(client: &McpClient, id: &Value, result: Value) {
 }
 
 #[tokio::test]
-async fn every_question_reaches_the_client_and_its_answer_the_tool() {
+async fn questions_reach_the_client_and_answers_the_tool() {
     let (hub, token) = hub().await;
     let model = json!({
         "key": "m", "method": "sampling/createMessage",
@@ -46,16 +46,19 @@ async fn every_question_reaches_the_client_and_its_answer_the_tool() {
     for speaks in [NEW, Speaks::Stateless] {
         let client = willing(&hub, &token, speaks).await;
         let rounds = json!([[form("a"), roots("r")], [&model], [&page]]);
-        let said = client.tool_text(NAME, json!({ "rounds": rounds })).await;
-        let said: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(said[0], json!({ "a": accepted("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } }));
-        assert_eq!(said[1]["m"]["content"]["text"], "Paris", "{speaks:?}");
-        assert_eq!(said[2]["p"], json!({ "action": "accept" }), "{speaks:?}");
+        let answers = client.tool_text(NAME, json!({ "rounds": rounds })).await;
+        let answers: Value = serde_json::from_str(&answers).unwrap();
+        assert_eq!(
+            answers[0],
+            json!({ "a": accepted("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } })
+        );
+        assert_eq!(answers[1]["m"]["content"]["text"], "Paris", "{speaks:?}");
+        assert_eq!(answers[2]["p"], json!({ "action": "accept" }), "{speaks:?}");
     }
 }
 
 #[tokio::test]
-async fn a_form_reaches_clients_of_the_revisions_that_have_forms() {
+async fn forms_are_sent_only_in_revisions_with_forms() {
     let (hub, token) = hub().await;
     for (version, asked) in [("2025-11-25", true), ("2025-06-18", true), ("2025-03-26", false)] {
         let client = willing(&hub, &token, Speaks::Session(version)).await;
@@ -70,7 +73,7 @@ async fn a_form_reaches_clients_of_the_revisions_that_have_forms() {
 }
 
 #[tokio::test]
-async fn what_a_client_does_not_say_that_it_can_is_not_asked() {
+async fn undeclared_capability_is_not_used() {
     let (hub, token) = hub().await;
     let rounds = json!({ "rounds": [[form("a"), roots("r")]] });
     let only_roots = json!({ "roots": {} });
@@ -87,7 +90,7 @@ async fn what_a_client_does_not_say_that_it_can_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_batch_has_no_stream_to_ask_on() {
+async fn call_in_batch_cannot_ask() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize_with("2025-03-26", &all()).await.0;
     let call =
@@ -97,7 +100,7 @@ async fn a_batch_has_no_stream_to_ask_on() {
 }
 
 #[tokio::test]
-async fn questions_of_one_round_are_open_at_once_and_an_error_is_an_answer() {
+async fn questions_of_a_round_are_concurrent_and_errors_are_answers() {
     let (hub, token) = hub().await;
     let client =
         AskedClient::connect(&hub, &token, NEW, all()).await.answering_at_once(2).answering(|method, _| {
@@ -106,13 +109,13 @@ async fn questions_of_one_round_are_open_at_once_and_an_error_is_an_answer() {
                 _ => Reply::Result(json!({ "action": "decline" })),
             }
         });
-    let said = client.tool_text(NAME, json!({ "rounds": [[form("a"), roots("r")]] })).await;
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said[0], json!({ "a": { "action": "decline" }, "r": { "error": -1, "message": "no" } }));
+    let answers = client.tool_text(NAME, json!({ "rounds": [[form("a"), roots("r")]] })).await;
+    let answers: Value = serde_json::from_str(&answers).unwrap();
+    assert_eq!(answers[0], json!({ "a": { "action": "decline" }, "r": { "error": -1, "message": "no" } }));
 }
 
 #[tokio::test]
-async fn a_question_is_on_the_stream_of_its_call_and_on_no_other() {
+async fn question_is_sent_only_on_the_stream_of_its_call() {
     let (hub, token) = hub().await;
     let other = hub.token("bob", &["call:*"]).await.token;
     let ann = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
@@ -130,22 +133,22 @@ async fn a_question_is_on_the_stream_of_its_call_and_on_no_other() {
     answer(&bob, &of_ann["id"], accepted("Bob")).await;
     answer(&bob, &of_bob["id"], accepted("Bob")).await;
     assert!(bobs.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Bob"));
-    assert_eq!(anns.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
-    // Nor is one taken that is sent in the session of another.
+    assert_eq!(anns.until_quiet().await, Vec::<Value>::new(), "the question is still open");
+    // An answer in another owner's session is refused.
     let intruder = hub.mcp(&other).header("mcp-session-id", ann.session_id().unwrap());
     let forged = json!({ "jsonrpc": "2.0", "id": of_ann["id"], "result": accepted("Bob") });
     assert_eq!(intruder.post_json(&forged).await.status, 404);
     answer(&ann, &json!("plexus-99"), accepted("Nobody")).await;
     answer(&ann, &of_ann["id"], accepted("Ann")).await;
-    // The first answer counts.
+    // Only the first answer counts.
     answer(&ann, &of_ann["id"], accepted("Eve")).await;
     assert!(anns.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Ann"));
 }
 
 #[tokio::test]
-async fn a_question_is_withdrawn_when_its_call_is_cancelled() {
+async fn cancelled_call_withdraws_its_question() {
     let hub = TestHub::start().await;
-    let runs = curious(&hub, LONG);
+    let runs = add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let mut stream = begin(&client, 7, asking(json!([[form("a")]]))).await;
@@ -155,17 +158,17 @@ async fn a_question_is_withdrawn_when_its_call_is_cancelled() {
         .post_json(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
         .await;
     let rest = stream.to_end().await;
-    assert_eq!(rest.len(), 1, "no answer to what was cancelled: {rest:?}");
+    assert_eq!(rest.len(), 1, "no answer to the cancelled request: {rest:?}");
     assert_eq!(rest[0]["method"], "notifications/cancelled");
     assert_eq!(rest[0]["params"], json!({ "requestId": question["id"] }));
-    runs.over(1).await;
+    runs.wait_for_end_of(1).await;
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever() {
-    let hub = TestHub::start_answering(|options| options.asked = Duration::from_millis(300)).await;
-    curious(&hub, LONG);
+async fn unanswered_question_expires() {
+    let hub = TestHub::start_answering(|options| options.question_timeout = Duration::from_millis(300)).await;
+    add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
@@ -177,9 +180,9 @@ async fn nobody_waits_for_ever() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_call_stands_still_while_its_client_thinks() {
+async fn call_deadline_pauses_during_a_question() {
     let hub = TestHub::start().await;
-    curious(&hub, Duration::from_secs(1));
+    add_asking_tool(&hub, Duration::from_secs(1));
     let token = hub.token("ann", &["call:*"]).await.token;
     for speaks in [NEW, Speaks::Stateless] {
         let client = AskedClient::connect(&hub, &token, speaks, all()).await.answering(|_, _| {
@@ -196,7 +199,7 @@ async fn the_time_of_a_call_stands_still_while_its_client_thinks() {
 }
 
 #[tokio::test]
-async fn a_client_that_lost_the_stream_finds_the_question_when_it_comes_back() {
+async fn resumed_stream_repeats_the_question() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
@@ -211,19 +214,19 @@ async fn a_client_that_lost_the_stream_finds_the_question_when_it_comes_back() {
 }
 
 #[tokio::test]
-async fn a_session_that_has_left_memory_for_others_is_still_the_one_whose_call_asks() {
+async fn evicted_session_with_a_running_call_is_found_again() {
     let hub = TestHub::start_answering(|options| options.sessions = 1).await;
-    curious(&hub, LONG);
+    add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
     let others = async || {
         for _ in 0..4 {
             let other = hub.mcp(&token).initialize("2025-11-25").await.0;
-            // That they are used more often must not keep hers out.
+            // Frequent use of other sessions must not prevent caching a new one.
             for _ in 0..16 {
                 other.call("ping", json!({})).await.result();
             }
         }
-        // Who counts them sees to it that there are no more than may be.
+        // Counting also applies the cache limit.
         assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 1);
     };
     others().await;
@@ -242,7 +245,7 @@ async fn a_session_that_has_left_memory_for_others_is_still_the_one_whose_call_a
     others().await;
     answer(&client, &question["id"], accepted("Eve")).await;
     assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Eve"));
-    // One that is ended is not found again, whoever still holds it.
+    // An ended session is not found, although its stream still references it.
     let stream = begin(&client, 2, asking(json!([[form("c")]]))).await;
     assert_eq!(client.delete().await.status, 204);
     assert_eq!(client.call("ping", json!({})).await.error().0, 404);
@@ -250,9 +253,9 @@ async fn a_session_that_has_left_memory_for_others_is_still_the_one_whose_call_a
 }
 
 #[tokio::test]
-async fn a_call_that_finds_no_place_for_a_stream_goes_on_without_or_is_not_begun() {
+async fn stream_limit_refuses_new_streams_and_questions() {
     let hub = TestHub::start().await;
-    let runs = curious(&hub, LONG);
+    let runs = add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     client.call("logging/setLevel", json!({ "level": "info" })).await.result();
@@ -270,44 +273,44 @@ async fn a_call_that_finds_no_place_for_a_stream_goes_on_without_or_is_not_begun
     assert_eq!(logged["isError"], false, "{logged}");
     let asked = call(asking(json!([[form("a")]])), json!(["error"])).await.result();
     let text = asked["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("as many streams open as it may"), "{text}");
+    assert!(text.contains("too many open streams"), "{text}");
     assert_eq!(runs.begun(), 2);
     let mut streamed = asking(json!([]));
     streamed["_meta"] = json!({ "progressToken": 1 });
     assert_eq!(call(streamed, json!([])).await.error().0, 429);
-    assert_eq!(runs.begun(), 2, "what is refused is not begun");
+    assert_eq!(runs.begun(), 2, "a refused call does not begin");
 }
 
 #[tokio::test]
-async fn what_a_client_can_be_asked_outlives_a_restart() {
+async fn capabilities_of_a_session_survive_a_restart() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let hub = hub.restart().await;
-    curious(&hub, LONG);
+    add_asking_tool(&hub, LONG);
     let client = client.at(hub.url("/mcp"));
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
     assert_eq!(stream.message().await.unwrap()["method"], "elicitation/create");
 }
 
 #[tokio::test]
-async fn an_answer_to_what_was_asked_before_a_restart_is_no_answer_to_what_is_asked_after_it() {
+async fn answer_to_a_question_from_before_a_restart_is_ignored() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let before = begin(&client, 1, asking(json!([[form("before")]]))).await.message().await.unwrap();
     let hub = hub.restart().await;
-    curious(&hub, LONG);
+    add_asking_tool(&hub, LONG);
     let client = client.at(hub.url("/mcp"));
     let mut stream = begin(&client, 1, asking(json!([[form("after")]]))).await;
     let after = stream.message().await.unwrap();
     assert_eq!(after["params"]["message"], "after?");
     answer(&client, &before["id"], accepted("Before")).await;
-    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "nobody has answered that");
+    assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "the question is still open");
     answer(&client, &after["id"], accepted("After")).await;
     assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("After"));
 }
 
 #[tokio::test]
-async fn a_hub_that_stops_asks_no_more_and_stops_at_once() {
+async fn open_question_does_not_delay_a_stop() {
     let (hub, token) = hub().await;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
@@ -318,7 +321,7 @@ async fn a_hub_that_stops_asks_no_more_and_stops_at_once() {
 }
 
 #[tokio::test]
-async fn a_page_is_over_when_its_call_is() {
+async fn elicitation_page_is_completed_with_its_call() {
     let (hub, token) = hub().await;
     let client = willing(&hub, &token, NEW).await;
     let page = json!({

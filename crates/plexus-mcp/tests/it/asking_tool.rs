@@ -1,4 +1,4 @@
-//! A tool of the hub that asks what a test tells it to, and counts how often it ran.
+//! A tool that asks the questions in its arguments and counts its calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,83 +16,87 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub(crate) const NAME: &str = "curious";
+pub(crate) const NAME: &str = "asking";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
-    /// Questions that are asked together, one group after the other.
+    /// Rounds of questions, asked one after the other.
     #[serde(default)]
-    rounds: Vec<Vec<AskedFor>>,
-    /// Works for so long after each answer.
+    rounds: Vec<Vec<QuestionArg>>,
+    /// Time to work after each answer.
     #[serde(default)]
     work_ms: u64,
-    /// Levels of log lines that are written before the first question.
+    /// Levels of the log lines to write before the first question.
     #[serde(default)]
     log: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct AskedFor {
+struct QuestionArg {
     key: String,
     method: String,
     params: Option<Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Said {
-    said: String,
+struct Answers {
+    answers: String,
 }
 
-/// What became of the calls.
+/// Counts the calls.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct CallCounter {
     begun: AtomicUsize,
-    over: watch::Sender<usize>,
+    ended: watch::Sender<usize>,
 }
 
-impl Runs {
+impl CallCounter {
     pub(crate) fn begun(&self) -> usize {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many calls have left the tool, however that came about.
-    pub(crate) async fn over(&self, calls: usize) {
-        let mut over = self.over.subscribe();
-        let left = over.wait_for(|over| *over >= calls);
-        tokio::time::timeout(Duration::from_secs(10), left).await.expect("the calls end in time").unwrap();
+    /// Waits until this many calls have left the handler, also by cancellation.
+    pub(crate) async fn wait_for_end_of(&self, calls: usize) {
+        let mut ended = self.ended.subscribe();
+        let all_ended = ended.wait_for(|ended| *ended >= calls);
+        tokio::time::timeout(Duration::from_secs(10), all_ended)
+            .await
+            .expect("the calls end in time")
+            .unwrap();
     }
 }
 
-struct Curious {
-    runs: Arc<Runs>,
+struct AskingTool {
+    calls: Arc<CallCounter>,
     deadline: Duration,
 }
 
-/// Puts the tool into a hub.
-pub(crate) fn curious(hub: &TestHub, deadline: Duration) -> Arc<Runs> {
-    let runs = Arc::new(Runs::default());
-    hub.registry().add([Tool::typed(Curious { runs: runs.clone(), deadline })]);
-    runs
+/// Adds the tool to a hub.
+pub(crate) fn add_asking_tool(hub: &TestHub, deadline: Duration) -> Arc<CallCounter> {
+    let calls = Arc::new(CallCounter::default());
+    hub.registry().add([Tool::typed(AskingTool { calls: calls.clone(), deadline })]);
+    calls
 }
 
-struct Leaving(Arc<Runs>);
+/// Counts the end of a call when dropped.
+struct CountEnd(Arc<CallCounter>);
 
-impl Drop for Leaving {
+impl Drop for CountEnd {
     fn drop(&mut self) {
-        self.0.over.send_modify(|over| *over += 1);
+        self.0.ended.send_modify(|ended| *ended += 1);
     }
 }
 
-impl TypedTool for Curious {
+impl TypedTool for AskingTool {
     type Args = Args;
-    type Output = Said;
+    type Output = Answers;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.into(),
             title: "For a test".into(),
-            description: "Asks what it is told to.".into(),
+            description: "Asks the questions in its arguments.".into(),
             input_schema: Value::Null,
             output_schema: None,
             access: Access::ADD,
@@ -107,24 +111,24 @@ impl TypedTool for Curious {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        self.runs.begun.fetch_add(1, Ordering::SeqCst);
-        let _leaving = Leaving(self.runs.clone());
+        self.calls.begun.fetch_add(1, Ordering::SeqCst);
+        let _end = CountEnd(self.calls.clone());
         for level in &args.log {
             if let Some(sink) = context.log_sink() {
-                let params = raw(&json!({ "level": level, "logger": "curious", "data": "a line" }));
+                let params = raw(&json!({ "level": level, "logger": "asking", "data": "a line" }));
                 sink.say(LogLine { level: LogLevel::parse(level).unwrap(), params });
             }
         }
-        let mut said = Vec::new();
+        let mut all = Vec::new();
         for round in args.rounds {
             let questions = round.into_iter().map(question).collect();
             let answers = context.ask(questions).await.map_err(|why| unasked(&why))?;
-            let answers = answers.into_iter().map(|(key, answer)| (key, shown(answer)));
-            said.push(answers.collect::<serde_json::Map<_, _>>());
+            let answers = answers.into_iter().map(|(key, answer)| (key, answer_json(answer)));
+            all.push(answers.collect::<serde_json::Map<_, _>>());
             tokio::time::sleep(Duration::from_millis(args.work_ms)).await;
         }
-        let said = json!(said).to_string();
-        Ok(Outcome::Ready(ToolOutput::new(said.clone(), &Said { said })))
+        let answers = json!(all).to_string();
+        Ok(Outcome::Ready(ToolOutput::new(answers.clone(), &Answers { answers })))
     }
 }
 
@@ -132,12 +136,12 @@ fn raw(value: &Value) -> RawJson {
     RawJson::of(&serde_json::value::to_raw_value(value).unwrap())
 }
 
-fn question(asked: AskedFor) -> Question {
-    let inquiry = Inquiry::from_method(&asked.method).unwrap();
-    Question { key: asked.key, inquiry, params: asked.params.as_ref().map(raw) }
+fn question(arg: QuestionArg) -> Question {
+    let inquiry = Inquiry::from_method(&arg.method).unwrap();
+    Question { key: arg.key, inquiry, params: arg.params.as_ref().map(raw) }
 }
 
-fn shown(answer: Answer) -> Value {
+fn answer_json(answer: Answer) -> Value {
     match answer {
         Answer::Result(result) => result.parsed().unwrap(),
         Answer::Error { code, message, .. } => json!({ "error": code, "message": message }),
@@ -154,7 +158,7 @@ fn unasked(why: &Unasked) -> CallError {
     }
 }
 
-/// A form with one question in it.
+/// A form with one field.
 pub(crate) fn form(key: &str) -> Value {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
     let params = json!({ "mode": "form", "message": format!("{key}?"), "requestedSchema": schema });
@@ -165,7 +169,7 @@ pub(crate) fn roots(key: &str) -> Value {
     json!({ "key": key, "method": "roots/list" })
 }
 
-/// One request of the stateless revision, by a client that can be asked everything.
+/// Calls the tool in the stateless revision, as a client with all capabilities.
 pub(crate) async fn stateless(client: &McpClient, params: Value) -> plexus_testkit::Answer {
     let mut params = params;
     params["name"] = NAME.into();

@@ -1,4 +1,4 @@
-//! The session's own stream, `GET`: keep-alive, list changes, coming back to it, and its end.
+//! The session stream (`GET`): keep-alives, list changes, resumption, and end.
 
 use plexus_testkit::{McpClient, SseEvent, SseStream, TestHub};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn list_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
 }
 
-/// Sees only what begins with `seen_`.
+/// A client that sees only tools whose names begin with `seen_`.
 async fn narrow(hub: &TestHub, version: &str) -> McpClient {
     let token = hub.token("narrow", &["call:seen_*"]).await.token;
     hub.mcp(&token).initialize(version).await.0
@@ -27,7 +27,7 @@ async fn next_message(stream: &mut SseStream) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn the_stream_says_that_it_is_one_and_keeps_the_connection_alive() {
+async fn stream_has_its_headers_and_keep_alives() {
     let hub = TestHub::start().await;
     for version in VERSIONS {
         let client = narrow(&hub, version).await;
@@ -45,14 +45,14 @@ async fn the_stream_says_that_it_is_one_and_keeps_the_connection_alive() {
                     comments += 1;
                 }
                 SseEvent::Priming { .. } => assert_eq!((version, comments), ("2025-11-25", 0)),
-                SseEvent::Message { json, .. } => panic!("nothing has changed, yet: {json}"),
+                SseEvent::Message { json, .. } => panic!("a message without a change: {json}"),
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_client_that_takes_no_streams_gets_none() {
+async fn get_needs_event_streams() {
     let hub = TestHub::start().await;
     let client = narrow(&hub, "2025-06-18").await;
     assert_eq!(client.header("accept", "application/json").get().await.error(), (406, -32600));
@@ -62,7 +62,7 @@ async fn a_client_that_takes_no_streams_gets_none() {
 }
 
 #[tokio::test]
-async fn list_changed_comes_when_the_callers_own_list_changed_and_only_then() {
+async fn list_changed_is_sent_only_for_visible_changes() {
     let hub = TestHub::start().await;
     for version in VERSIONS {
         let client = narrow(&hub, version).await;
@@ -70,7 +70,7 @@ async fn list_changed_comes_when_the_callers_own_list_changed_and_only_then() {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{version}");
 
         hub.registry().add([idle("hidden_one")]);
-        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "a hidden tool came in {version}");
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "a hidden tool was added, {version}");
 
         hub.registry().add([idle("seen_one")]);
         assert_eq!(stream.message().await, Some(list_changed()), "{version}");
@@ -78,10 +78,14 @@ async fn list_changed_comes_when_the_callers_own_list_changed_and_only_then() {
         assert_eq!(list["tools"][0]["name"], "seen_one", "{version}");
 
         hub.registry().add([idle("seen_one")]);
-        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "the same tool again in {version}");
+        assert_eq!(
+            stream.until_quiet().await,
+            Vec::<Value>::new(),
+            "the same tool was added again, {version}"
+        );
 
         hub.registry().remove(&["hidden_one"]);
-        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "a hidden tool went in {version}");
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "a hidden tool was removed, {version}");
 
         hub.registry().remove(&["seen_one"]);
         assert_eq!(stream.message().await, Some(list_changed()), "{version}");
@@ -90,7 +94,7 @@ async fn list_changed_comes_when_the_callers_own_list_changed_and_only_then() {
 }
 
 #[tokio::test]
-async fn coming_back_with_the_last_event_id_tells_of_a_change_that_was_missed_and_of_none_that_was_not() {
+async fn resumed_stream_reports_missed_changes_only() {
     let hub = TestHub::start().await;
     for version in VERSIONS {
         let client = narrow(&hub, version).await;
@@ -102,24 +106,28 @@ async fn coming_back_with_the_last_event_id_tells_of_a_change_that_was_missed_an
         drop(stream);
 
         let back = client.header("last-event-id", &id);
-        assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new(), "nothing, {version}");
+        assert_eq!(
+            back.get_stream().await.until_quiet().await,
+            Vec::<Value>::new(),
+            "nothing changed, {version}"
+        );
 
         hub.registry().add([idle("hidden_one")]);
         let missed = back.get_stream().await.until_quiet().await;
-        assert_eq!(missed, Vec::<Value>::new(), "a hidden tool came meanwhile, {version}");
+        assert_eq!(missed, Vec::<Value>::new(), "a hidden tool was added meanwhile, {version}");
 
         hub.registry().add([idle("seen_two")]);
         let mut stream = back.get_stream().await;
         let (newer, message) = next_message(&mut stream).await;
         assert_eq!(message, list_changed(), "{version}");
         assert_ne!(newer, id, "{version}");
-        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "told once, {version}");
+        assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "notified once, {version}");
         hub.registry().remove(&["seen_one", "seen_two", "hidden_one"]);
     }
 }
 
 #[tokio::test]
-async fn the_priming_event_can_be_resumed_from_and_says_nothing_of_hidden_tools() {
+async fn priming_event_id_is_resumable_and_ignores_hidden_tools() {
     let hub = TestHub::start().await;
     let client = narrow(&hub, "2025-11-25").await;
     let priming = async |client: &McpClient| match client.get_stream().await.next().await {
@@ -128,7 +136,7 @@ async fn the_priming_event_can_be_resumed_from_and_says_nothing_of_hidden_tools(
     };
     let first = priming(&client).await;
     hub.registry().add([idle("hidden_one")]);
-    assert_eq!(priming(&client).await, first, "the id gives away that a tool was added");
+    assert_eq!(priming(&client).await, first, "the id reveals that a tool was added");
 
     let back = client.header("last-event-id", &first);
     assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new());
@@ -137,7 +145,7 @@ async fn the_priming_event_can_be_resumed_from_and_says_nothing_of_hidden_tools(
 }
 
 #[tokio::test]
-async fn after_a_restart_a_client_is_told_of_what_changed_while_the_hub_was_away() {
+async fn resumed_stream_reports_changes_across_a_restart() {
     let hub = TestHub::start().await;
     let client = narrow(&hub, "2025-11-25").await;
     let mut stream = client.get_stream().await;
@@ -145,16 +153,20 @@ async fn after_a_restart_a_client_is_told_of_what_changed_while_the_hub_was_away
     let (id, _) = next_message(&mut stream).await;
     drop(stream);
 
-    // The tool belonged to the run: the next one has it no more.
+    // The tool does not exist after the restart.
     let hub = hub.restart().await;
     let back = client.at(hub.url("/mcp")).header("last-event-id", &id);
     assert_eq!(back.get_stream().await.message().await, Some(list_changed()));
     hub.registry().add([idle("seen_one")]);
-    assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new(), "it is as it was");
+    assert_eq!(
+        back.get_stream().await.until_quiet().await,
+        Vec::<Value>::new(),
+        "the list is the same again"
+    );
 }
 
 #[tokio::test]
-async fn an_event_id_that_is_not_ours_is_answered_with_look_again() {
+async fn unknown_event_id_is_answered_with_list_changed() {
     let hub = TestHub::start().await;
     let client = narrow(&hub, "2025-06-18").await;
     for id in ["0", "x", "g-", "c-", "c-x-y", "-1"] {
@@ -164,7 +176,7 @@ async fn an_event_id_that_is_not_ours_is_answered_with_look_again() {
 }
 
 #[tokio::test]
-async fn a_second_get_takes_the_stream_over_from_the_first() {
+async fn second_get_replaces_the_first() {
     let hub = TestHub::start().await;
     for version in VERSIONS {
         let client = narrow(&hub, version).await;
@@ -181,7 +193,7 @@ async fn a_second_get_takes_the_stream_over_from_the_first() {
 }
 
 #[tokio::test]
-async fn sessions_have_a_stream_each_and_hear_of_a_change_each() {
+async fn each_session_has_its_own_stream() {
     let hub = TestHub::start().await;
     let token = hub.token("narrow", &["call:seen_*"]).await.token;
     let (one, _) = hub.mcp(&token).initialize("2025-06-18").await;
@@ -193,7 +205,7 @@ async fn sessions_have_a_stream_each_and_hear_of_a_change_each() {
 }
 
 #[tokio::test]
-async fn the_stream_ends_when_its_token_is_revoked() {
+async fn stream_ends_when_its_token_is_revoked() {
     let hub = TestHub::start().await;
     let token = hub.token("revoked", &["call:*"]).await;
     let (client, _) = hub.mcp(&token.token).initialize("2025-11-25").await;
@@ -208,7 +220,7 @@ async fn the_stream_ends_when_its_token_is_revoked() {
 }
 
 #[tokio::test]
-async fn the_stream_ends_when_the_hub_stops() {
+async fn stream_ends_when_the_hub_stops() {
     let hub = TestHub::start().await;
     let client = narrow(&hub, "2025-11-25").await;
     let mut stream = client.get_stream().await;
@@ -217,9 +229,9 @@ async fn the_stream_ends_when_the_hub_stops() {
     assert_eq!(messages, Vec::<Value>::new());
 }
 
-/// What asks for the head of a page only must not cost a client its stream.
+/// A `HEAD` request must not end the client's stream.
 #[tokio::test]
-async fn a_head_request_does_not_take_the_stream_over() {
+async fn head_request_does_not_replace_the_stream() {
     let hub = TestHub::start().await;
     let client = narrow(&hub, "2025-11-25").await;
     let mut stream = client.get_stream().await;

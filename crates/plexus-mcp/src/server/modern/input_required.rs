@@ -1,4 +1,4 @@
-//! Results that are no result yet: the client is asked, or goes on without waiting.
+//! Results of calls that have not ended: questions for the client, and tasks.
 
 use plexus_proto::CallId;
 use plexus_tools::{Capabilities, request_digest};
@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 use super::result_json;
 use crate::server::rpc::{self, Request, RpcError};
 
-/// What a request is made again with, so that nobody brings answers to another.
-pub(super) struct Identity {
+/// The parts of a request that must be the same when it is repeated with answers.
+pub(super) struct RequestIdentity {
     method: String,
     name: String,
     arguments: Option<Box<RawValue>>,
 }
 
-impl Identity {
+impl RequestIdentity {
     pub(super) fn of(request: &Request<'_>) -> Self {
         let params = &request.params;
         Self {
@@ -25,9 +25,9 @@ impl Identity {
         }
     }
 
-    /// For a client that may have to bring answers.
-    pub(super) fn wanted(request: &Request<'_>, can: Capabilities) -> Option<Self> {
-        (!can.is_empty()).then(|| Self::of(request))
+    /// The identity, if the client supports questions or tasks.
+    pub(super) fn if_capable(request: &Request<'_>, capabilities: Capabilities) -> Option<Self> {
+        (!capabilities.is_empty()).then(|| Self::of(request))
     }
 
     pub(super) fn digest(&self) -> [u8; 32] {
@@ -36,7 +36,7 @@ impl Identity {
     }
 }
 
-/// Answers that came with a request, an object; none where there are none.
+/// The answers in a request, an object; none if there are none.
 pub(super) fn responses<'a>(request: &Request<'a>) -> Result<Option<&'a RawValue>, RpcError> {
     match request.params.input_responses {
         Some(raw) if !raw.get().starts_with('{') => {
@@ -46,7 +46,7 @@ pub(super) fn responses<'a>(request: &Request<'a>) -> Result<Option<&'a RawValue
     }
 }
 
-/// The state that a request comes back with, if it does.
+/// The `requestState` of a repeated request.
 pub(super) fn state(request: &Request<'_>) -> Result<Option<String>, RpcError> {
     match request.params.request_state {
         None => Ok(None),
@@ -56,14 +56,14 @@ pub(super) fn state(request: &Request<'_>) -> Result<Option<String>, RpcError> {
     }
 }
 
-/// The answer that asks.
+/// A response that asks the client.
 pub(super) fn input_required(id: &RawValue, requests: &str, state: &str, call_id: Option<CallId>) -> String {
     let members = format!("\"inputRequests\":{requests},\"requestState\":{}", Value::from(state));
     let meta = call_id.map(|call_id| format!("\"plexus/call-id\":\"{call_id}\"")).unwrap_or_default();
     result_json(id, "input_required", &members, &meta)
 }
 
-/// The answer that names a task.
+/// A response that names a task.
 pub(super) fn task(id: &RawValue, members: &str, call_id: CallId) -> String {
     result_json(id, "task", members, &format!("\"plexus/call-id\":\"{call_id}\""))
 }

@@ -1,14 +1,14 @@
-//! 2026-07-28: results, streams of calls, and what closing them means.
+//! 2026-07-28: results, streams of calls, and cancellation by closing a stream.
 
 use plexus_testkit::{SseEvent, TestHub};
 use serde_json::{Value, json};
 
-use crate::tools::puppet;
+use crate::tools::controlled_tool;
 
 const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
 #[tokio::test]
-async fn discover_says_what_there_is_and_how_long_it_may_be_kept() {
+async fn discover_returns_revisions_and_capabilities() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     let answer = client.modern("server/discover", json!({})).await;
@@ -32,7 +32,7 @@ async fn discover_says_what_there_is_and_how_long_it_may_be_kept() {
 }
 
 #[tokio::test]
-async fn every_result_is_complete_and_only_lists_say_how_long_they_hold() {
+async fn results_are_complete_and_only_lists_are_cacheable() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     let add = json!({ "name": "todo", "arguments": { "action": "add", "text": "milk" } });
@@ -56,7 +56,7 @@ async fn every_result_is_complete_and_only_lists_say_how_long_they_hold() {
         match cacheable {
             true => {
                 assert!(result["ttlMs"].is_u64(), "{what}: {result}");
-                assert_eq!(result["cacheScope"], "private", "{what}: what is seen depends on the token");
+                assert_eq!(result["cacheScope"], "private", "{what}: the list depends on the token");
             }
             false => {
                 assert!(result.get("ttlMs").is_none(), "{what}");
@@ -67,7 +67,7 @@ async fn every_result_is_complete_and_only_lists_say_how_long_they_hold() {
 }
 
 #[tokio::test]
-async fn tools_have_all_fields_and_calls_structured_content() {
+async fn tools_have_all_members_and_results_structured_content() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     let list = client.modern("tools/list", json!({})).await.result();
@@ -84,13 +84,13 @@ async fn tools_have_all_fields_and_calls_structured_content() {
     let wrong = client.tool("todo", json!({ "action": "add", "txet": "milk" })).await;
     assert_eq!(wrong["isError"], true);
     assert!(wrong["content"][0]["text"].as_str().unwrap().contains("did you mean \"text\"?"));
-    // Nothing is kept between requests but what the token and the client say they are.
+    // The session depends only on the token and the client.
     let list = client.tool("todo", json!({ "action": "list" })).await;
     assert_eq!(list["structuredContent"], added["structuredContent"]);
 }
 
 #[tokio::test]
-async fn there_is_no_stream_to_open_and_no_session_to_end() {
+async fn get_and_delete_are_not_allowed() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     let (session, _) = client.initialize("2025-06-18").await;
@@ -104,11 +104,11 @@ async fn there_is_no_stream_to_open_and_no_session_to_end() {
 }
 
 #[tokio::test]
-async fn a_call_that_asks_for_progress_is_answered_as_a_stream_without_event_ids() {
+async fn call_with_progress_is_a_stream_without_event_ids() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     for token in [json!("t"), json!(0)] {
-        let (tool, mut strings) = puppet("work");
+        let (tool, mut control) = controlled_tool("work");
         hub.registry().add([tool]);
         let params = json!({ "name": "work", "_meta": { "progressToken": token } });
         let (client, body) = client.modern_request("a", "tools/call", params);
@@ -117,21 +117,21 @@ async fn a_call_that_asks_for_progress_is_answered_as_a_stream_without_event_ids
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
         assert_eq!(stream.headers()["x-accel-buffering"], "no");
         assert!(stream.headers().get("mcp-session-id").is_none());
-        strings.started().await;
-        assert_eq!(stream.next().await, Some(SseEvent::Comment(" ".to_owned())), "a keep-alive first");
-        let mut told = Vec::new();
-        // The second does not go beyond the first, so it is not told.
+        control.started().await;
+        assert_eq!(stream.next().await, Some(SseEvent::Comment(" ".to_owned())), "a keep-alive comes first");
+        let mut sent = Vec::new();
+        // The second value does not increase, so it is not sent.
         for done in [1.0, 1.0, 2.5] {
-            strings.progress(done).await;
+            control.progress(done).await;
         }
-        strings.finish("done").await;
+        control.finish("done").await;
         let result = loop {
             match stream.next().await.expect("a result before the end") {
                 SseEvent::Message { id: Some(id), .. } => panic!("an event id: {id}"),
                 SseEvent::Message { id: None, json } if json["method"] == "notifications/progress" => {
                     assert_eq!(json["params"]["progressToken"], token);
                     assert_eq!(json["params"]["total"], 3.0);
-                    told.push((
+                    sent.push((
                         json["params"]["progress"].as_f64().unwrap(),
                         json["params"]["message"].clone(),
                     ));
@@ -141,7 +141,7 @@ async fn a_call_that_asks_for_progress_is_answered_as_a_stream_without_event_ids
                 SseEvent::Priming { .. } => panic!("this revision has no priming event"),
             }
         };
-        assert_eq!(told, [(1.0, json!("step 1")), (2.5, json!("step 2.5"))]);
+        assert_eq!(sent, [(1.0, json!("step 1")), (2.5, json!("step 2.5"))]);
         assert_eq!(result["id"], "a");
         assert_eq!(result["result"]["resultType"], "complete");
         assert_eq!(result["result"]["content"][0]["text"], "done");
@@ -150,23 +150,23 @@ async fn a_call_that_asks_for_progress_is_answered_as_a_stream_without_event_ids
 }
 
 #[tokio::test]
-async fn without_a_progress_token_there_is_one_json_object() {
+async fn call_without_progress_token_is_one_json_object() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
-    let (tool, mut strings) = puppet("work");
+    let (tool, mut control) = controlled_tool("work");
     hub.registry().add([tool]);
-    let pull = async {
-        strings.started().await;
-        strings.progress(1.0).await;
-        strings.finish("done").await;
+    let steps = async {
+        control.started().await;
+        control.progress(1.0).await;
+        control.finish("done").await;
     };
-    let (answer, ()) = tokio::join!(client.modern("tools/call", json!({ "name": "work" })), pull);
+    let (answer, ()) = tokio::join!(client.modern("tools/call", json!({ "name": "work" })), steps);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.result()["content"][0]["text"], "done");
 }
 
 #[tokio::test]
-async fn an_error_on_a_stream_carries_the_id_of_its_request() {
+async fn error_on_a_stream_has_the_request_id() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     let params = json!({ "name": "no_such_tool", "_meta": { "progressToken": 1 } });
@@ -180,16 +180,16 @@ async fn an_error_on_a_stream_carries_the_id_of_its_request() {
 async fn closing_the_stream_of_a_call_cancels_it() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
-    let (tool, mut strings) = puppet("streamed");
+    let (tool, mut control) = controlled_tool("streamed");
     hub.registry().add([tool]);
     let params = json!({ "name": "streamed", "_meta": { "progressToken": 1 } });
     let (client, body) = client.modern_request(1, "tools/call", params);
     let mut stream = client.post_stream(&body).await;
-    strings.started().await;
-    strings.progress(1.0).await;
+    control.started().await;
+    control.progress(1.0).await;
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress");
     drop(stream);
-    strings.over().await;
+    control.over().await;
     assert_eq!(hub.outcome_of("streamed").await, "cancelled");
 }
 
@@ -197,29 +197,29 @@ async fn closing_the_stream_of_a_call_cancels_it() {
 async fn closing_the_connection_of_a_plain_call_cancels_it() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
-    let (tool, mut strings) = puppet("plain");
+    let (tool, mut control) = controlled_tool("plain");
     hub.registry().add([tool]);
     tokio::select! {
         answer = client.modern("tools/call", json!({ "name": "plain" })) => panic!("answered: {answer:?}"),
-        () = strings.started() => {}
+        () = control.started() => {}
     }
-    strings.over().await;
+    control.over().await;
     assert_eq!(hub.outcome_of("plain").await, "cancelled");
 }
 
 #[tokio::test]
-async fn a_posted_cancellation_reaches_nobody() {
+async fn posted_cancellation_has_no_effect() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
-    let (tool, mut strings) = puppet("work");
+    let (tool, mut control) = controlled_tool("work");
     hub.registry().add([tool]);
     let meanwhile = async {
-        strings.started().await;
+        control.started().await;
         let cancel =
             json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
         let answer = client.header("mcp-protocol-version", "2026-07-28").post_json(&cancel).await;
         assert_eq!((answer.status, answer.body.as_str()), (202, ""));
-        strings.finish("undisturbed").await;
+        control.finish("undisturbed").await;
     };
     let (answer, ()) = tokio::join!(client.modern("tools/call", json!({ "name": "work" })), meanwhile);
     assert_eq!(answer.result()["content"][0]["text"], "undisturbed");
@@ -227,19 +227,19 @@ async fn a_posted_cancellation_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn calls_with_the_same_id_do_not_meet() {
+async fn calls_with_the_same_id_are_independent() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
-    let (tool, mut strings) = puppet("work");
+    let (tool, mut control) = controlled_tool("work");
     hub.registry().add([tool]);
-    let pull = async {
-        strings.started().await;
-        strings.started().await;
-        strings.finish("one").await;
-        strings.finish("two").await;
+    let steps = async {
+        control.started().await;
+        control.started().await;
+        control.finish("one").await;
+        control.finish("two").await;
     };
     let call = || client.modern("tools/call", json!({ "name": "work" }));
-    let (left, right, ()) = tokio::join!(call(), call(), pull);
+    let (left, right, ()) = tokio::join!(call(), call(), steps);
     let mut texts: Vec<Value> =
         [left, right].map(|answer| answer.result()["content"][0]["text"].clone()).into();
     texts.sort_by_key(Value::to_string);

@@ -1,4 +1,4 @@
-//! Clients that mean harm: each of these once worked.
+//! Regression tests for attacks that once succeeded.
 
 use plexus_testkit::{RawConnection, TestHub};
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ fn head(hub: &TestHub, path: &str, token: &str, length: usize) -> String {
     )
 }
 
-/// The token is good when the head of the request arrives and revoked when the body does.
+/// The token is valid when the head of the request arrives, and revoked when the body arrives.
 #[tokio::test]
-async fn a_request_whose_token_is_revoked_while_it_arrives_does_nothing() {
+async fn request_whose_token_is_revoked_during_upload_has_no_effect() {
     let hub = TestHub::start().await;
     let token = hub.token("ann", &["call:*", "token:create"]).await;
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-11-25" } });
@@ -27,7 +27,7 @@ async fn a_request_whose_token_is_revoked_while_it_arrives_does_nothing() {
         connection.send(format!("{}{}", head(&hub, path, &token.token, body.len()), &body[..5])).await;
         waiting.push((path, connection, body));
     }
-    // Each of them was let in before the token goes: an answer on a connection of its own comes after.
+    // All heads were accepted before the revocation, because this answer arrived after them.
     assert_eq!(hub.mcp(&token.token).initialize("2025-11-25").await.1["protocolVersion"], "2025-11-25");
     hub.revoke(token.jti).await;
     for (path, mut connection, body) in waiting {
@@ -42,7 +42,7 @@ async fn a_request_whose_token_is_revoked_while_it_arrives_does_nothing() {
 }
 
 #[tokio::test]
-async fn one_principal_cannot_hold_all_streams() {
+async fn open_streams_are_limited_per_principal() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("greedy", &["call:*"]).await.token);
     let (listener, body) = client.modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
@@ -59,7 +59,7 @@ async fn one_principal_cannot_hold_all_streams() {
 }
 
 #[tokio::test]
-async fn an_agent_is_not_told_what_others_do() {
+async fn agent_cannot_read_hub_wide_information() {
     let hub = TestHub::start().await;
     let token = hub.token("curious", &["call:*"]).await.token;
     for path in ["/api/v1/status", "/api/v1/audit", "/api/v1/audit/verify", "/api/v1/tokens"] {
@@ -69,7 +69,7 @@ async fn an_agent_is_not_told_what_others_do() {
 }
 
 #[tokio::test]
-async fn a_long_call_keeps_its_name_and_outcome_in_the_log() {
+async fn long_call_keeps_its_name_and_outcome_in_the_session_log() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("wordy", &["call:*"]).await.token);
     let arguments = json!({ "action": "write", "section": "s", "content": "x".repeat(200_000) });
@@ -86,7 +86,7 @@ async fn a_long_call_keeps_its_name_and_outcome_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_not_text_is_refused_in_the_envelope() {
+async fn path_that_is_not_utf8_gets_a_json_error() {
     let hub = TestHub::start().await;
     let mut connection = RawConnection::open(hub.address()).await;
     let request = format!(
@@ -99,9 +99,9 @@ async fn a_path_that_is_not_text_is_refused_in_the_envelope() {
     assert_eq!((answer.status, answer.json()["code"].clone()), (400, json!("invalid_request")));
 }
 
-/// Of two members with one name, whoever looked at the request on the way may have read the other one.
+/// Of two members with the same name, an intermediary may have read the other one.
 #[tokio::test]
-async fn a_member_of_meta_that_is_there_twice_is_refused() {
+async fn duplicate_member_of_meta_is_refused() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("ann", &["call:*"]).await.token);
     let params = json!({ "name": "session_info", "arguments": {}, "_meta": { "threadId": "one" } });

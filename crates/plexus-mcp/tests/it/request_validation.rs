@@ -1,12 +1,12 @@
-//! 2026-07-28: what is wrong with a request, in the order in which it is found out.
+//! 2026-07-28: validation of requests, and the order of the checks.
 
 use plexus_testkit::{McpClient, RawConnection, TestHub};
 use serde_json::{Value, json};
 
-/// A change to the headers that go with the request.
+/// A change to the request's headers.
 enum Header {
     Set(&'static str, &'static str),
-    /// One more of the same name.
+    /// Adds a header with the same name.
     More(&'static str, &'static str),
     Drop(&'static str),
 }
@@ -16,11 +16,11 @@ use Header::{Drop, More, Set};
 struct Case {
     what: &'static str,
     method: &'static str,
-    /// JSON text in which the words of [`META`] stand for their values.
+    /// JSON in which the keys of [`META`] are replaced by their values.
     params: &'static str,
     headers: &'static [Header],
     status: u16,
-    /// 0: a result.
+    /// 0: no error.
     code: i64,
 }
 
@@ -28,7 +28,7 @@ const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// Words for `_meta`, longest first.
+/// Placeholders for `_meta`, longest first.
 #[rustfmt::skip]
 const META: &[(&str, &str)] = &[
     ("META-NO-CAPABILITIES", r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#),
@@ -49,8 +49,8 @@ const META: &[(&str, &str)] = &[
 ];
 
 #[rustfmt::skip]
-const LADDER: &[Case] = &[
-    // The way it should be; client info is not required.
+const CASES: &[Case] = &[
+    // Valid; client info is not required.
     Case { what: "discover",                     method: "server/discover", params: r#"{"_meta":META}"#,                              headers: &[], status: 200, code: 0 },
     Case { what: "list",                         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[], status: 200, code: 0 },
     Case { what: "call",                         method: "tools/call",      params: r#"{"name":"session_info","_meta":META}"#,        headers: &[], status: 200, code: 0 },
@@ -80,7 +80,7 @@ const LADDER: &[Case] = &[
     Case { what: "meta with a number there",     method: "tools/list",      params: r#"{"_meta":META-VERSION-7}"#,                    headers: &[],                                                    status: 400, code: -32602 },
     Case { what: "meta without capabilities",    method: "tools/list",      params: r#"{"_meta":META-NO-CAPABILITIES}"#,              headers: &[],                                                    status: 400, code: -32602 },
     Case { what: "capabilities no object",       method: "tools/list",      params: r#"{"_meta":META-CAPS-TRUE}"#,                    headers: &[],                                                    status: 400, code: -32602 },
-    // Headers against the body, before the version is judged.
+    // Headers are compared with the body before the version is checked.
     Case { what: "version header missing",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop(VERSION)],                                       status: 400, code: -32020 },
     Case { what: "version of another era",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "2025-11-25")],                          status: 400, code: -32020 },
     Case { what: "version header unknown",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32020 },
@@ -94,13 +94,13 @@ const LADDER: &[Case] = &[
     Case { what: "method in Base64",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "=?base64?dG9vbHMvbGlzdA==?=")],          status: 400, code: -32020 },
     Case { what: "unknown method, wrong header", method: "no/such",         params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "tools/list")],                           status: 400, code: -32020 },
     Case { what: "discover, method missing",     method: "server/discover", params: r#"{"_meta":META}"#,                              headers: &[Drop(METHOD)],                                        status: 400, code: -32020 },
-    // The version, before the method.
+    // The version is checked before the method.
     Case { what: "both say an unknown version",  method: "tools/list",      params: r#"{"_meta":META-V999}"#,                         headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32022 },
     Case { what: "unknown version and method",   method: "no/such",         params: r#"{"_meta":META-V999}"#,                         headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32022 },
     Case { what: "discover of the session era",  method: "server/discover", params: r#"{"_meta":META-2025}"#,                         headers: &[Set(VERSION, "2025-06-18")],                          status: 400, code: -32022 },
-    // A revision of the session era named in both places is just that: it wants a session.
+    // A session-era revision in both places requires a session.
     Case { what: "both say the session era",     method: "tools/list",      params: r#"{"_meta":META-2025}"#,                         headers: &[Set(VERSION, "2025-06-18")],                          status: 400, code: -32600 },
-    // Parameters, once the request has reached its method.
+    // Parameters are checked by the method.
     Case { what: "log level unheard of",         method: "tools/list",      params: r#"{"_meta":META-LOUD}"#,                         headers: &[],                                                    status: 200, code: -32602 },
     Case { what: "unknown tool",                 method: "tools/call",      params: r#"{"name":"nope","_meta":META}"#,                headers: &[],                                                    status: 200, code: -32602 },
     Case { what: "arguments an array",           method: "tools/call",      params: r#"{"name":"todo","arguments":[],"_meta":META}"#, headers: &[],                                                    status: 200, code: -32602 },
@@ -141,10 +141,10 @@ fn apply(mut client: McpClient, changes: &[Header]) -> McpClient {
 }
 
 #[tokio::test]
-async fn a_modern_request_is_judged_step_by_step() {
+async fn checks_are_made_in_order() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("climber", &["call:*"]).await.token);
-    for case in LADDER {
+    for case in CASES {
         let body = body_of(case.method, case.params);
         let mut with_headers = client.header(VERSION, "2026-07-28").header(METHOD, case.method);
         if let Some(name) = body["params"]["name"].as_str() {
@@ -157,7 +157,7 @@ async fn a_modern_request_is_judged_step_by_step() {
         assert_eq!(json["error"]["code"].as_i64().unwrap_or(0), case.code, "{what}");
         assert_eq!(answer.header("mcp-session-id"), None, "{what}");
         assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
-        // Before the body is looked at there is no id to give back.
+        // Before the body is parsed, the id is unknown.
         let id = if matches!(case.status, 406 | 415) { Value::Null } else { json!("the id") };
         assert_eq!(json["id"], id, "{what}");
         assert!(![-32002, -32042].contains(&case.code), "{what}");
@@ -176,7 +176,7 @@ struct Name {
     header: Option<&'static str>,
     /// The tool in the body.
     tool: &'static str,
-    /// HTTP status and code; 0 when the call went through, -32602 when only the tool is missing.
+    /// HTTP status and code: 0 if the call succeeds, -32602 if the header is accepted but the tool does not exist.
     answer: (u16, i64),
 }
 
@@ -207,7 +207,7 @@ const NAMES: &[Name] = &[
 ];
 
 #[tokio::test]
-async fn the_name_header_is_decoded_before_it_is_compared() {
+async fn name_header_is_decoded_before_comparison() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("climber", &["call:*"]).await.token);
     for name in NAMES {
@@ -225,7 +225,7 @@ async fn the_name_header_is_decoded_before_it_is_compared() {
 }
 
 #[tokio::test]
-async fn header_names_are_taken_in_any_case() {
+async fn header_names_are_case_insensitive() {
     let hub = TestHub::start().await;
     let token = hub.token("climber", &["call:*"]).await.token;
     let body = body_of("tools/call", r#"{"name":"session_info","_meta":META}"#).to_string();
@@ -249,7 +249,7 @@ async fn header_names_are_taken_in_any_case() {
     }
 }
 
-const GONE: &[&str] = &[
+const UNKNOWN_METHODS: &[&str] = &[
     "initialize",
     "ping",
     "logging/setLevel",
@@ -266,15 +266,15 @@ const GONE: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn a_removed_or_unknown_method_is_a_404_with_32601() {
+async fn removed_or_unknown_method_is_a_404() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("climber", &["call:*"]).await.token);
-    for method in GONE {
+    for method in UNKNOWN_METHODS {
         let answer = client.modern(method, json!({})).await;
         assert_eq!(answer.error(), (404, -32601), "{method}");
         assert_eq!(answer.json()["id"], 1, "{method}");
     }
-    // With a name to compare, the name comes first.
+    // The name header is checked first.
     for (method, key) in [("prompts/get", "name"), ("resources/read", "uri")] {
         let (client, body) = client.modern_request(1, method, json!({ key: "file:///x" }));
         let unnamed = client.without(NAME).post_json(&body).await;
@@ -287,7 +287,7 @@ struct Shape {
     what: &'static str,
     body: &'static str,
     status: u16,
-    /// 0: no body.
+    /// 0: an empty body.
     code: i64,
 }
 
@@ -309,7 +309,7 @@ const SHAPES: &[Shape] = &[
 ];
 
 #[tokio::test]
-async fn only_one_request_or_notification_at_a_time_is_taken() {
+async fn body_must_be_one_request_or_notification() {
     let hub = TestHub::start().await;
     let client = hub.mcp(&hub.token("climber", &["call:*"]).await.token).header(VERSION, "2026-07-28");
     for shape in SHAPES {

@@ -1,11 +1,11 @@
-//! What a client of any SDK must see of the hub: scripts connect, and report in lines of JSON.
+//! Tests with clients of SDKs: a script connects and reports in lines of JSON.
 
 use plexus_testkit::{Pinned, Script, TestHub, TestProxy, sdk_script};
 use serde_json::{Value, json};
 
 use crate::tools::{idle, in_time};
 
-/// What a fresh hub lists.
+/// The tools that a new hub lists.
 pub(crate) const TOOLS: [&str; 8] = [
     "list_profiles",
     "list_tools",
@@ -17,11 +17,11 @@ pub(crate) const TOOLS: [&str; 8] = [
     "tool_search",
 ];
 
-/// What every script reports, whichever SDK and era it is for.
+/// Checks the report that every script sends.
 pub(crate) fn check(report: &Value, version: &str) {
     assert_eq!(report["version"], version, "{report}");
     assert_eq!(report["tools"], json!(TOOLS), "{report}");
-    // Structured content came with this revision.
+    // Structured content exists since this revision.
     let structured = (version >= "2025-06-18").then_some("milk");
     assert_eq!(report["added"]["items"][0]["text"].as_str(), structured, "{report}");
     assert_eq!(report["listed"], report["added"], "{report}");
@@ -31,13 +31,13 @@ pub(crate) fn check(report: &Value, version: &str) {
     assert_eq!(report["unknown_tool"], -32602, "{report}");
 }
 
-/// Runs a script that hears of a tool which is added while it listens.
+/// Runs a script, and adds a tool while it listens for changes.
 pub(crate) async fn run(sdk: Option<Pinned>, script: &str, mode: &str, version: &str) {
     let Some(sdk) = sdk else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
     report(&hub, sdk.script(&sdk_script(script), &[&hub.url("/mcp"), mode], &token), version).await;
-    // Sessions are ended by who opened them.
+    // The client has ended its session.
     assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 0);
 }
 
@@ -51,16 +51,16 @@ async fn report(hub: &TestHub, mut script: Script, version: &str) {
     script.end().await;
 }
 
-/// Runs the same script against a proxy; and then, without a hub, has it make a write, which is kept.
+/// Runs a script through a proxy. Then stops the hub and lets the script make a write, which the proxy queues.
 pub(crate) async fn run_proxied(sdk: Option<Pinned>, script: &str, mode: &str, version: &str) {
     let Some(sdk) = sdk else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
     let proxy = TestProxy::start(&hub.url(""), &token).await;
-    let started = |more: &[&str]| {
+    let start = |more: &[&str]| {
         sdk.script(&sdk_script(script), &[&[proxy.url(), mode], more].concat(), proxy.secret())
     };
-    report(&hub, started(&[]), version).await;
+    report(&hub, start(&[]), version).await;
     in_time("the end of the session", async {
         while hub.api("/api/v1/status").await["mcp_sessions"] != 0 {
             tokio::task::yield_now().await;
@@ -69,17 +69,17 @@ pub(crate) async fn run_proxied(sdk: Option<Pinned>, script: &str, mode: &str, v
     .await;
     hub.stop().await;
     let write = json!({ "action": "add", "text": "later" }).to_string();
-    let mut script = started(&["todo", &write]);
+    let mut script = start(&["todo", &write]);
     let report = script.line().await;
-    assert!(report["tools"].as_array().unwrap().contains(&json!("todo")), "as it was last: {report}");
-    // The SDK has compared it with the schema of the tool.
+    assert!(report["tools"].as_array().unwrap().contains(&json!("todo")), "the last known list: {report}");
+    // The SDK has validated it against the tool's schema.
     let result = &report["result"];
     assert_eq!(result["structuredContent"]["queued"], true, "{report}");
     assert_eq!(result["structuredContent"]["tool"], "todo", "{report}");
     script.end().await;
 }
 
-/// Runs a script whose token is no good; it must be told, and end well.
+/// Runs a script with an invalid token, which must report the refusal and exit normally.
 pub(crate) async fn assert_refused(sdk: Option<Pinned>, script: &str, mode: &str) {
     let Some(sdk) = sdk else { return };
     let hub = TestHub::start().await;

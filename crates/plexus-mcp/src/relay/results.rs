@@ -1,4 +1,4 @@
-//! What the hub would say, where it cannot be asked.
+//! Results as the hub would send them, for when it is unreachable.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::server::rpc::result_json;
 use crate::server::{capabilities, server_info};
 use crate::version::{Dialect, SUPPORTED, Version};
 
-/// The answer to `initialize`, and the revision that it agrees to.
+/// The answer to `initialize`, and the negotiated revision.
 #[must_use]
-pub fn initialized(id: &RawValue, asked: &str, instructions: &str) -> (Version, String) {
-    let version = Version::parse(asked).unwrap_or(Version::LATEST);
+pub fn initialize_result(id: &RawValue, requested: &str, instructions: &str) -> (Version, String) {
+    let version = Version::parse(requested).unwrap_or(Version::LATEST);
     let result = format!(
         "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\"serverInfo\":{},\"instructions\":{}}}",
         capabilities(Dialect::Session(version)),
@@ -24,7 +24,7 @@ pub fn initialized(id: &RawValue, asked: &str, instructions: &str) -> (Version, 
 
 /// The answer to `server/discover`.
 #[must_use]
-pub fn discovered(id: &RawValue, instructions: &str) -> String {
+pub fn discover_result(id: &RawValue, instructions: &str) -> String {
     let members = format!(
         "\"supportedVersions\":{},\"capabilities\":{},\"instructions\":{}",
         json!(SUPPORTED),
@@ -34,9 +34,9 @@ pub fn discovered(id: &RawValue, instructions: &str) -> String {
     complete(id, &cacheable(&members))
 }
 
-/// The answer to `tools/list`: all of them, on one page.
+/// The answer to `tools/list`, on one page.
 #[must_use]
-pub fn listed(id: &RawValue, tools: &str, dialect: Dialect) -> String {
+pub fn tool_list_result(id: &RawValue, tools: &str, dialect: Dialect) -> String {
     let members = format!("\"tools\":[{tools}]");
     match dialect {
         Dialect::Session(_) => result_json(id, &format!("{{{members}}}")),
@@ -44,9 +44,9 @@ pub fn listed(id: &RawValue, tools: &str, dialect: Dialect) -> String {
     }
 }
 
-/// The answer to a call: text for everybody, data for those whose revision has it.
+/// The answer to a call: text, and structured data if the revision has it.
 #[must_use]
-pub fn called(id: &RawValue, text: &str, data: &Value, dialect: Dialect) -> String {
+pub fn call_result(id: &RawValue, text: &str, data: &Value, dialect: Dialect) -> String {
     let mut members = format!("\"content\":[{{\"type\":\"text\",\"text\":{}}}]", json!(text));
     if dialect.features().structured {
         members.push_str(&format!(",\"structuredContent\":{data}"));
@@ -58,9 +58,9 @@ pub fn called(id: &RawValue, text: &str, data: &Value, dialect: Dialect) -> Stri
     }
 }
 
-/// A notification of the stream that `subscriptions/listen` with this id has opened.
+/// A notification on the stream that `subscriptions/listen` with this id opened.
 #[must_use]
-pub fn subscribed(id: &RawValue, method: &str) -> String {
+pub fn subscription_notification(id: &RawValue, method: &str) -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":{},\"params\":{{\"_meta\":{{\"{META_SUBSCRIPTION}\":{}}}}}}}",
         json!(method),
@@ -68,9 +68,9 @@ pub fn subscribed(id: &RawValue, method: &str) -> String {
     )
 }
 
-/// The first message of that stream: what will be told.
+/// The first message of that stream: the notifications it will carry.
 #[must_use]
-pub fn acknowledged(id: &RawValue, notifications: &Value) -> String {
+pub fn subscription_acknowledged(id: &RawValue, notifications: &Value) -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"notifications\":\
          {notifications},\"_meta\":{{\"{META_SUBSCRIPTION}\":{}}}}}}}",

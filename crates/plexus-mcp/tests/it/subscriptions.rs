@@ -1,4 +1,4 @@
-//! 2026-07-28, `subscriptions/listen`: an acknowledgement, what was asked for, and a proper end.
+//! `subscriptions/listen` in 2026-07-28: acknowledgement, requested notifications, and end.
 
 use plexus_testkit::{McpClient, SseEvent, SseStream, TestHub};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::tools::idle;
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Sees only what begins with `seen_`.
+/// A client that sees only tools whose names begin with `seen_`.
 async fn narrow(hub: &TestHub) -> McpClient {
     hub.mcp(&hub.token("narrow", &["call:seen_*"]).await.token)
 }
@@ -44,7 +44,7 @@ const FILTERS: &[Filter] = &[
 ];
 
 #[tokio::test]
-async fn the_acknowledgement_comes_first_with_the_id_as_it_was_and_what_is_honoured() {
+async fn acknowledgement_comes_first_with_id_and_accepted_filters() {
     let hub = TestHub::start().await;
     let client = narrow(&hub).await;
     for filter in FILTERS {
@@ -65,7 +65,7 @@ async fn the_acknowledgement_comes_first_with_the_id_as_it_was_and_what_is_honou
 }
 
 #[tokio::test]
-async fn a_change_is_told_when_it_concerns_the_caller_and_was_asked_for() {
+async fn only_visible_and_subscribed_changes_are_notified() {
     let hub = TestHub::start().await;
     let client = narrow(&hub).await;
     let mut asked = listen(&client, "asked", json!({ "toolsListChanged": true })).await;
@@ -82,11 +82,11 @@ async fn a_change_is_told_when_it_concerns_the_caller_and_was_asked_for() {
     hub.registry().remove(&["seen_one"]);
     assert_eq!(asked.message().await, Some(list_changed("asked")));
     assert_eq!(asked.until_quiet().await, Vec::<Value>::new());
-    assert_eq!(not.until_quiet().await, Vec::<Value>::new(), "it did not ask for tools");
+    assert_eq!(not.until_quiet().await, Vec::<Value>::new(), "it did not subscribe to tools");
 }
 
 #[tokio::test]
-async fn subscriptions_of_the_same_id_each_get_their_own() {
+async fn subscriptions_with_the_same_id_are_independent() {
     let hub = TestHub::start().await;
     let client = narrow(&hub).await;
     let mut one = listen(&client, 1, json!({ "toolsListChanged": true })).await;
@@ -98,11 +98,11 @@ async fn subscriptions_of_the_same_id_each_get_their_own() {
     assert_eq!(two.message().await, Some(list_changed(1)));
     drop(one);
     hub.registry().remove(&["seen_one"]);
-    assert_eq!(two.message().await, Some(list_changed(1)), "the other's end is not its own");
+    assert_eq!(two.message().await, Some(list_changed(1)), "the end of one does not affect the other");
 }
 
 #[tokio::test]
-async fn a_hub_that_stops_completes_the_subscription() {
+async fn stopping_hub_completes_the_subscription() {
     let hub = TestHub::start().await;
     let client = narrow(&hub).await;
     let mut streams = Vec::new();
@@ -121,7 +121,7 @@ async fn a_hub_that_stops_completes_the_subscription() {
 }
 
 #[tokio::test]
-async fn a_subscription_ends_within_a_second_of_its_token_being_revoked() {
+async fn subscription_ends_within_a_second_of_revocation() {
     let hub = TestHub::start().await;
     let token = hub.token("revoked", &["call:*"]).await;
     let other = hub.mcp(&hub.token("other", &["call:*"]).await.token);
@@ -130,7 +130,7 @@ async fn a_subscription_ends_within_a_second_of_its_token_being_revoked() {
     stream.until_quiet().await;
     hub.revoke(token.jti).await;
     let revoked = std::time::Instant::now();
-    assert_eq!(stream.to_end().await, Vec::<Value>::new(), "an abrupt end: this caller is told nothing more");
+    assert_eq!(stream.to_end().await, Vec::<Value>::new(), "the stream ends without a message");
     assert!(revoked.elapsed().as_secs_f64() < 1.0, "{:?}", revoked.elapsed());
     hub.registry().add([idle("seen_one")]);
     assert_eq!(others.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
@@ -138,7 +138,7 @@ async fn a_subscription_ends_within_a_second_of_its_token_being_revoked() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_no_streams_cannot_subscribe() {
+async fn subscription_needs_event_streams() {
     let hub = TestHub::start().await;
     let client = narrow(&hub).await.header("accept", "application/json");
     let answer = client.modern("subscriptions/listen", json!({ "notifications": {} })).await;
