@@ -1,4 +1,4 @@
-//! When the whole audit was verified last, and what that covered: a note in the data folder.
+//! The time, extent and result of the last verification of the whole audit log: a note in the data folder.
 //!
 //! It tells a person whether it is time to verify again. It proves nothing, so it is not signed.
 

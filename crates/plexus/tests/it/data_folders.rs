@@ -119,10 +119,10 @@ async fn doctor_verifies_the_newest_entries_and_reports_the_last_full_check() {
     assert!(never.contains("are intact") && never.contains("never verified"), "{never}");
     plexus.run(&["audit", "verify"]).await.ok();
     let verified = audit(0).await;
-    assert!(verified.contains("verified last 20") && verified.contains(" entries"), "{verified}");
+    assert!(verified.contains("last verified completely 20") && verified.contains(" entries"), "{verified}");
     assert!(hub.terminate().await.success());
     let after_stop = audit(1).await;
-    assert!(after_stop.contains("verified last 20"), "kept after the hub has stopped: {after_stop}");
+    assert!(after_stop.contains("last verified completely 20"), "kept after the hub has stopped: {after_stop}");
     AuditTable::open(&plexus.data_dir()).await.execute("UPDATE audit SET actor = 'x' WHERE n = 90").await;
     let _hub = plexus.up().await;
     assert!(audit(1).await.contains("entry 90"), "a recent change is found by the running hub");
@@ -258,4 +258,57 @@ async fn status_of_a_folder_without_a_hub_queries_no_other_hub() {
     hub.kill().await;
     let killed = plexus.run(&["status"]).await;
     assert!(stderr_with_code(&killed, 4).contains(text(&plexus.data_dir())), "{killed:?}");
+}
+
+#[tokio::test]
+async fn named_folder_takes_precedence_over_the_hub_variable() {
+    let (plexus, hub, copy) = copied().await;
+    AuditTable::open(&copy).await.execute("UPDATE audit SET actor = 'agent:mallory' WHERE n = 2").await;
+    let variables = [("PLEXUS_HUB", hub.url(""))];
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let of_copy = plexus.run_with(&["audit", "verify", "--data-dir", text(&copy)], &variables).await;
+    assert!(stderr_with_code(&of_copy, 3).contains(text(&copy)), "{of_copy:?}");
+    let report = plexus.run_with(&["doctor", "--json", "--data-dir", text(&copy)], &variables).await.json(1);
+    assert!(findings(&report, "version").next().is_none(), "another hub was asked: {report:#}");
+    let status = plexus.run_with(&["status", "--data-dir", text(&copy)], &variables).await;
+    assert!(!status.stdout.contains(&hub.url("")), "{status:?}");
+
+    // A hub that runs on the named folder is asked, whichever hub the variable names.
+    let unreachable = [("PLEXUS_HUB", "http://127.0.0.1:1")];
+    let original = text(&plexus.data_dir()).to_owned();
+    let of_original = plexus.run_with(&["audit", "verify", "--data-dir", &original], &unreachable).await;
+    assert!(of_original.ok().contains(&hub.url("")), "{of_original:?}");
+    // Without --data-dir the variable decides.
+    plexus.run_with(&["audit", "verify"], &unreachable).await.failed(4);
+}
+
+#[tokio::test]
+async fn folder_with_a_sqlite_file_elsewhere_is_found_without_its_url() {
+    let plexus = crate::plexus();
+    let file = plexus.home().join("elsewhere.db");
+    let url = format!("sqlite:{}", text(&file));
+    let hub = plexus.up_with(&["--database-url", &url]).await;
+    let token = hub.token("codex").await;
+    call(&hub, &token.token, 1).await;
+    wait_until_signed(&hub).await;
+    let database = |report: &Value| {
+        findings(report, "database").next().expect("the check")["message"].as_str().expect("text").to_owned()
+    };
+    let running = plexus.run(&["doctor", "--json"]).await.json(0);
+    assert!(database(&running).contains(text(&file)), "{running:#}");
+    assert!(hub.terminate().await.success());
+
+    let stopped = plexus.run(&["doctor", "--json"]).await.json(1);
+    assert!(database(&stopped).contains(text(&file)), "{stopped:#}");
+    let problems = stopped["findings"].as_array().expect("findings").iter();
+    let problems: Vec<_> = problems.filter(|found| found["level"] == "problem").collect();
+    assert!(problems.len() == 1 && problems[0]["check"] == "hub", "{stopped:#}");
+    assert!(plexus.run(&["db", "status"]).await.ok().contains(text(&file)));
+    let backup = plexus.home().join("backup.tar.gz");
+    plexus.run(&["db", "backup", text(&backup)]).await.ok();
+    assert!(plexus.run(&["audit", "verify", text(&backup)]).await.ok().starts_with("Intact: "));
+
+    std::fs::remove_file(&file).expect("it can be removed");
+    let gone = plexus.run(&["db", "status"]).await;
+    assert!(gone.failed(1).contains(text(&file)) && gone.stderr.contains("does not exist"), "{gone:?}");
 }

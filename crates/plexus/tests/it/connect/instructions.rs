@@ -188,6 +188,15 @@ async fn doctor_reports_cached_tools_of_an_agent_while_the_hub_is_down() {
     let down = row(1).await;
     assert!(down.starts_with("warning") && down.contains("cached list"), "{down}");
     assert!(down.contains("is not reachable"), "{down}");
+    // A hub that the variable names does not make the agent's own hub reachable.
+    let other = crate::plexus();
+    let other_hub = other.up().await;
+    let variables = [("PLEXUS_HUB", other_hub.url("")), ("PLEXUS_TOKEN", other_hub.admin_token())];
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let ran = plexus.run_with(&["doctor"], &variables).await;
+    let named = ran.stdout.lines().find(|line| line.contains("Codex: ")).unwrap_or_default();
+    assert!(named.starts_with("warning") && named.contains("is not reachable"), "{ran:?}");
 }
 
 #[tokio::test]
