@@ -122,7 +122,10 @@ async fn doctor_verifies_the_newest_entries_and_reports_the_last_full_check() {
     assert!(verified.contains("last verified completely 20") && verified.contains(" entries"), "{verified}");
     assert!(hub.terminate().await.success());
     let after_stop = audit(1).await;
-    assert!(after_stop.contains("last verified completely 20"), "kept after the hub has stopped: {after_stop}");
+    assert!(
+        after_stop.contains("last verified completely 20"),
+        "kept after the hub has stopped: {after_stop}"
+    );
     AuditTable::open(&plexus.data_dir()).await.execute("UPDATE audit SET actor = 'x' WHERE n = 90").await;
     let _hub = plexus.up().await;
     assert!(audit(1).await.contains("entry 90"), "a recent change is found by the running hub");
