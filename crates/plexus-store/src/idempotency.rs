@@ -1,4 +1,8 @@
-//! First results of writes, stored by idempotency key.
+//! Idempotency keys and the first results of writes, by subject and key.
+//!
+//! A native write inserts its key and result in its own transaction. A call with an external effect reserves its key before it
+//! starts, with a placeholder as the result; then the result is set, or the key is freed if nothing was sent. Keys are purged
+//! after seven days. The dispatcher (`dispatcher/stored_results.rs` in `plexus-tools`) encodes the results.
 
 use plexus_proto::{CallId, SessionId, Timestamp};
 

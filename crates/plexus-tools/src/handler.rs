@@ -1,5 +1,8 @@
 //! A tool as one object: its spec, its validator and its handler.
+//!
+//! What a token's scopes hide of a tool is in `narrowing`.
 
+mod narrowing;
 pub(crate) mod weight;
 
 use std::fmt;
@@ -7,7 +10,6 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
-use plexus_auth::Principal;
 use plexus_proto::ErrorCode;
 use plexus_store::Conn;
 use schemars::JsonSchema;
@@ -15,7 +17,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::nodes::selection;
 use crate::{Buffered, CallError, Placement, ToolContext, ToolOutput, ToolSpec, alias, arguments, schema};
 
 /// Database work that commits together with the record of the call.
@@ -217,41 +218,6 @@ impl Tool {
 
     pub(crate) fn is_indirect(&self) -> bool {
         matches!(self.handler, Handler::Indirect)
-    }
-
-    /// This tool restricted to the actions that the principal may use; none if it may use none.
-    pub(crate) fn narrowed_to(self: &Arc<Self>, principal: &Principal) -> Option<Arc<Self>> {
-        let there = match self.spec.upstream().and_then(|upstream| upstream.node.as_ref()) {
-            Some(host) => principal.allows(&selection::scope(&host.name)),
-            // A principal that may use no node cannot use the tool.
-            None => !self.routed || principal.scopes().allows_some("node"),
-        };
-        if !there {
-            return None;
-        }
-        if principal.allows(&self.spec.scope()) {
-            return Some(self.clone());
-        }
-        let actions: Vec<_> = self
-            .spec
-            .actions
-            .iter()
-            .filter(|action| principal.allows(&self.spec.action_scope(action)))
-            .cloned()
-            .collect();
-        if actions.is_empty() {
-            return None;
-        }
-        let names: Vec<_> = actions.iter().map(|action| &*action.name).collect();
-        let input_schema = schema::narrow_actions(&self.spec.input_schema, &names);
-        let spec = ToolSpec {
-            input_schema,
-            access: ToolSpec::common_access(&actions),
-            actions,
-            ..(*self.spec).clone()
-        };
-        let narrowed = Self::new(spec, self.handler.clone());
-        Some(Arc::new(Self { listed: self.listed.clone(), routed: self.routed, ..narrowed }))
     }
 
     /// The normalized arguments and the result of their validation.

@@ -127,6 +127,10 @@ pub struct SkippedUpstream {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub command: Option<String>,
+    /// The hub already has a server of this name with the same document.
+    #[serde(default)]
+    #[schema(required)]
+    pub exists: bool,
 }
 
 /// Number of servers by state.

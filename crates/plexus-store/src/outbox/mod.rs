@@ -11,7 +11,9 @@
 //! - **A claim is a single statement**, so only one of several processes gets the row. It is valid for a
 //!   lease and has an epoch: a process whose lease was taken over can no longer decide about the row.
 //! - **A row ends once**: settled rows are deleted, and others become dead letters, which stay until a person
-//!   retries or drops them. A dead letter records whether the hub and the agent were notified.
+//!   retries or drops them. A dead letter records whether the hub and the agent were notified. A row becomes
+//!   one by [`Outbox::dead_letter`], if the hub's answer is final ([`judge`]) or the row holds no call, and by
+//!   `expire` in `queue`, if it waited too long.
 //! - **No automatic delivery of old writes.** A hub remembers keys for seven days. A row that waited longer
 //!   than [`Limits::age`] becomes a dead letter, because the hub could mistake it for a new write.
 //! - **Bounded** in rows and bytes, including dead letters. When full, new writes are rejected; nothing is

@@ -209,6 +209,18 @@ impl Folder {
         Ok(files.into_iter().find(|file| slug_key(&stem(file)).as_ref() == Some(&slug)))
     }
 
+    /// Whether this file describes the same server as a document. `enabled` is not compared.
+    pub(super) fn describes(&self, file: &Path, document: &Map<String, Value>) -> bool {
+        let format = file.extension().and_then(|ending| Format::of_ending(ending.to_str()?));
+        let written = format.and_then(|format| format.parse(&read_text(file).ok()?).ok());
+        written.is_some_and(|mut written| {
+            let mut document = document.clone();
+            written.remove("enabled");
+            document.remove("enabled");
+            written == document
+        })
+    }
+
     pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }

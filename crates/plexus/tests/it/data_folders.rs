@@ -186,6 +186,12 @@ async fn hub_on_postgres_is_healthy_without_its_url_and_not_started_without_it()
     assert!(!plexus.data_dir().join("plexus.db").exists(), "an empty database was created");
     let unknown = plexus.run(&["audit", "verify"]).await;
     assert!(unknown.failed(1).contains(name), "{unknown:?}");
+    let report = plexus.run(&["doctor", "--json"]).await.json(1);
+    for check in ["database", "audit"] {
+        let found = findings(&report, check).next().expect("the check");
+        assert_eq!(found["level"], "warning", "{report:#}");
+        assert!(found["message"].as_str().expect("text").contains(name), "{report:#}");
+    }
     let verified = plexus.run(&["audit", "verify", "--database-url", &url]).await;
     assert!(verified.ok().starts_with("Intact: ") && verified.stdout.contains(name), "{verified:?}");
     let hub = plexus.up_with(&["--database-url", &url]).await;

@@ -146,6 +146,16 @@ async fn export_moves_a_hub_from_sqlite_to_postgres() {
         assert_eq!(lane.found().await.expect("an answer").len(), 31);
     }
     assert_eq!(hub.api("/api/v1/audit/verify").await["ok"], true);
+
+    // Neither the SQLite file that was left behind nor another database is used by mistake.
+    assert!(hub.terminate().await.success());
+    let left = plexus.data_dir().join("plexus.db");
+    let before = std::fs::read(&left).expect("the file that was left behind");
+    let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    assert!(refused.failed(1).contains("belongs to the PostgreSQL database "), "{refused:?}");
+    assert_eq!(std::fs::read(&left).expect("the same file"), before);
+    let hub = plexus.up_with(&["--database-url", &url]).await;
+    assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

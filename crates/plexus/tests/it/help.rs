@@ -1,161 +1,58 @@
-//! Snapshots of all help texts, so that a review shows changes of the command line.
+//! Snapshots of all help texts, so that a review shows changes of the command line. The commands are read from the help of the
+//! program, so a new one needs no entry here.
 
-/// The help of a command and of its subcommands.
-async fn help(command: &[&str], subcommands: &[&str]) -> String {
-    let plexus = crate::plexus();
-    let mut text = String::new();
-    for subcommand in [None].into_iter().chain(subcommands.iter().map(Some)) {
-        let args: Vec<&str> = command.iter().chain(subcommand).copied().chain(["--help"]).collect();
-        let ran = plexus.run(&args).await;
-        assert_eq!(ran.stderr, "", "{ran:?}");
-        text.push_str(&format!("$ plexus {}\n{}\n", args.join(" "), ran.ok()));
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The names in the section `Commands:` of a help text.
+fn subcommands(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    lines
+        .take_while(|line| !line.is_empty())
+        // The other lines continue a description.
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+async fn help(command: &[String]) -> String {
+    let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    let ran = crate::plexus().run(&args).await;
+    assert_eq!(ran.stderr, "", "{ran:?}");
+    ran.ok().to_owned()
+}
+
+/// The help of a command and of everything below it.
+async fn whole_help(command: Vec<String>) -> String {
+    let (mut text, mut open) = (String::new(), vec![command]);
+    while let Some(command) = open.pop() {
+        let shown = help(&command).await;
+        let below = subcommands(&shown);
+        open.extend(below.into_iter().rev().map(|name| command.iter().cloned().chain([name]).collect()));
+        text.push_str(&format!("$ plexus {} --help\n{shown}\n", command.join(" ")));
     }
     text
 }
 
 #[tokio::test]
-async fn help_of_the_program() {
-    insta::assert_snapshot!(help(&[], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_up() {
-    insta::assert_snapshot!(help(&["up"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_down() {
-    insta::assert_snapshot!(help(&["down"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_service() {
-    insta::assert_snapshot!(help(&["service"], &["install", "uninstall"]).await);
-}
-
-#[tokio::test]
-async fn help_of_token() {
-    insta::assert_snapshot!(help(&["token"], &["create", "list", "show", "rotate", "renew", "revoke"]).await);
-}
-
-#[tokio::test]
-async fn help_of_profile() {
-    insta::assert_snapshot!(help(&["profile"], &["list", "show"]).await);
-}
-
-#[tokio::test]
-async fn help_of_keys() {
-    insta::assert_snapshot!(help(&["keys"], &["list", "rotate", "retire"]).await);
-}
-
-#[tokio::test]
-async fn help_of_tools() {
-    insta::assert_snapshot!(
-        help(&["tools"], &["list", "show", "cost", "new", "test", "enable", "disable", "call"]).await
-    );
-}
-
-#[tokio::test]
-async fn help_of_upstream() {
-    let subcommands = [
-        "list", "show", "add", "remove", "enable", "disable", "test", "restart", "approve", "logs", "import",
-        "reload",
-    ];
-    insta::assert_snapshot!(help(&["upstream"], &subcommands).await);
-}
-
-#[tokio::test]
-async fn help_of_connect_disconnect_and_sync() {
-    for command in ["connect", "disconnect", "sync"] {
-        insta::assert_snapshot!(format!("help_of_{command}"), help(&[command], &[]).await);
+async fn help_of_every_command_is_as_committed() {
+    let program = help(&[]).await;
+    let commands = subcommands(&program);
+    assert!(commands.len() > 20, "the help of the program lists {commands:?}");
+    insta::assert_snapshot!("help_of_the_program", program);
+    for command in &commands {
+        insta::assert_snapshot!(format!("help_of_{command}"), whole_help(vec![command.clone()]).await);
     }
-}
-
-#[tokio::test]
-async fn help_of_mcp() {
-    insta::assert_snapshot!(help(&["mcp"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_run_ps_and_stop() {
-    let texts = [help(&["run"], &[]).await, help(&["ps"], &[]).await, help(&["stop"], &[]).await];
-    insta::assert_snapshot!(texts.concat());
-}
-
-#[tokio::test]
-async fn help_of_cp_exec_and_shell() {
-    let texts = [help(&["cp"], &[]).await, help(&["exec"], &[]).await, help(&["shell"], &[]).await];
-    insta::assert_snapshot!(texts.concat());
-}
-
-#[tokio::test]
-async fn help_of_node() {
-    let subcommands = [
-        "join",
-        "run",
-        "install",
-        "uninstall",
-        "invite",
-        "invites",
-        "uninvite",
-        "list",
-        "show",
-        "drain",
-        "remove",
-        "label",
-        "rename",
-    ];
-    insta::assert_snapshot!(help(&["node"], &subcommands).await);
-}
-
-#[tokio::test]
-async fn help_of_sessions() {
-    insta::assert_snapshot!(help(&["sessions"], &["list", "show", "stats", "tail"]).await);
-}
-
-#[tokio::test]
-async fn help_of_outbox() {
-    insta::assert_snapshot!(help(&["outbox"], &["list", "show", "retry", "drop"]).await);
-}
-
-#[tokio::test]
-async fn help_of_events() {
-    insta::assert_snapshot!(help(&["events"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_audit() {
-    insta::assert_snapshot!(help(&["audit"], &["list", "show", "verify"]).await);
-}
-
-#[tokio::test]
-async fn help_of_status() {
-    insta::assert_snapshot!(help(&["status"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_doctor() {
-    insta::assert_snapshot!(help(&["doctor"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_config() {
-    insta::assert_snapshot!(help(&["config"], &["show", "check", "default"]).await);
-}
-
-#[tokio::test]
-async fn help_of_db() {
-    insta::assert_snapshot!(help(&["db"], &["status", "migrate", "backup", "export", "restore"]).await);
-}
-
-#[tokio::test]
-async fn help_of_completions() {
-    insta::assert_snapshot!(help(&["completions"], &[]).await);
-}
-
-#[tokio::test]
-async fn help_of_man() {
-    insta::assert_snapshot!(help(&["man"], &[]).await);
+    let expected = commands.iter().map(|name| format!("it__help__help_of_{name}.snap"));
+    let expected: BTreeSet<String> =
+        expected.chain(["it__help__help_of_the_program.snap".to_owned()]).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");
+    let files = folder.read_dir().unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let committed: BTreeSet<String> =
+        files.filter(|name| name.starts_with("it__help__") && name.ends_with(".snap")).collect();
+    assert_eq!(committed, expected, "one snapshot for each command");
 }
 
 /// The examples of `tools call` need only a hub.

@@ -107,10 +107,11 @@ fn admitted(services: &Services, origin: &RequestOrigin, planned: &Planned) -> R
     admitted.map_err(|refused| Refused {
         command: gate::missing_command(&refused).map(str::to_owned),
         why: format!("{}. {}", refused.message, refused.hint.unwrap_or_default()),
+        exists: false,
     })
 }
 
 fn left_out(skipped: Skipped) -> SkippedUpstream {
-    let Skipped { name, why, command } = skipped;
-    SkippedUpstream { name, reason: why, command }
+    let Skipped { name, why, command, exists } = skipped;
+    SkippedUpstream { name, reason: why, command, exists }
 }

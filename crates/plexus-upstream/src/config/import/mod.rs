@@ -99,6 +99,8 @@ pub struct Skipped {
     pub why: String,
     /// The command that the machine would have to allow for it, where nothing else is missing.
     pub command: Option<String>,
+    /// There is already a server of this name with the same document.
+    pub exists: bool,
 }
 
 /// Why a server is not taken.
@@ -107,11 +109,13 @@ pub struct Refused {
     pub why: String,
     /// See [`Skipped::command`].
     pub command: Option<String>,
+    /// See [`Skipped::exists`].
+    pub exists: bool,
 }
 
 impl From<String> for Refused {
     fn from(why: String) -> Self {
-        Self { why, command: None }
+        Self { why, command: None, exists: false }
     }
 }
 
@@ -174,7 +178,9 @@ impl Folder {
             };
             match planned {
                 Ok(server) => plan.servers.push(server),
-                Err(Refused { why, command }) => plan.skipped.push(Skipped { name, why, command }),
+                Err(Refused { why, command, exists }) => {
+                    plan.skipped.push(Skipped { name, why, command, exists });
+                }
             }
         }
         Ok(plan)
@@ -190,7 +196,7 @@ impl Folder {
                 Err(error) => {
                     applied.incomplete |= matches!(error, FolderError::Io(_));
                     let (name, why) = (server.name.clone(), error.to_string());
-                    applied.failed.push(Skipped { name, why, command: None });
+                    applied.failed.push(Skipped { name, why, command: None, exists: false });
                 }
             }
         }
@@ -213,7 +219,11 @@ impl Folder {
         }
         match self.taken(&name) {
             Ok(None) => {}
-            Ok(Some(file)) => return Err(format!("{} already exists", file.display()).into()),
+            Ok(Some(file)) => {
+                let exists = self.describes(&file, &converted.document);
+                let why = format!("{} already exists", file.display());
+                return Err(Refused { why, command: None, exists });
+            }
             Err(error) => return Err(error.to_string().into()),
         }
         let file = self.new_file(&name);

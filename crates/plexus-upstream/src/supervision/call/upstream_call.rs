@@ -1,9 +1,19 @@
 //! Carries out one request of a caller at a server, including retries.
 //!
-//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server.
-//! Such a request is sent once more over the next connection if its own had ended. An idempotent tool is run
-//! once more if its connection was lost. Any other lost call is reported to the caller with the advice to
-//! check first, and so is a call in which a question was answered, because nobody should be asked twice.
+//! A request is repeated in these cases only:
+//!
+//! | where | when | how often |
+//! | --- | --- | --- |
+//! | `UpstreamCall::resend` | it was not sent because the connection had ended | once, over the next connection |
+//! | `UpstreamCall::rerun` | the connection was lost; the tool is declared idempotent, and no question was asked | once |
+//! | `carry` in `client/http/in_flight.rs` | the server refused it because it no longer knows the session | once, in a new session |
+//! | `send` in `client/http/line.rs` | the server refused the OAuth token | once, with a renewed token |
+//! | `http_client` in `plexus-mcp` | a reused connection ended before a byte was written | over the next one |
+//! | `http_client` in `plexus-mcp` | the server redirected it | at each of up to three redirects |
+//!
+//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server. Any other lost call
+//! is reported to the caller with the advice to check first, and so is a call in which a question was answered, because nobody
+//! should be asked twice.
 
 use std::sync::Arc;
 

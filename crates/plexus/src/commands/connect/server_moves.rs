@@ -1,7 +1,8 @@
 //! Moves the agents' own MCP servers behind the hub: imports them there, and removes them from the agents' files with the
 //! change that adds the hub's entry. `plexus disconnect` puts them back.
 //!
-//! A server is imported before it is removed from the agent's file. The content of an entry is sent to the hub and stored in the
+//! A server is imported before it is removed from the agent's file; if the hub already has the same server, such as from an earlier
+//! connection, it is only removed. The content of an entry is sent to the hub and stored in the
 //! ledger, but not displayed, because it may contain credentials.
 
 use std::collections::BTreeSet;
@@ -123,10 +124,11 @@ async fn find(
             let import = import(&hub, planned.agent, &name, &entry, true).await?;
             let document = import.added.into_iter().next().map(|added| added.document);
             let skipped = import.skipped.into_iter().next();
+            let is_there = skipped.as_ref().is_some_and(|skipped| skipped.exists);
             let (command, why) =
                 skipped.map_or((None, None), |skipped| (skipped.command, Some(skipped.reason)));
             let command = command.filter(|_| owner.can_allow());
-            if document.is_none() && command.is_none() {
+            if document.is_none() && command.is_none() && !is_there {
                 // An entry without a reason is not a server, or is this hub.
                 moves.staying.extend(why.map(|why| (name, why)));
                 continue;
@@ -197,13 +199,14 @@ pub(super) async fn import_planned(
             continue;
         }
         let import = import(&hub, planned.agent, &server.name, &server.entry, false).await?;
-        match import.added.is_empty() {
+        let skipped = import.skipped.into_iter().next();
+        match import.added.is_empty() && !skipped.as_ref().is_some_and(|skipped| skipped.exists) {
             false => {
                 imported.insert(server.name.clone());
                 taken.push(server);
             }
             true => {
-                let why = import.skipped.into_iter().next().map(|skipped| skipped.reason);
+                let why = skipped.map(|skipped| skipped.reason);
                 planned
                     .moves
                     .staying

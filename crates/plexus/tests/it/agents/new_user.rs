@@ -70,7 +70,7 @@ fn quick_start_leads_to_an_agent_that_calls_a_tool() {
         terminal.expect_on_screen("$").await;
         terminal.send("plexus connect\r").await;
         terminal.expect_on_screen("Which agents should use Plexus?").await;
-        terminal.expect_on_screen("escape to leave]").await;
+        terminal.expect_on_screen("escape to cancel]").await;
         insta::assert_snapshot!("new_user_choice", with_placeholders(&terminal.screen_text(), &home));
         terminal.send("\r").await;
         terminal.expect_on_screen("Write these changes? [y/N]").await;

@@ -100,6 +100,38 @@ async fn servers_are_restored_into_a_file_that_has_changed() {
 }
 
 #[tokio::test]
+async fn servers_move_again_although_the_hub_still_has_them() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let config = write(&plexus, ".codex/config.toml", &codex());
+    for _ in 0..2 {
+        let ran = plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await;
+        assert!(ran.ok().contains("Now behind the hub: files."), "{ran:?}");
+        assert!(!read(&config).contains("files"), "{}", read(&config));
+        plexus.run(&["disconnect", "--yes"]).await.ok();
+        assert_eq!(read(&config), codex());
+    }
+    assert_eq!(server_files(&plexus), ["files.json"]);
+}
+
+#[tokio::test]
+async fn a_server_that_differs_from_the_hubs_of_the_same_name_stays() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    let config = write(&plexus, ".codex/config.toml", &codex());
+    plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await.ok();
+    plexus.run(&["disconnect", "--yes"]).await.ok();
+    let changed = codex().replace("'--stdio'", "'--stdio', '--eras', 'sessions'");
+    write(&plexus, ".codex/config.toml", &changed);
+    let ran = plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await;
+    assert!(
+        ran.ok().contains("files stays in its settings: ") && ran.stdout.contains("already exists"),
+        "{ran:?}"
+    );
+    assert!(read(&config).contains("'--eras'"), "{}", read(&config));
+}
+
+#[tokio::test]
 async fn servers_are_not_moved_unless_requested() {
     let plexus = home();
     let _hub = plexus.up().await;
