@@ -79,10 +79,10 @@ const SYSTEMD_RUNTIME_DIR: &str = "/run/systemd/system";
 
 #[derive(Debug, Args)]
 pub(crate) struct UnitArgs {
-    /// Install a service of the current user
+    /// User service: runs as the current user
     #[arg(long, conflicts_with = "system")]
     user: bool,
-    /// Install a system service with a dedicated user, without access to home folders
+    /// System service: runs as a dedicated user, without access to home folders
     #[arg(long)]
     system: bool,
     /// Folder for the unit file [default: the one that systemd reads]
