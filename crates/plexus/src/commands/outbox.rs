@@ -1,7 +1,6 @@
 //! `plexus outbox`: manages queued writes and dead letters of the agents on this machine.
 //!
-//! It opens the outboxes of the proxies in the data folder directly: no hub is needed, and proxies can use the outboxes at
-//! the same time.
+//! It opens the outboxes in the data folder directly: no hub is needed, and the proxies can use them at the same time.
 
 pub(super) mod agent_outboxes;
 
@@ -48,8 +47,8 @@ enum OutboxCommand {
     },
     /// Retry dead letters: append them to the queue of their session
     #[command(
-        after_help = "A retried write keeps its idempotency key and its time, and gets a new id. The hub remembers keys for seven \
-days: within that time a write is never applied twice; an older one may be.\n\n\
+        after_help = "A retried write keeps its idempotency key and its time, and gets a new id. The hub remembers keys for \
+seven days: within that time a write is never applied twice; an older one may be.\n\n\
 Example:\n  plexus outbox retry 12 15"
     )]
     Retry {
@@ -102,8 +101,8 @@ async fn list(dead: bool, limit: usize, outboxes: &AgentOutboxes, out: &Output) 
     if writes.is_empty() {
         out.note(match (outboxes.is_empty(), dead) {
             (true, _) => {
-                "No agent on this machine has an outbox. The proxy of an agent (`plexus mcp`) creates one: it stores writes \
-                 while the hub is unreachable, and delivers them later."
+                "No agent on this machine has an outbox. The proxy of an agent (`plexus mcp`) creates one: it stores \
+                 writes while the hub is unreachable, and delivers them later."
             }
             (false, true) => "No dead letters.",
             (false, false) => {
@@ -137,11 +136,11 @@ async fn list(dead: bool, limit: usize, outboxes: &AgentOutboxes, out: &Output) 
     ];
     out.table(&columns, rows.collect())?;
     if more {
-        out.note("There are more: raise --limit");
+        out.note("There are more writes: raise --limit");
     }
     if !dead && writes.iter().any(|(_, write)| matches!(write.state, WriteState::Dead { .. })) {
         out.note(
-            "Dead letters are not retried automatically. `plexus outbox show ID` shows the reason; then retry or drop them.",
+            "Dead letters are not retried automatically: see `plexus outbox show ID`, then retry or drop them.",
         );
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `plexus sync`: writes the hub's workspace into the instructions of agents.
 //!
-//! The hub updates the agents on its own machine, and each node those on its machine. The command does so on a machine that
-//! runs neither, and its subcommands manage the agents on all machines.
+//! The hub updates the agents on its own machine, and each node those on its machine. The command does so on a
+//! machine that runs neither, and its subcommands manage the agents on all machines.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
