@@ -20,7 +20,7 @@ use crate::shell;
 
 /// Maximum number of items to read per list.
 const MAX_ITEMS: usize = 200;
-/// How long after its start a hub waits for its nodes to reconnect, before an offline node is a problem.
+/// For this time after the hub has started, an offline node is not a problem: it may still be reconnecting.
 const RECONNECT_SECONDS: u64 = 30;
 /// Number of failed calls to show.
 const MAX_FAILURES: usize = 5;
