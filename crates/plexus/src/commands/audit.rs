@@ -63,7 +63,7 @@ pub(crate) async fn run(args: AuditArgs, invocation: &Invocation<'_>) -> anyhow:
         AuditCommand::List { list, tool, actor, session } => {
             let hub = invocation.hub()?;
             let session = match session {
-                Some(session) => Some(sessions::find::one(&hub, &session).await?.to_string()),
+                Some(session) => Some(sessions::find::session_id(&hub, &session).await?.to_string()),
                 None => None,
             };
             let filters = [("tool", tool), ("actor", actor), ("session", session)];

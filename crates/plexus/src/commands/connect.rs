@@ -24,7 +24,7 @@ use plexus_proto::api::ExternalAgentInstructions;
 use serde_json::{Value, json};
 
 use super::Invocation;
-use super::run::maker::{Maker, is};
+use super::run::token_issuer::{TokenIssuer, has_code};
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, one_line};
@@ -168,13 +168,13 @@ pub(crate) async fn run(args: ConnectArgs, invocation: &Invocation<'_>) -> anyho
         invocation.out.note("Nothing was changed.");
         return Ok(Exit::Ok.into());
     }
-    let maker = Maker::new(invocation)?;
-    check_nodes(&args.nodes, &maker).await?;
+    let issuer = TokenIssuer::new(invocation)?;
+    check_nodes(&args.nodes, &issuer).await?;
     let _lock = local_agents.lock()?;
     let (mut done, mut failures, mut imported) = (Vec::new(), Vec::new(), BTreeSet::new());
     for planned in planned.iter_mut().filter(|planned| planned.plan.problems.is_empty()) {
         let connected =
-            connect(planned, &mut imported, &scope, &args, &maker, &local_agents, invocation).await;
+            connect(planned, &mut imported, &scope, &args, &issuer, &local_agents, invocation).await;
         match connected {
             Ok(connected) => done.push(connected),
             Err(error) => {
@@ -227,7 +227,7 @@ async fn instructions(
     };
     match fetch.await {
         Ok(instructions) => Ok(Some(instructions)),
-        Err(error) if is(&error, ErrorCode::Forbidden) => {
+        Err(error) if has_code(&error, ErrorCode::Forbidden) => {
             invocation
                 .out
                 .note("Instructions are left out: your token may not read those of the hub (read:agents).");
@@ -338,10 +338,10 @@ fn print_plan(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Re
 }
 
 /// Refuses a machine that does not exist, most likely a typo. Without the right to list machines, nothing is checked.
-async fn check_nodes(nodes: &[String], maker: &Maker) -> anyhow::Result<()> {
+async fn check_nodes(nodes: &[String], issuer: &TokenIssuer) -> anyhow::Result<()> {
     for node in nodes.iter().filter(|node| !node.contains('*')) {
-        if let Err(error) = maker.hub.get(&["nodes", node], &[]).await
-            && is(&error, ErrorCode::NotFound)
+        if let Err(error) = issuer.hub.get(&["nodes", node], &[]).await
+            && has_code(&error, ErrorCode::NotFound)
         {
             return Err(Failure::new(Exit::Usage, format!("--node: there is no machine {node:?}"))
                 .hint("`plexus node list` lists the machines")
@@ -357,7 +357,7 @@ async fn connect(
     imported: &mut BTreeSet<String>,
     scope: &Scope,
     args: &ConnectArgs,
-    maker: &Maker,
+    issuer: &TokenIssuer,
     local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Value> {
@@ -365,7 +365,7 @@ async fn connect(
     server_moves::import_planned(planned, imported, local_agents, invocation).await?;
     let Planned { agent, installed, key, plan, moves, .. } = &*planned;
     let bridge = local_agents.keeper.bridge();
-    let grant = grant::ensure(agent, args, maker, local_agents, invocation).await?;
+    let grant = grant::ensure(agent, args, issuer, local_agents, invocation).await?;
     let connection = Connection {
         agent: agent.id.to_owned(),
         project: match scope {
@@ -374,7 +374,7 @@ async fn connect(
         },
         connected_at: invocation.out.now(),
         version: installed.as_ref().and_then(|installed| installed.version.clone()),
-        hub: grant::hub_of(maker, invocation),
+        hub: grant::hub_of(issuer, invocation),
         variables: agents::variables(invocation.environment()),
         paused: false,
         instructions: !args.no_instructions,

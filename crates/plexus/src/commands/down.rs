@@ -110,14 +110,14 @@ fn service_of(pid: i32) -> Option<&'static str> {
 }
 
 /// Waits until the process no longer holds the lock; false after a timeout.
-async fn wait_until_stopped(data_dir: &Path, pid: i32, patience: Duration) -> bool {
-    let begun = Instant::now();
+async fn wait_until_stopped(data_dir: &Path, pid: i32, timeout: Duration) -> bool {
+    let started = Instant::now();
     loop {
         match HubLock::holder(data_dir) {
             Some(Some(holder)) if holder == pid => {}
             _ => return true,
         }
-        if begun.elapsed() > patience {
+        if started.elapsed() > timeout {
             return false;
         }
         tokio::time::sleep(POLL_INTERVAL).await;

@@ -32,7 +32,7 @@ pub(crate) struct EventsArgs {
 pub(crate) async fn run(args: EventsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (out, hub) = (&invocation.out, invocation.hub()?);
     let session = match &args.session {
-        Some(session) => Some(sessions::find::one(&hub, session).await?.to_string()),
+        Some(session) => Some(sessions::find::session_id(&hub, session).await?.to_string()),
         None => None,
     };
     let mut filters = vec![("session", session)];

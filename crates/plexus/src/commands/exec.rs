@@ -78,7 +78,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
     }
     let interactive = std::io::stdin().is_terminal();
     if args.tty {
-        return shell::on_a_terminal(invocation, &args.node, patience, arguments, env).await;
+        return shell::run_in_terminal(invocation, &args.node, patience, arguments, env).await;
     }
     arguments.insert("env".to_owned(), Value::Object(env));
     // Without --tty, input from a terminal is not passed on.

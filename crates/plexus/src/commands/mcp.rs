@@ -113,7 +113,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     };
     let folder = plexus_proxy::proxy_folder(&data_dir, &args.agent, &subject, &target.url);
     let url = target.url.clone();
-    let first = match grant {
+    let credential = match grant {
         Some(grant) => credential_of_grant(grant, &args.agent, target.here, invocation, &data_dir),
         None => credential_of_target(target, invocation),
     };
@@ -122,7 +122,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
         session: args.session.clone(),
         workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
         passthrough: is_off(invocation.environment()),
-        ..ProxyOptions::new(url, first, &args.agent, folder)
+        ..ProxyOptions::new(url, credential, &args.agent, folder)
     })
 }
 

@@ -1,12 +1,12 @@
-//! `plexus node`: the machines that tools run on.
+//! `plexus node`: manages the machines that tools run on.
 //!
-//! `join`, `run`, `policy`, `install` and `uninstall` are for the machine itself; the others are clients of the hub.
+//! `join`, `run`, `policy`, `install` and `uninstall` act on this machine; the other commands are clients of the hub.
 
 mod invite;
 mod invites;
 mod join;
 mod label;
-mod place;
+mod membership;
 mod policy;
 mod run;
 mod service;
@@ -33,7 +33,7 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// Whether this process becomes a node, rather than a client of a hub.
+    /// Whether this process becomes a node instead of a client of a hub.
     pub(crate) fn is_node(&self) -> bool {
         matches!(self.command, NodeCommand::Run(_))
     }
@@ -41,104 +41,108 @@ impl NodeArgs {
 
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
-    /// Make this machine a node of a hub; its own commands use --data-dir for the node's folder [env:
-    /// PLEXUS_NODE_DATA_DIR] [default: ~/.local/share/plexus-node]
-    #[command(after_help = "Example:\n  plexus node join https://hub.example CODE")]
-    Join(join::JoinArgs),
-    /// Run the node that this machine has joined as, until it is told to stop
+    /// Join a hub as a node
     #[command(
-        after_help = "SIGTERM and SIGINT let calls that run end for a while, say goodbye to the hub and stop.\n\n\
+        after_help = "For join, run, policy and install, --data-dir is the node's data folder [env: PLEXUS_NODE_DATA_DIR] \
+[default: ~/.local/share/plexus-node].\n\n\
+Example:\n  plexus node join https://hub.example CODE"
+    )]
+    Join(join::JoinArgs),
+    /// Run the node on this machine until it is stopped
+    #[command(
+        after_help = "On SIGTERM or SIGINT the node gives running calls 10 s to end, disconnects from the hub and stops; \
+a second signal stops it at once.\n\n\
 Example:\n  plexus node run\n  PLEXUS_NODE_KEY=... plexus node run --hub https://hub.example --name nas"
     )]
     Run(run::RunArgs),
-    /// Have systemd run the node of this machine
+    /// Install a systemd service that runs the node
     #[command(
-        after_help = "The unit is of the user who runs this, or of the machine for root. It is written once; change it with `systemctl \
-edit`.\n\n\
+        after_help = "Installs a user service, or a system service if run as root. To change the unit, use `systemctl edit`: \
+an edited unit file is replaced only with --force.\n\n\
 Example:\n  plexus node install --print\n  plexus node install --user --now\n  sudo plexus node install --system"
     )]
     Install(InstallArgs),
-    /// Take the unit of the node away again; what it joined as stays
+    /// Remove the node's systemd service; its credential and data stay
     #[command(after_help = "Example:\n  plexus node uninstall --user --now")]
     Uninstall(UninstallArgs),
-    /// Show what may be done on this machine, whatever a hub asks for, and what holds commands to it
+    /// Show or check this machine's policy: what a hub may do here, and the sandbox that enforces it
     #[command(
-        after_help = "The file is node.toml in the node's folder, and is read anew when it changes.\n\n\
+        after_help = "The policy is node.toml in the node's data folder. It is reloaded when it changes.\n\n\
 Example:\n  plexus node policy\n  plexus node policy --local\n  plexus node policy --default > node.toml\n  \
 plexus node policy --check node.toml"
     )]
     Policy(policy::PolicyArgs),
     #[command(flatten)]
-    OfHub(HubCommand),
+    Hub(HubCommand),
 }
 
-/// What a hub is asked to do.
+/// Commands that are requests to the hub.
 #[derive(Debug, Subcommand)]
 enum HubCommand {
-    /// Print the command with which another machine joins this hub
+    /// Create an invitation and print the command that joins another machine to this hub
     #[command(
-        after_help = "The code in it is good once, for one machine, until it expires. Inviting the same name again ends the \
-code before.\n\n\
+        after_help = "The code can be used once, by one machine, until it expires. Inviting the same name again revokes its \
+previous code.\n\n\
 Example:\n  plexus node invite nas --label role=storage --ttl 1h"
     )]
     Invite(invite::InviteArgs),
-    /// List invitations that nobody has used yet
+    /// List pending invitations
     #[command(
-        after_help = "Their codes were printed once and are not shown again; inviting the name again makes a new one.\n\n\
+        after_help = "Codes are printed only once, by `plexus node invite`. To get a new code, invite the name again.\n\n\
 Example:\n  plexus node invites"
     )]
     Invites,
-    /// End the code with which a machine could still join
+    /// Revoke a pending invitation
     #[command(after_help = "Example:\n  plexus node uninvite nas")]
     Uninvite {
-        /// Who was invited
+        /// Name that was invited
         name: String,
     },
-    /// List the machines and how each is doing
+    /// List the machines and their state
     #[command(visible_alias = "ls", after_help = "Example:\n  plexus node list")]
     List(ListArgs),
-    /// Show a machine: its state, its labels, its tools and MCP servers
+    /// Show a machine: its state, labels, tools and MCP servers
     #[command(after_help = "Example:\n  plexus node show nas")]
     Show {
         /// Name or id of the machine
         node: String,
     },
-    /// Send no new calls to a machine; those that run there go on
+    /// Stop sending new calls to a machine; running calls continue
     #[command(after_help = "Example:\n  plexus node drain nas\n  plexus node drain nas --off")]
     Drain {
         /// Name or id of the machine
         node: String,
-        /// Send calls to it again
+        /// Resume sending calls to it
         #[arg(long)]
         off: bool,
     },
-    /// Take a machine away: it is cut off, and its credential ends
+    /// Remove a machine: disconnect it and revoke its credential
     #[command(visible_alias = "rm", after_help = "Example:\n  plexus node remove nas --yes")]
     Remove {
         /// Name or id of the machine
         node: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
-    /// Give a machine labels of the hub's, or take them away
+    /// Set or remove a machine's labels on the hub
     #[command(
-        after_help = "Labels that the machine says of itself (`plexus node run --label`) stay; the hub's win over them.\n\n\
+        after_help = "Labels that the machine sets itself (`plexus node run --label`) stay; the hub's labels override them.\n\n\
 Example:\n  plexus node label nas role=storage floor-"
     )]
     Label(label::LabelArgs),
-    /// Give a machine another name; scopes, profiles and tokens that name it do not follow
+    /// Rename a machine; scopes, profiles and tokens that use the old name are not updated
     #[command(after_help = "Example:\n  plexus node rename nas cellar")]
     Rename {
         /// Name or id of the machine
         node: String,
-        /// The new name
+        /// New name
         name: String,
     },
 }
 
 impl HubCommand {
-    /// The machine that has to be there.
+    /// The machine that the command requires to exist.
     fn node(&self) -> Option<&str> {
         match self {
             Self::Show { node }
@@ -162,21 +166,21 @@ pub(crate) async fn run(args: NodeArgs, invocation: &Invocation<'_>) -> anyhow::
             return service::uninstall(&args, invocation).await.map(|()| Exit::Ok.into());
         }
         NodeCommand::Policy(args) => return policy::run(args, invocation),
-        NodeCommand::OfHub(command) => command,
+        NodeCommand::Hub(command) => command,
     };
     let (out, hub) = (&invocation.out, invocation.hub()?);
     let node = command.node().map(str::to_owned);
-    match act(command, out, &hub).await {
+    match run_on_hub(command, out, &hub).await {
         Ok(()) => Ok(Exit::Ok.into()),
-        Err(error) => Err(misspelt(&hub, error, node.as_deref()).await),
+        Err(error) => Err(with_suggestion(&hub, error, node.as_deref()).await),
     }
 }
 
-async fn act(command: HubCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
+async fn run_on_hub(command: HubCommand, out: &Output, hub: &Hub) -> anyhow::Result<()> {
     match command {
         HubCommand::Invite(args) => invite::run(out, hub, args).await,
         HubCommand::Invites => invites::list(out, hub).await,
-        HubCommand::Uninvite { name } => invites::withdraw(out, hub, &name).await,
+        HubCommand::Uninvite { name } => invites::revoke(out, hub, &name).await,
         HubCommand::Label(args) => label::run(out, hub, args).await,
         HubCommand::List(args) => list(out, hub, &args).await,
         HubCommand::Show { node } => show::run(out, hub, &node).await,
@@ -184,14 +188,14 @@ async fn act(command: HubCommand, out: &Output, hub: &Hub) -> anyhow::Result<()>
         HubCommand::Remove { node, yes } => remove(out, hub, &node, yes).await,
         HubCommand::Rename { node, name } => {
             let change = ChangeNodeParams { name: Some(name), ..ChangeNodeParams::default() };
-            let Some(renamed) = changed(out, hub, &node, &change).await? else { return Ok(()) };
+            let Some(renamed) = update(out, hub, &node, &change).await? else { return Ok(()) };
             out.line(&format!("{} is now {}.", one_line(&node), one_line(&renamed.name)))
         }
     }
 }
 
-/// A name that no machine has is most likely one of another spelling.
-async fn misspelt(hub: &Hub, error: anyhow::Error, node: Option<&str>) -> anyhow::Error {
+/// Suggests the closest name if no machine has the given one, which is most likely a typo.
+async fn with_suggestion(hub: &Hub, error: anyhow::Error, node: Option<&str>) -> anyhow::Error {
     let mut failure = match error.downcast::<Failure>() {
         Ok(failure) => failure,
         Err(error) => return error,
@@ -218,31 +222,31 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
             show::labels(&node.labels),
         ]
     };
-    let empty = "No machines. `plexus node invite NAME` prints the command with which one joins.";
+    let empty = "No machines. `plexus node invite NAME` prints the command that joins one.";
     let headers = ["NAME", "STATE", "SYSTEM", "VERSION", "RTT", "LAST SEEN", "LABELS"];
     listing::show(out, &page, &headers, row, empty)?;
     if let ([_], None, false) = (page.items.as_slice(), &page.next, out.json()) {
-        out.note("`plexus node invite NAME` prints the command with which another machine joins.");
+        out.note("`plexus node invite NAME` prints the command that joins another machine.");
     }
     Ok(())
 }
 
 async fn drain(out: &Output, hub: &Hub, node: &str, draining: bool) -> anyhow::Result<()> {
     let change = ChangeNodeParams { draining: Some(draining), ..ChangeNodeParams::default() };
-    let Some(node) = changed(out, hub, node, &change).await? else { return Ok(()) };
+    let Some(node) = update(out, hub, node, &change).await? else { return Ok(()) };
     let name = shell::name(&one_line(&node.name));
     match (draining, node.in_flight) {
-        (false, _) => out.line(&format!("{name} takes calls again.")),
-        (true, 0) => out.line(&format!("{name} takes no new calls. Nothing runs there.")),
+        (false, _) => out.line(&format!("{name} accepts calls again.")),
+        (true, 0) => out.line(&format!("{name} accepts no new calls. No calls are running there.")),
         (true, running) => out.line(&format!(
-            "{name} takes no new calls. {} under way; `plexus node show {name}` says when there are none.",
+            "{name} accepts no new calls. {} still running; `plexus node show {name}` shows how many are left.",
             calls(running)
         )),
     }
 }
 
-/// Changes a machine; none where a program was told already.
-async fn changed(
+/// Changes a machine and returns it; with `--json`, prints it and returns `None`.
+async fn update(
     out: &Output,
     hub: &Hub,
     node: &str,
@@ -259,7 +263,7 @@ async fn changed(
 async fn remove(out: &Output, hub: &Hub, node: &str, yes: bool) -> anyhow::Result<()> {
     if !yes {
         let found: Node = hub.get(&["nodes", node], &[]).await?.decode()?;
-        if !agreed(out, &found).await? {
+        if !confirm_removal(out, &found).await? {
             out.note("Nothing was removed.");
             return Ok(());
         }
@@ -269,24 +273,26 @@ async fn remove(out: &Output, hub: &Hub, node: &str, yes: bool) -> anyhow::Resul
         return out.json_line(answer.raw().get());
     }
     let RemovedNode { name, .. } = answer.decode()?;
-    out.line(&format!("Removed {}. Its credential has ended.", one_line(&name)))?;
-    out.note(&format!("To have it back, invite it: `plexus node invite {}`.", shell::name(&one_line(&name))));
+    out.line(&format!("Removed {}. Its credential is revoked.", one_line(&name)))?;
+    out.note(&format!("To add it again: `plexus node invite {}`.", shell::name(&one_line(&name))));
     Ok(())
 }
 
-/// Whether the person says that this machine may go.
-async fn agreed(out: &Output, node: &Node) -> anyhow::Result<bool> {
+/// Asks whether to remove the machine.
+async fn confirm_removal(out: &Output, node: &Node) -> anyhow::Result<bool> {
     let name = one_line(&node.name);
     if !out.can_ask() {
-        let message = format!("removing {name} ends its credential, and there is nobody to ask");
+        let message = format!(
+            "removing {name} revokes its credential, and there is no terminal to ask for confirmation"
+        );
         return Err(Failure::new(Exit::Usage, message).hint("pass --yes to remove it").into());
     }
-    let doing = match (node.state, node.in_flight) {
-        (NodeState::Online | NodeState::Unwell, 0) => " It is linked now.".to_owned(),
+    let consequence = match (node.state, node.in_flight) {
+        (NodeState::Online | NodeState::Unwell, 0) => " It is online.".to_owned(),
         (_, 0) => String::new(),
-        (_, running) => format!(" {} under way there, and will end as interrupted.", calls(running)),
+        (_, running) => format!(" {} running there and will end as interrupted.", calls(running)),
     };
-    let question = format!("Remove {name}?{doing} [y/N]");
+    let question = format!("Remove {name}?{consequence} [y/N]");
     Ok(match out.answers()?.to(&question).await {
         Answered::With(answer) => matches!(answer.as_str(), "y" | "yes"),
         Answered::NoMore | Answered::Interrupted => false,

@@ -1,8 +1,8 @@
-//! `plexus outbox`: writes of this machine's agents that the hub did not take yet, or never will.
+//! `plexus outbox`: manages queued writes and dead letters of the agents on this machine.
 //!
-//! It works on the files of the proxies in the data folder. No hub is needed, and proxies may use them meanwhile.
+//! It opens the outboxes in the data folder directly: no hub is needed, and the proxies can use them at the same time.
 
-pub(super) mod folders;
+pub(super) mod agent_outboxes;
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use plexus_store::outbox::{DropOutcome, Write, WriteFilter, WriteState};
 use serde_json::{Value, json};
 
-use self::folders::{AgentBox, Boxes};
+use self::agent_outboxes::{AgentOutbox, AgentOutboxes};
 use super::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::listing;
@@ -20,14 +20,14 @@ use crate::output::{Column, Output, bytes_in_words};
 pub(crate) struct OutboxArgs {
     #[command(subcommand)]
     command: OutboxCommand,
-    /// Only the outbox of this agent [default: those of all agents on this machine]
+    /// Only the outbox of this agent [default: all agents on this machine]
     #[arg(long, global = true, value_name = "NAME")]
     agent: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum OutboxCommand {
-    /// List writes that wait for the hub, and dead letters: those that it will not take
+    /// List queued writes, which wait for the hub, and dead letters, which cannot be delivered
     #[command(
         after_help = "Example:\n  plexus outbox list --dead\n  plexus outbox list --agent codex --json"
     )]
@@ -35,20 +35,20 @@ enum OutboxCommand {
         /// Only dead letters
         #[arg(long)]
         dead: bool,
-        /// Show at most this many of each agent
+        /// Show at most this many per agent
         #[arg(long, value_name = "N", default_value = "50", value_parser = listing::limit)]
         limit: usize,
     },
-    /// Show a write with what it would write and why it is still here
+    /// Show a write: its content, and why it has not been delivered
     #[command(after_help = "Example:\n  plexus outbox show 12")]
     Show {
         /// Id of the write, from `plexus outbox list`
         id: i64,
     },
-    /// Send dead letters again, at the end of the queue of their session
+    /// Retry dead letters: append them to the queue of their session
     #[command(
-        after_help = "A retried write keeps its key and its time, and gets a new id. The hub remembers keys for seven days: \
-a write that was done before then is not done twice, an older one may be.\n\n\
+        after_help = "A retried write keeps its idempotency key and its time, and gets a new id. The hub remembers keys for \
+seven days: within that time a write is never applied twice; an older one may be.\n\n\
 Example:\n  plexus outbox retry 12 15"
     )]
     Retry {
@@ -56,7 +56,7 @@ Example:\n  plexus outbox retry 12 15"
         #[arg(required = true)]
         ids: Vec<i64>,
     },
-    /// Forget dead letters; they are never delivered
+    /// Delete dead letters without delivering them
     #[command(
         after_help = "Example:\n  plexus outbox drop 12\n  plexus outbox drop --waiting 15 --agent codex"
     )]
@@ -64,7 +64,7 @@ Example:\n  plexus outbox retry 12 15"
         /// Ids of dead letters, from `plexus outbox list --dead`
         #[arg(required = true)]
         ids: Vec<i64>,
-        /// Also writes that still wait for the hub
+        /// Also delete writes that still wait for the hub
         #[arg(long)]
         waiting: bool,
     },
@@ -72,56 +72,56 @@ Example:\n  plexus outbox retry 12 15"
 
 pub(crate) async fn run(args: OutboxArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
-    let boxes = Boxes::open(args.agent.as_deref(), invocation).await?;
-    let done = match args.command {
-        OutboxCommand::List { dead, limit } => list(dead, limit, &boxes, out).await,
-        OutboxCommand::Show { id } => show(id, &boxes, out).await,
-        OutboxCommand::Retry { ids } => retry(&ids, &boxes, out).await,
-        OutboxCommand::Drop { ids, waiting } => drop_writes(&ids, waiting, &boxes, out).await,
+    let outboxes = AgentOutboxes::open(args.agent.as_deref(), invocation).await?;
+    let result = match args.command {
+        OutboxCommand::List { dead, limit } => list(dead, limit, &outboxes, out).await,
+        OutboxCommand::Show { id } => show(id, &outboxes, out).await,
+        OutboxCommand::Retry { ids } => retry(&ids, &outboxes, out).await,
+        OutboxCommand::Drop { ids, waiting } => drop_writes(&ids, waiting, &outboxes, out).await,
     };
-    boxes.close().await;
-    done?;
+    outboxes.close().await;
+    result?;
     Ok(Exit::Ok.into())
 }
 
-async fn list(dead: bool, limit: usize, boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
-    let which = if dead { WriteFilter::Dead } else { WriteFilter::All };
+async fn list(dead: bool, limit: usize, outboxes: &AgentOutboxes, out: &Output) -> anyhow::Result<()> {
+    let filter = if dead { WriteFilter::Dead } else { WriteFilter::All };
     let (mut writes, mut more) = (Vec::new(), false);
-    for one in boxes.iter() {
-        let wanted = u32::try_from(limit).unwrap_or(u32::MAX);
-        let mut some = one.outbox.list(which, 0, wanted.saturating_add(1)).await?;
-        more |= some.len() > limit;
-        some.truncate(limit);
-        writes.extend(some.into_iter().map(|write| (one, write)));
+    for agent in outboxes.iter() {
+        let count = u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1);
+        let mut listed = agent.outbox.list(filter, 0, count).await?;
+        more |= listed.len() > limit;
+        listed.truncate(limit);
+        writes.extend(listed.into_iter().map(|write| (agent, write)));
     }
     if out.json() {
-        let items: Vec<_> = writes.iter().map(|(one, write)| as_json(one, write)).collect();
+        let items: Vec<_> = writes.iter().map(|(agent, write)| to_json(agent, write)).collect();
         return out.json_line(&json!({ "items": items, "next": null }).to_string());
     }
     if writes.is_empty() {
-        out.note(match (boxes.is_empty(), dead) {
+        out.note(match (outboxes.is_empty(), dead) {
             (true, _) => {
-                "No agent on this machine has an outbox. One is made by the proxy of an agent (`plexus mcp`): it keeps \
-                 writes that the hub could not take, and sends them when it can."
+                "No agent on this machine has an outbox. The proxy of an agent (`plexus mcp`) creates one: it stores \
+                 writes while the hub is unreachable, and delivers them later."
             }
-            (false, true) => "No dead letters: the hub has refused nothing.",
+            (false, true) => "No dead letters.",
             (false, false) => {
-                "The outbox is empty: the hub has everything. Writes wait here while it cannot be reached."
+                "The outbox is empty: all writes have been delivered. Writes are queued while the hub is unreachable."
             }
         });
         return Ok(());
     }
-    let rows = writes.iter().map(|(one, write)| {
-        let (state, why) = state(write);
+    let rows = writes.iter().map(|(agent, write)| {
+        let (state, reason) = state(write);
         vec![
             write.id.to_string(),
-            one.name.clone(),
+            agent.name.clone(),
             state.to_owned(),
             write.tool.clone(),
             write.session.clone(),
             out.when(write.occurred_at),
             write.attempts.to_string(),
-            why.to_owned(),
+            reason.to_owned(),
         ]
     });
     let columns = [
@@ -136,29 +136,29 @@ async fn list(dead: bool, limit: usize, boxes: &Boxes, out: &Output) -> anyhow::
     ];
     out.table(&columns, rows.collect())?;
     if more {
-        out.note("There is more: raise --limit");
+        out.note("There are more writes: raise --limit");
     }
     if !dead && writes.iter().any(|(_, write)| matches!(write.state, WriteState::Dead { .. })) {
         out.note(
-            "Dead letters are not sent again by themselves: `plexus outbox show ID` says why, then retry or drop them.",
+            "Dead letters are not retried automatically: see `plexus outbox show ID`, then retry or drop them.",
         );
     }
     Ok(())
 }
 
-/// In a word, and what there is to say about it.
+/// The state of a write, and the reason for it.
 fn state(write: &Write) -> (&'static str, &str) {
     match &write.state {
-        WriteState::Waiting { why, .. } => ("waiting", why.as_deref().unwrap_or_default()),
+        WriteState::Waiting { why: reason, .. } => ("waiting", reason.as_deref().unwrap_or_default()),
         WriteState::Sending { .. } => ("sending", ""),
         WriteState::Dead { reason, .. } => ("dead", reason),
     }
 }
 
-fn as_json(one: &AgentBox, write: &Write) -> Value {
-    let (state, why) = state(write);
+fn to_json(agent: &AgentOutbox, write: &Write) -> Value {
+    let (state, reason) = state(write);
     let mut json = json!({
-        "outbox": one.name,
+        "outbox": agent.name,
         "id": write.id,
         "idempotency_key": write.key,
         "session": write.session,
@@ -168,7 +168,7 @@ fn as_json(one: &AgentBox, write: &Write) -> Value {
         "occurred_at": write.occurred_at,
         "queued_at": write.queued_at,
         "attempts": write.attempts,
-        "reason": Some(why).filter(|why| !why.is_empty()),
+        "reason": Some(reason).filter(|reason| !reason.is_empty()),
     });
     match &write.state {
         WriteState::Waiting { not_before, .. } => json["not_before"] = json!(not_before),
@@ -184,22 +184,21 @@ fn as_json(one: &AgentBox, write: &Write) -> Value {
     json
 }
 
-async fn show(id: i64, boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
-    let (one, write, params) = boxes.find(id).await?;
+async fn show(id: i64, outboxes: &AgentOutboxes, out: &Output) -> anyhow::Result<()> {
+    let (agent, write, params) = outboxes.find(id).await?;
     if out.json() {
-        let mut json = as_json(one, &write);
-        // As it was stored, where it is JSON.
-        let stored = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-        json["client"] = stored(&write.client);
-        json["params"] = stored(&params);
+        let mut json = to_json(agent, &write);
+        let json_or_text = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        json["client"] = json_or_text(&write.client);
+        json["params"] = json_or_text(&params);
         return out.json_line(&json.to_string());
     }
-    let (state, why) = state(&write);
+    let (state, reason) = state(&write);
     let mut fields = vec![
         ("write", write.id.to_string()),
-        ("outbox", one.name.clone()),
+        ("outbox", agent.name.clone()),
         ("state", state.to_owned()),
-        ("reason", if why.is_empty() { "-".to_owned() } else { why.to_owned() }),
+        ("reason", if reason.is_empty() { "-".to_owned() } else { reason.to_owned() }),
         ("tool", write.tool.clone()),
         ("session", write.session.clone()),
         ("client", write.client.clone()),
@@ -213,69 +212,76 @@ async fn show(id: i64, boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
         WriteState::Waiting { not_before: Some(at), .. } => fields.push(("next attempt", out.at(*at))),
         WriteState::Waiting { .. } => {}
         WriteState::Sending { owner, until } => {
-            fields.push(("sent by", owner.clone()));
-            fields.push(("until", out.at(*until)));
+            fields.push(("leased by", owner.clone()));
+            fields.push(("lease until", out.at(*until)));
         }
         WriteState::Dead { at, hub_notified, agent_notified, .. } => {
-            let told = match (hub_notified, agent_notified) {
+            let notified = match (hub_notified, agent_notified) {
                 (true, true) => "hub and agent",
                 (true, false) => "hub",
                 (false, true) => "agent",
-                (false, false) => "nobody yet",
+                (false, false) => "none yet",
             };
             fields.push(("died", out.at(*at)));
-            fields.push(("known to", told.to_owned()));
+            fields.push(("reported to", notified.to_owned()));
         }
     }
     fields.push(("call", params));
     out.fields(&fields)
 }
 
-async fn retry(ids: &[i64], boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
+async fn retry(ids: &[i64], outboxes: &AgentOutboxes, out: &Output) -> anyhow::Result<()> {
     let mut retried = Vec::new();
-    // All are looked for before the first is changed.
-    for (one, id) in boxes.find_all(ids).await? {
-        let Some(new) = one.outbox.retry(id).await? else {
-            let message = format!("write {id} of {} is not a dead letter; nothing was done to it", one.name);
+    // Find all writes before the first one is changed.
+    for (agent, id) in outboxes.find_all(ids).await? {
+        let Some(new) = agent.outbox.retry(id).await? else {
+            let message = format!("write {id} of {} is not a dead letter; it was not changed", agent.name);
             return Err(Failure::new(Exit::Failed, message)
-                .hint("a write that waits is sent by itself when the hub is there: see `plexus outbox show`")
+                .hint("a queued write is delivered automatically when the hub is reachable: see `plexus outbox show`")
                 .into());
         };
         if !out.json() {
             out.line(&format!(
-                "Write {id} of {} will be sent again, as {new}, when its proxy runs.",
-                one.name
+                "Write {id} of {} is queued again as {new}; its proxy delivers it.",
+                agent.name
             ))?;
         }
-        retried.push(json!({ "outbox": one.name, "id": new, "was": id }));
+        retried.push(json!({ "outbox": agent.name, "id": new, "was": id }));
     }
     if out.json() { out.json_line(&json!({ "retried": retried }).to_string()) } else { Ok(()) }
 }
 
-async fn drop_writes(ids: &[i64], waiting: bool, boxes: &Boxes, out: &Output) -> anyhow::Result<()> {
+async fn drop_writes(
+    ids: &[i64],
+    waiting: bool,
+    outboxes: &AgentOutboxes,
+    out: &Output,
+) -> anyhow::Result<()> {
     let mut dropped = Vec::new();
-    for (one, id) in boxes.find_all(ids).await? {
-        let failure = |what: &str, hint: &str| {
-            let message = format!("write {id} of {} {what}; it was not dropped", one.name);
+    for (agent, id) in outboxes.find_all(ids).await? {
+        let failure = |state: &str, hint: &str| {
+            let message = format!("write {id} of {} {state}; it was not dropped", agent.name);
             anyhow::Error::from(Failure::new(Exit::Failed, message).hint(hint))
         };
-        match one.outbox.drop(id, waiting).await? {
+        match agent.outbox.drop(id, waiting).await? {
             DropOutcome::Dropped => {}
             DropOutcome::Waiting => {
                 return Err(failure(
                     "still waits for the hub",
-                    "give --waiting if it is never to be delivered",
+                    "pass --waiting to drop it without delivering it",
                 ));
             }
             DropOutcome::InFlight => {
-                return Err(failure("is being sent at this moment", "try again in a moment"));
+                return Err(failure("is being sent", "try again in a moment"));
             }
-            DropOutcome::NotFound => return Err(failure("is gone", "see `plexus outbox list`")),
+            DropOutcome::NotFound => {
+                return Err(failure("does not exist any more", "see `plexus outbox list`"));
+            }
         }
         if !out.json() {
-            out.line(&format!("Dropped write {id} of {}.", one.name))?;
+            out.line(&format!("Dropped write {id} of {}.", agent.name))?;
         }
-        dropped.push(json!({ "outbox": one.name, "id": id }));
+        dropped.push(json!({ "outbox": agent.name, "id": id }));
     }
     if out.json() { out.json_line(&json!({ "dropped": dropped }).to_string()) } else { Ok(()) }
 }

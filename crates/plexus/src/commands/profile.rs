@@ -1,4 +1,4 @@
-//! `plexus profile`: what agents are for, and which tools they are shown.
+//! `plexus profile`: lists and shows profiles, which set the tools and prompts of agents.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::failure::Exit;
 use crate::listing::{self, ListArgs};
 use crate::output::{Output, one_line};
 
-/// How the hub says that a server is not there.
+/// Prefix of the hub's warning about a missing MCP server.
 const NO_SERVER: &str = "mcp_servers: there are no tools of ";
 
 #[derive(Debug, Args)]
@@ -22,13 +22,13 @@ pub(crate) struct ProfileArgs {
 
 #[derive(Debug, Subcommand)]
 enum ProfileCommand {
-    /// List the profiles: those that come with Plexus and those in profiles/ of the data folder
+    /// List all profiles, built-in and from profiles/ in the data folder
     #[command(after_help = "Example:\n  plexus profile list")]
     List(ListArgs),
-    /// Show a profile: the tools it shows, its prompts, and what is wrong with it
+    /// Show a profile: its tools, prompts and problems
     #[command(after_help = "Example:\n  plexus profile show developer")]
     Show {
-        /// Id of the profile, which is the name of its folder
+        /// Id of the profile: the name of its folder
         id: String,
     },
 }
@@ -52,22 +52,22 @@ async fn list(args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<Ex
             profile.description.clone(),
         ]
     };
-    let headers = ["ID", "STATE", "TOOLS", "SUB-AGENT TOOLS", "FROM", "ABOUT"];
+    let headers = ["ID", "STATE", "TOOLS", "SUB-AGENT TOOLS", "SOURCE", "DESCRIPTION"];
     listing::show(&invocation.out, &page, &headers, row, "No profiles.")?;
     Ok(Exit::Ok.into())
 }
 
 fn state(profile: &Profile) -> &'static str {
-    match (profile.usable, profile.warnings.iter().all(|told| is_expected(profile, told))) {
+    match (profile.usable, profile.warnings.iter().all(|warning| is_expected(profile, warning))) {
         (false, _) => "broken",
         (true, false) => "warnings",
         (true, true) => "ok",
     }
 }
 
-/// The profiles that come with Plexus name servers that not everybody has: that is no fault of anybody's.
-fn is_expected(profile: &Profile, told: &str) -> bool {
-    profile.file.is_none() && told.starts_with(NO_SERVER)
+/// Built-in profiles may use MCP servers that are not installed; such a warning is not a problem.
+fn is_expected(profile: &Profile, warning: &str) -> bool {
+    profile.file.is_none() && warning.starts_with(NO_SERVER)
 }
 
 async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
@@ -78,17 +78,17 @@ async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         return Ok(Exit::Ok.into());
     }
     let ProfileDetail { profile, system_prompt, subagent_system_prompt } = answer.decode()?;
-    let or = |text: Option<String>, none: &str| text.unwrap_or_else(|| none.to_owned());
+    let or_default = |text: Option<String>, default: &str| text.unwrap_or_else(|| default.to_owned());
     let models = match profile.model.is_empty() {
-        true => "that of the hub".to_owned(),
+        true => "the hub's default".to_owned(),
         false => profile.model.join(", then "),
     };
     out.fields(&[
         ("profile", profile.id.clone()),
         ("name", profile.name.clone()),
         ("state", state(&profile).to_owned()),
-        ("from", or(profile.file.clone(), "comes with Plexus")),
-        ("about", one_line(&profile.description)),
+        ("source", or_default(profile.file.clone(), "built-in")),
+        ("description", one_line(&profile.description)),
         ("when to use", one_line(&profile.full_description.when_to_use)),
         ("model", models),
     ])?;
@@ -96,17 +96,17 @@ async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
         "" => format!("{}: {}", problem.file, problem.message),
         field => format!("{}: `{field}`: {}", problem.file, problem.message),
     });
-    lines(out, "Problems: tokens of this profile see no tools", problems)?;
+    print_list(out, "Problems (tokens of this profile see no tools)", problems)?;
     let (expected, warnings): (Vec<String>, Vec<String>) =
-        profile.warnings.iter().cloned().partition(|told| is_expected(&profile, told));
-    lines(out, "Warnings", warnings.into_iter())?;
-    lines(out, "For your information", expected.into_iter())?;
-    lines(out, "Tools", profile.enabled_tools.into_iter())?;
+        profile.warnings.iter().cloned().partition(|warning| is_expected(&profile, warning));
+    print_list(out, "Warnings", warnings.into_iter())?;
+    print_list(out, "Information", expected.into_iter())?;
+    print_list(out, "Tools", profile.enabled_tools.into_iter())?;
     if profile.thin {
         let listed = [tool_name::SEARCH, tool_name::CALL].map(str::to_owned);
-        lines(out, "Listed, because it is thin", listed.into_iter().chain(profile.pinned))?;
+        print_list(out, "Listed tools (thin profile)", listed.into_iter().chain(profile.pinned))?;
     }
-    lines(out, "Tools of sub-agents", profile.subagent_tools.into_iter())?;
+    print_list(out, "Tools of sub-agents", profile.subagent_tools.into_iter())?;
     for (heading, prompt) in
         [("System prompt", system_prompt), ("System prompt of sub-agents", subagent_system_prompt)]
     {
@@ -117,8 +117,8 @@ async fn show(id: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode>
     Ok(Exit::Ok.into())
 }
 
-/// A list under its heading, if there is anything in it.
-fn lines(out: &Output, heading: &str, items: impl Iterator<Item = String>) -> anyhow::Result<()> {
+/// Prints a list under a heading, unless it is empty.
+fn print_list(out: &Output, heading: &str, items: impl Iterator<Item = String>) -> anyhow::Result<()> {
     let items: Vec<String> = items.map(|item| format!("  {}\n", one_line(&item))).collect();
     if items.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `plexus ps`: the agents that run on this machine.
+//! `plexus ps`: lists the agents that `plexus run` has started on this machine.
 
 use std::process::ExitCode;
 
@@ -7,14 +7,14 @@ use plexus_proxy::runner::{RunFolders, RunRecord, RunState};
 use serde_json::json;
 
 use super::Invocation;
-use super::run::maker::Maker;
 use super::run::reap;
+use super::run::token_issuer::TokenIssuer;
 use crate::failure::Exit;
 use crate::output::Column;
 
 const AFTER_HELP: &str = "\
-What a runner that was killed has left behind is cleared up first: its agent is ended, its token
-revoked and its folder removed. A run is `ended` while the hub has not heard of its end.
+First cleans up abandoned runs, whose `plexus run` was killed: ends the agent, revokes its token and
+removes its folder. A run is listed as `ended` until its end has been reported to the hub.
 
 Example:
   plexus ps
@@ -26,16 +26,16 @@ pub(crate) struct PsArgs {}
 
 pub(crate) async fn run(_: &PsArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let runs = RunFolders::of(&invocation.data_folder()?);
-    // Without a token nothing can be taken back, and there is all the same something to show.
-    reap::all(&runs, Maker::new(invocation).ok().as_ref()).await;
+    // Without a credential the clean-up is incomplete, but the runs can be listed.
+    reap::clean_up(&runs, TokenIssuer::new(invocation).ok().as_ref()).await;
     let (records, out) = (runs.list(), &invocation.out);
     if out.json() {
-        let items: Vec<_> = records.iter().map(described).collect();
+        let items: Vec<_> = records.iter().map(to_json).collect();
         out.json_line(&json!({ "items": items }).to_string())?;
         return Ok(Exit::Ok.into());
     }
     if records.is_empty() && out.terminal() {
-        out.note("No agent runs here that was started with `plexus run`.");
+        out.note("No agents started by `plexus run` are running on this machine.");
         return Ok(Exit::Ok.into());
     }
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -74,7 +74,7 @@ fn session(record: &RunRecord) -> Option<String> {
     record.session_key().or_else(|| record.conversation.clone())
 }
 
-fn described(record: &RunRecord) -> serde_json::Value {
+fn to_json(record: &RunRecord) -> serde_json::Value {
     json!({
         "id": record.id,
         "agent": record.agent.as_str(),

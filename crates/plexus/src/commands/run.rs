@@ -1,10 +1,10 @@
-//! `plexus run`: an agent of someone else, connected to the hub, on the terminal that one sits at.
+//! `plexus run`: runs a third-party agent in this terminal, connected to the hub.
 
+mod agent_run;
 pub(crate) mod endpoint;
-pub(crate) mod journal;
-pub(crate) mod maker;
 pub(crate) mod reap;
-mod work;
+pub(crate) mod session_events;
+pub(crate) mod token_issuer;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -25,23 +25,24 @@ use tokio::sync::watch;
 use super::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output;
-use endpoint::{Endpoint, Wanted};
-use maker::{Made, Maker, Wish};
-use work::Work;
+use agent_run::AgentRun;
+use endpoint::{Endpoint, EndpointOptions};
+use token_issuer::{AgentToken, RunTokenRequest, TokenIssuer};
 
-/// For the hub to answer before the agent is started without it.
-const MOMENT: Duration = Duration::from_secs(4);
+/// How long to wait for the hub before the agent is started without it.
+const HUB_TIMEOUT: Duration = Duration::from_secs(4);
 
 const AFTER_HELP: &str = "\
-AGENT is claude, codex, gemini or opencode, or any command with --generic. What follows -- is
-passed on to it as it is.
+AGENT is claude, codex, gemini or opencode, or any command with --generic. Arguments after -- are
+passed to the agent.
 
-The agent gets a token of its own: a part of yours, for this run, revoked at its end. It is in a
-variable and in no argument or file, and no file of yours is changed. The agent has your terminal;
-its exit code is ours: 128 and the number of the signal that ended it, if one did.
+The agent gets a token with at most your rights, which is revoked when the run ends. The token is
+in an environment variable, never in an argument or a file, and none of your files are changed. The
+agent uses your terminal. The exit code is that of the agent, or 128 plus the number of the signal
+that ended it.
 
-It crashes when it is ended by a signal other than HUP, INT, QUIT, PIPE and TERM, or with a code
-that tells of one. --restart starts it again then.
+An agent has crashed if a signal other than HUP, INT, QUIT, PIPE or TERM ended it, or if its exit
+code stands for such a signal. With --restart it is then restarted.
 
 Example:
   plexus run claude
@@ -52,37 +53,41 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
-    /// The agent, or the command of one with --generic
+    /// Agent to run, or with --generic any command
     agent: String,
-    /// Run any command; it finds the hub by PLEXUS_RUN_URL and the variable named in PLEXUS_RUN_KEY_VARIABLE
+    /// Run any command; it finds the hub through PLEXUS_RUN_URL and the variable that PLEXUS_RUN_KEY_VARIABLE names
     #[arg(long)]
     generic: bool,
-    /// Profile that says which tools it sees and what else it is given; `plexus profile list` shows them
+    /// Profile for the agent's tools, prompts and settings; see `plexus profile list`
     #[arg(long)]
     profile: Option<String>,
-    /// Machine where its calls go that name none; `plexus node list` shows them
+    /// Default machine for the agent's calls; see `plexus node list`
     #[arg(long)]
     node: Option<String>,
-    /// Do not run it without a proxy, which outlasts a hub that restarts
+    /// Fail if the proxy cannot start, instead of connecting the agent directly to the hub
     #[arg(long)]
     require_proxy: bool,
-    /// Start it again when it crashes, so many times at most
+    /// Restart the agent if it crashes, at most N times
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1000))]
     restart: u32,
-    /// Name of its session: a UUID for claude [default: a fresh one]
+    /// Name of the agent's session; a UUID for claude [default: a new one]
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     name: Option<String>,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
-    /// Arguments of the agent
+    /// Arguments for the agent
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<OsString>,
 }
 
 fn session_name(text: &str) -> Result<String, String> {
     let fits = (1..=120).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && b != b':');
-    if fits { Ok(text.to_owned()) } else { Err("expected 1 to 120 visible characters without :".to_owned()) }
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("expected 1 to 120 printable ASCII characters without spaces and colons".to_owned())
+    }
 }
 
 pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
@@ -91,25 +96,25 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let path = environment.get(env::PATH).unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let program = find_program(&args.agent, path).ok_or_else(|| not_found(kind, &args.agent))?;
     let id = format!("{:08x}", plexus_proxy::runner::random_id());
-    let (conversation, remark) = choose_conversation(kind, &args.args, args.name.as_deref(), &id)
+    let (conversation, note) = choose_conversation(kind, &args.args, args.name.as_deref(), &id)
         .map_err(|why| Failure::new(Exit::Usage, why))?;
     let data_dir = invocation.data_folder()?;
-    let (maker, runs) = (Maker::new(invocation)?, RunFolders::of(&data_dir));
-    let mut notes: Vec<String> = remark.into_iter().collect();
+    let (issuer, runs) = (TokenIssuer::new(invocation)?, RunFolders::of(&data_dir));
+    let mut notes: Vec<String> = note.into_iter().collect();
 
-    // Before anything is made that a signal could leave behind.
-    let signals = Signals::install().context("cannot take signals")?;
-    let (sender, token) = watch::channel(None::<Secret>);
-    let agent = name_of(kind, &args.agent);
-    let wanted = Wanted {
+    // Installed before anything is created that a signal could leave behind.
+    let signals = Signals::install().context("cannot install signal handlers")?;
+    let (sender, receiver) = watch::channel(None::<Secret>);
+    let agent = agent_name(kind, &args.agent);
+    let options = EndpointOptions {
         data_dir: &data_dir,
-        target: &maker.target,
-        token: &token,
+        target: &issuer.target,
+        token: &receiver,
         agent: &agent,
         conversation: conversation.id(),
         environment,
     };
-    let mut endpoint = match endpoint::try_proxy(&wanted, args.require_proxy).await? {
+    let mut endpoint = match endpoint::try_proxy(&options, args.require_proxy).await? {
         Ok(endpoint) => Some(endpoint),
         Err(note) => {
             notes.extend(note);
@@ -117,30 +122,35 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         }
     };
     let renewed = endpoint.is_some();
-    let wish = Wish { agent: &agent, profile: args.profile.as_deref(), node: args.node.as_deref(), renewed };
-    let made = made_in_a_moment(&maker, &wish).await?;
-    let profile = match &made {
-        Some(made) => {
-            let (profile, note) = profile_of(&maker, made, args.profile.is_some()).await?;
+    let request = RunTokenRequest {
+        agent: &agent,
+        profile: args.profile.as_deref(),
+        node: args.node.as_deref(),
+        renewed,
+    };
+    let token = create_token(&issuer, &request).await?;
+    let profile = match &token {
+        Some(token) => {
+            let (profile, note) = read_profile(&issuer, token, args.profile.is_some()).await?;
             notes.extend(note);
             profile
         }
-        None if args.profile.is_some() => return Err(no_profile(&maker).into()),
+        None if args.profile.is_some() => return Err(profile_unreadable(&issuer).into()),
         None => {
-            notes.push(away(&maker, endpoint.is_some()));
+            notes.push(unreachable_note(&issuer, endpoint.is_some()));
             None
         }
     };
     let settings = settings(kind, profile.as_ref());
-    if let Some(made) = &made {
-        sender.send_replace(Some(made.token.clone()));
-        endpoint = endpoint.or_else(|| Some(endpoint::direct(&maker.target, &made.token)));
+    if let Some(token) = &token {
+        sender.send_replace(Some(token.secret.clone()));
+        endpoint = endpoint.or_else(|| Some(endpoint::direct(&issuer.target, &token.secret)));
     }
     if settings.mcp == Some(false) {
         endpoint = None;
     }
-    let record = record(&args, kind, &id, &maker, made.as_ref(), &conversation, endpoint.as_ref());
-    let work = Work {
+    let record = new_record(&args, kind, &id, &issuer, token.as_ref(), &conversation, endpoint.as_ref());
+    let agent_run = AgentRun {
         args: &args.args,
         kind,
         program,
@@ -152,7 +162,7 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         settings,
         conversation,
         environment,
-        maker: &maker,
+        issuer: &issuer,
         agent_name: agent,
         node: args.node.clone(),
         runs,
@@ -160,7 +170,7 @@ pub(crate) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         token: sender,
         notes,
     };
-    work.run(record, signals).await
+    agent_run.run(record, signals).await
 }
 
 fn kind_of(args: &RunArgs) -> anyhow::Result<AgentKind> {
@@ -172,9 +182,9 @@ fn kind_of(args: &RunArgs) -> anyhow::Result<AgentKind> {
         let meant = plexus_kit::config::nearest(&args.agent, known.iter().copied());
         let hint = match meant {
             Some(meant) => format!("did you mean {meant}? For any other command add --generic"),
-            None => format!("known are {}; for any other command add --generic", known.join(", ")),
+            None => format!("known agents: {}; for any other command add --generic", known.join(", ")),
         };
-        Failure::new(Exit::Usage, format!("{:?} is no agent that is known", args.agent)).hint(hint).into()
+        Failure::new(Exit::Usage, format!("{:?} is not a known agent", args.agent)).hint(hint).into()
     })
 }
 
@@ -187,8 +197,8 @@ fn not_found(kind: AgentKind, command: &str) -> Failure {
     }
 }
 
-/// How the token of the run is called after that of its maker: by the agent, or the command where it has no name.
-fn name_of(kind: AgentKind, command: &str) -> String {
+/// The name of the agent in the names of its tokens; for a generic agent, that of its command.
+fn agent_name(kind: AgentKind, command: &str) -> String {
     if kind != AgentKind::Generic {
         return kind.as_str().to_owned();
     }
@@ -198,71 +208,74 @@ fn name_of(kind: AgentKind, command: &str) -> String {
     if name.is_empty() { kind.as_str().to_owned() } else { name }
 }
 
-/// The token of the run; none where the hub does not answer in a moment.
-async fn made_in_a_moment(maker: &Maker, wish: &Wish<'_>) -> anyhow::Result<Option<Made>> {
-    match tokio::time::timeout(MOMENT, maker.make(wish)).await {
+/// Creates the token of the run; `None` if the hub is unreachable or does not answer in time.
+async fn create_token(
+    issuer: &TokenIssuer,
+    request: &RunTokenRequest<'_>,
+) -> anyhow::Result<Option<AgentToken>> {
+    match tokio::time::timeout(HUB_TIMEOUT, issuer.create_run_token(request)).await {
         Err(_) => Ok(None),
-        Ok(Err(error)) if is_away(&error) => Ok(None),
-        Ok(made) => made.map(Some),
+        Ok(Err(error)) if is_unreachable(&error) => Ok(None),
+        Ok(token) => token.map(Some),
     }
 }
 
-/// What the profile of the token says. One that was asked for has to be known; one that comes with the token of whoever
-/// starts the run narrows the tools also where its maker may not read it.
-async fn profile_of(
-    maker: &Maker,
-    made: &Made,
-    asked: bool,
+/// Reads the profile of the token, or returns a note why it cannot be read. A profile requested with `--profile` must be
+/// readable. One inherited from the user's token restricts the tools even if the user cannot read it.
+async fn read_profile(
+    issuer: &TokenIssuer,
+    token: &AgentToken,
+    requested: bool,
 ) -> anyhow::Result<(Option<ProfileDetail>, Option<String>)> {
-    let Some(id) = made.profile.as_deref() else { return Ok((None, None)) };
-    let read = tokio::time::timeout(MOMENT, maker.hub.get(&["profiles", id], &[])).await;
-    let read = read.unwrap_or_else(|_| Err(no_profile(maker).into()));
-    match read.and_then(|answer| answer.decode()) {
+    let Some(id) = token.profile.as_deref() else { return Ok((None, None)) };
+    let response = tokio::time::timeout(HUB_TIMEOUT, issuer.hub.get(&["profiles", id], &[])).await;
+    let response = response.unwrap_or_else(|_| Err(profile_unreadable(issuer).into()));
+    match response.and_then(|answer| answer.decode()) {
         Ok(profile) => Ok((Some(profile), None)),
-        Err(error) if !asked => Ok((
+        Err(error) if !requested => Ok((
             None,
-            Some(format!("the profile {id} cannot be read, so it gives the agent nothing: {error}")),
+            Some(format!("cannot read the profile {id}; its prompts and settings are not applied: {error}")),
         )),
         Err(error) => {
-            // The token is there, and its holder will never be.
-            let _ = tokio::time::timeout(MOMENT, maker.revoke(made.jti)).await;
+            // The token exists, but the agent will not start.
+            let _ = tokio::time::timeout(HUB_TIMEOUT, issuer.revoke(token.jti)).await;
             Err(error)
         }
     }
 }
 
-pub(crate) fn is_away(error: &anyhow::Error) -> bool {
+fn is_unreachable(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<Failure>()
         .is_some_and(|failure| failure.exit == Exit::Unreachable || failure.retryable)
 }
 
-fn no_profile(maker: &Maker) -> Failure {
-    let message = format!("the hub at {} does not answer, so its profiles cannot be read", maker.hub.url());
-    Failure::new(Exit::Unreachable, message).hint("start it with `plexus up`, or leave --profile out")
+fn profile_unreadable(issuer: &TokenIssuer) -> Failure {
+    let message = format!("cannot read the profile: the hub at {} does not answer", issuer.hub.url());
+    Failure::new(Exit::Unreachable, message).hint("start the hub with `plexus up`, or omit --profile")
 }
 
-fn away(maker: &Maker, proxy: bool) -> String {
-    let then = match proxy {
-        true => "its tools are there when it is",
-        false => "the agent runs without it",
+fn unreachable_note(issuer: &TokenIssuer, has_proxy: bool) -> String {
+    let consequence = match has_proxy {
+        true => "its tools are available once it does",
+        false => "the agent runs without its tools",
     };
-    format!("the hub at {} does not answer: {then}", maker.hub.url())
+    format!("the hub at {} does not answer: {consequence}", issuer.hub.url())
 }
 
-/// What the profile says for this agent, and for all of them where it says nothing.
+/// The profile's settings for this agent, with those for all agents (`*`) as the default.
 fn settings(kind: AgentKind, profile: Option<&ProfileDetail>) -> ProfileRun {
     let of =
         |name: &str| profile.and_then(|profile| profile.profile.run.get(name)).cloned().unwrap_or_default();
     of(kind.as_str()).or(of("*"))
 }
 
-fn record(
+fn new_record(
     args: &RunArgs,
     kind: AgentKind,
     id: &str,
-    maker: &Maker,
-    made: Option<&Made>,
+    issuer: &TokenIssuer,
+    token: Option<&AgentToken>,
     conversation: &AgentConversation,
     endpoint: Option<&Endpoint>,
 ) -> RunRecord {
@@ -275,12 +288,12 @@ fn record(
         runner: ProcessId::own(),
         process: None,
         own_group: false,
-        hub: maker.hub.url().to_owned(),
+        hub: issuer.hub.url().to_owned(),
         via: endpoint.map_or(HubRoute::None, |endpoint| endpoint.via),
-        profile: made.and_then(|made| made.profile.clone()).or_else(|| args.profile.clone()),
+        profile: token.and_then(|token| token.profile.clone()).or_else(|| args.profile.clone()),
         node: args.node.clone(),
-        token: made.map(|made| made.jti),
-        token_name: made.map(|made| made.name.clone()),
+        token: token.map(|token| token.jti),
+        token_name: token.map(|token| token.name.clone()),
         client: kind.client().map(str::to_owned),
         conversation: conversation.id().map(str::to_owned),
         events: vec![],
@@ -288,8 +301,8 @@ fn record(
     }
 }
 
-/// A remark beside what the agent says; `quiet` keeps it back.
-fn remark(quiet: bool, text: &str) {
+/// Prints a note about the run on standard error, unless `quiet` is set.
+fn print_note(quiet: bool, text: &str) {
     if !quiet {
         output::aside(&format!("plexus: {text}"));
     }

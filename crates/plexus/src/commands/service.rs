@@ -1,7 +1,7 @@
-//! Services of systemd: `plexus service` for the hub, `plexus node install` and `uninstall` for a node.
+//! Systemd services: `plexus service` for the hub, `plexus node install` and `uninstall` for a node.
 //!
-//! A unit that somebody has changed is overwritten or removed only with `--force`. What systemd has left to do is printed,
-//! and done only with `--now`. Neither command touches the data of the hub or the node.
+//! An edited unit is overwritten or removed only with `--force`. The `systemctl` commands that are still needed are printed,
+//! and run only with `--now`. Neither command changes the data of the hub or the node.
 
 mod unit;
 
@@ -21,24 +21,24 @@ use crate::output::{self, one_line};
 use crate::shell;
 pub(crate) use unit::Scope;
 
-/// A program that systemd can run, with the paths that its unit has.
+/// A program that systemd can run, with the paths in its unit.
 #[derive(Debug)]
 pub(crate) struct Service {
-    /// Of the service, and of its file with `.service` after it.
+    /// Name of the service; its file adds `.service`.
     name: &'static str,
-    /// The command with the subcommands `install` and `uninstall`.
+    /// The command that has the subcommands `install` and `uninstall`.
     command: &'static str,
-    /// Arguments of the program.
+    /// Arguments of `plexus` in the unit.
     run: &'static str,
-    /// Names the data folder.
+    /// Environment variable for the data folder.
     variable: &'static str,
-    /// Of the machine, and of a user.
+    /// Units of a system service and of a user service.
     templates: [&'static str; 2],
-    /// Folders of the service of a machine.
+    /// Folders of a system service.
     state: &'static str,
     home: &'static str,
     data: &'static str,
-    /// What `uninstall` leaves.
+    /// Message of `uninstall` about what it does not remove.
     remains: &'static str,
 }
 
@@ -54,7 +54,7 @@ pub(crate) static HUB: Service = Service {
     state: "/var/lib/plexus",
     home: "/var/lib/plexus/home",
     data: "/var/lib/plexus/data",
-    remains: "The data of the hub is still there. Commands that it started go on.",
+    remains: "The hub's data was not removed. Commands that it started keep running.",
 };
 
 pub(crate) static NODE: Service = Service {
@@ -69,23 +69,23 @@ pub(crate) static NODE: Service = Service {
     state: "/var/lib/plexus-node",
     home: "/var/lib/plexus-node/home",
     data: "/var/lib/plexus-node/data",
-    remains: "What it has joined as and its data are still there. Commands that it started go on.",
+    remains: "The node's credential and data were not removed. Commands that it started keep running.",
 };
 
-/// The user that the service of a machine runs as; the unit says the same.
+/// The user of a system service, as in its unit.
 pub(crate) const USER: &str = "plexus";
-/// There when systemd runs this machine.
-const BOOTED: &str = "/run/systemd/system";
+/// Exists if systemd is the init system.
+const SYSTEMD_RUNTIME_DIR: &str = "/run/systemd/system";
 
 #[derive(Debug, Args)]
-pub(crate) struct PlaceArgs {
-    /// A service of this user, with what the user can reach
+pub(crate) struct UnitArgs {
+    /// User service: runs as the current user
     #[arg(long, conflicts_with = "system")]
     user: bool,
-    /// A service of the machine, with a user of its own and without the home folders
+    /// System service: runs as a dedicated user, without access to home folders
     #[arg(long)]
     system: bool,
-    /// Folder for the unit, instead of the one that systemd reads
+    /// Folder for the unit file [default: the one that systemd reads]
     #[arg(long, value_name = "DIR")]
     unit_dir: Option<PathBuf>,
 }
@@ -99,14 +99,14 @@ pub(crate) struct ServiceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ServiceCommand {
-    /// Have systemd run the hub of this machine
+    /// Install a systemd service that runs the hub
     #[command(
-        after_help = "The unit is of the user who runs this, or of the machine for root. It is written once; change it with `systemctl \
-edit`.\n\n\
+        after_help = "Installs a user service, or a system service if run as root. To change the unit, use `systemctl edit`: \
+an edited unit file is replaced only with --force.\n\n\
 Example:\n  plexus service install --print\n  plexus service install --user --now\n  sudo plexus service install --system"
     )]
     Install(InstallArgs),
-    /// Remove the unit of the hub; its data stays
+    /// Remove the hub's systemd service; its data stays
     #[command(after_help = "Example:\n  plexus service uninstall --user --now")]
     Uninstall(UninstallArgs),
 }
@@ -114,14 +114,14 @@ Example:\n  plexus service install --print\n  plexus service install --user --no
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    /// Print the unit and write nothing
+    pub(crate) unit: UnitArgs,
+    /// Print the unit instead of writing it
     #[arg(long, conflicts_with_all = ["now", "force"])]
     print: bool,
-    /// Start it, and have it start by itself
+    /// Start the service now and on every boot or login
     #[arg(long)]
     now: bool,
-    /// Replace a unit that somebody has changed
+    /// Replace the unit even if it was edited
     #[arg(long)]
     force: bool,
 }
@@ -129,16 +129,16 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
-    place: PlaceArgs,
-    /// Stop it first
+    unit: UnitArgs,
+    /// Stop the service first
     #[arg(long)]
     now: bool,
-    /// Remove a unit that somebody has changed
+    /// Remove the unit even if it was edited
     #[arg(long)]
     force: bool,
 }
 
-impl PlaceArgs {
+impl UnitArgs {
     pub(crate) fn scope(&self) -> Scope {
         match self.system || !self.user && rustix::process::geteuid().is_root() {
             true => Scope::System,
@@ -146,18 +146,20 @@ impl PlaceArgs {
         }
     }
 
-    /// The file of the unit.
+    /// Path of the unit file.
     fn file(&self, service: &Service, invocation: &Invocation<'_>) -> anyhow::Result<PathBuf> {
         if let Some(folder) = &self.unit_dir {
             return Ok(std::path::absolute(folder)?.join(service.file_name()));
         }
-        if !cfg!(target_os = "linux") || !Path::new(BOOTED).is_dir() {
+        if !cfg!(target_os = "linux") || !Path::new(SYSTEMD_RUNTIME_DIR).is_dir() {
             let hint = format!(
-                "--print prints the unit and --unit-dir writes it elsewhere; without systemd, have the service manager of this \
-                 machine run `plexus {}`",
+                "without systemd, let the service manager of this machine run `plexus {}`; --print prints the unit, and \
+                 --unit-dir writes it to a folder",
                 service.run
             );
-            return Err(Failure::new(Exit::Failed, "systemd does not run this machine").hint(hint).into());
+            return Err(Failure::new(Exit::Failed, "systemd is not running on this machine")
+                .hint(hint)
+                .into());
         }
         if self.scope() == Scope::System {
             return Ok(Path::new("/etc/systemd/system").join(service.file_name()));
@@ -168,7 +170,7 @@ impl PlaceArgs {
         let config =
             config.or_else(|| environment.get(env::HOME).map(|home| Path::new(home).join(".config")));
         let Some(config) = config else {
-            let message = "neither HOME nor XDG_CONFIG_HOME says where units of this user are";
+            let message = "the folder for user units is not known: neither HOME nor XDG_CONFIG_HOME is set";
             return Err(Failure::new(Exit::Usage, message).hint("name a folder with --unit-dir").into());
         };
         Ok(config.join("systemd/user").join(service.file_name()))
@@ -192,26 +194,27 @@ pub(crate) async fn run(args: ServiceArgs, invocation: &Invocation<'_>) -> anyho
     Ok(Exit::Ok.into())
 }
 
-/// Writes the unit. `usual`: the data folder for a service of a user. `first`: what a person has to do before it is started,
-/// for this data folder.
+/// Writes the unit. `user_data_dir` is the data folder of a user service; `setup_steps` are the steps to take before the
+/// service is started with a data folder.
 pub(crate) async fn install(
     service: &Service,
     args: &InstallArgs,
-    usual: impl FnOnce() -> anyhow::Result<PathBuf>,
-    first: impl FnOnce(&Path) -> Vec<String>,
+    user_data_dir: impl FnOnce() -> anyhow::Result<PathBuf>,
+    setup_steps: impl FnOnce(&Path) -> Vec<String>,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
-    let (out, scope) = (&invocation.out, args.place.scope());
+    let (out, scope) = (&invocation.out, args.unit.scope());
     let data_dir = match (scope, invocation.data_dir()) {
-        (Scope::User, _) => std::path::absolute(usual()?)?,
+        (Scope::User, _) => std::path::absolute(user_data_dir()?)?,
         (Scope::System, Some(named)) => std::path::absolute(named)?,
         (Scope::System, None) => PathBuf::from(service.data),
     };
-    let program = std::env::current_exe().context("cannot find out where this program is")?;
-    let text = unit::text(service, scope, &program, &data_dir).map_err(|what| {
+    let program = std::env::current_exe().context("cannot get the path of this program")?;
+    let text = unit::text(service, scope, &program, &data_dir).map_err(|unsupported| {
+        let paths = describe_paths(&program, &data_dir);
         let message =
-            format!("{} has {what} in it, which a unit cannot say", one_line(&what_of(&program, &data_dir)));
-        Failure::new(Exit::Usage, message).hint("use paths of plain characters")
+            format!("{} contains {unsupported}, which is not supported in a unit", one_line(&paths));
+        Failure::new(Exit::Usage, message).hint("use a path without it")
     })?;
     if args.print {
         return match out.json() {
@@ -219,14 +222,14 @@ pub(crate) async fn install(
             false => output::file(text.as_bytes()),
         };
     }
-    let file = args.place.file(service, invocation)?;
-    let marked = unit::marked(service, &text);
+    let file = args.unit.file(service, invocation)?;
+    let content = unit::with_checksum(service, &text);
     let before = read(&file)?;
-    if before.as_deref() == Some(&*marked) {
-        out.note(&format!("{} is there already.", file.display()));
+    if before.as_deref() == Some(&*content) {
+        out.note(&format!("{} is up to date.", file.display()));
     } else {
-        refuse_changed(service, before.as_deref(), args.force, &file, "replaces")?;
-        write(&file, &marked)?;
+        refuse_edited(service, before.as_deref(), args.force, &file, "replaces")?;
+        write(&file, &content)?;
         if !out.json() {
             out.line(&format!("Unit: {}", file.display()))?;
         }
@@ -240,7 +243,7 @@ pub(crate) async fn install(
             .json_line(&json!({ "file": file, "data_dir": data_dir, "started": args.now }).to_string());
     }
     let mut steps = Vec::from_iter(user_steps(service, scope, &data_dir));
-    steps.extend(first(&data_dir));
+    steps.extend(setup_steps(&data_dir));
     steps.extend(start_steps(service, scope, args.now));
     for step in steps {
         out.note(&step);
@@ -253,13 +256,13 @@ pub(crate) async fn uninstall(
     args: &UninstallArgs,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
-    let (out, scope) = (&invocation.out, args.place.scope());
-    let file = args.place.file(service, invocation)?;
+    let (out, scope) = (&invocation.out, args.unit.scope());
+    let file = args.unit.file(service, invocation)?;
     let Some(before) = read(&file)? else {
-        out.note(&format!("There is no {}.", file.display()));
+        out.note(&format!("{} does not exist.", file.display()));
         return Ok(());
     };
-    refuse_changed(service, Some(&before), args.force, &file, "removes")?;
+    refuse_edited(service, Some(&before), args.force, &file, "removes")?;
     if args.now {
         systemctl(scope, &["disable", "--now", service.name]).await?;
     }
@@ -273,13 +276,15 @@ pub(crate) async fn uninstall(
     out.line(&format!("Removed {}.", file.display()))?;
     if !args.now {
         let (control, name) = (scope.systemctl(), service.name);
-        out.note(&format!("To stop it: `{control} disable --now {name}`, then `{control} daemon-reload`."));
+        out.note(&format!(
+            "To stop the service: `{control} disable --now {name}`, then `{control} daemon-reload`."
+        ));
     }
     out.note(service.remains);
     Ok(())
 }
 
-fn what_of(program: &Path, data_dir: &Path) -> String {
+fn describe_paths(program: &Path, data_dir: &Path) -> String {
     format!("the path of the program ({}) or of the data folder ({})", program.display(), data_dir.display())
 }
 
@@ -291,23 +296,24 @@ fn read(file: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-fn refuse_changed(
+/// Fails if the unit was edited or written by another program, unless with `--force`.
+fn refuse_edited(
     service: &Service,
     before: Option<&str>,
     force: bool,
     file: &Path,
-    does: &str,
+    action: &str,
 ) -> anyhow::Result<()> {
     if force || before.is_none_or(|text| unit::is_unchanged(service, text)) {
         return Ok(());
     }
-    let message = format!("{} is not as `{} install` wrote it", file.display(), service.command);
-    Err(Failure::new(Exit::Failed, message).hint(format!("nothing was done; --force {does} it")).into())
+    let message = format!("{} is not the file that `{} install` wrote", file.display(), service.command);
+    Err(Failure::new(Exit::Failed, message).hint(format!("nothing was changed; --force {action} it")).into())
 }
 
-/// As a whole or not at all.
+/// Writes the file atomically.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = file.parent().context("a unit is in a folder")?;
+    let folder = file.parent().context("the path of the unit has no folder")?;
     fs_err::create_dir_all(folder)?;
     let mut draft = tempfile::NamedTempFile::new_in(folder)
         .with_context(|| format!("cannot write into {}", folder.display()))?;
@@ -323,24 +329,22 @@ async fn systemctl(scope: Scope, args: &[&str]) -> anyhow::Result<()> {
     let mut command = tokio::process::Command::new(words.next().unwrap_or_default());
     command.args(words).args(args).stdin(std::process::Stdio::null());
     let line = format!("{} {}", scope.systemctl(), args.join(" "));
-    let ran = command.output().await.with_context(|| format!("cannot run `{line}`"))?;
-    if ran.status.success() {
+    let output = command.output().await.with_context(|| format!("cannot run `{line}`"))?;
+    if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let message = format!("`{line}` failed: {}", one_line(said.trim()));
-    Err(Failure::new(Exit::Failed, message)
-        .hint("the unit is written; put this right and run it again")
-        .into())
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let message = format!("`{line}` failed: {}", one_line(stderr.trim()));
+    Err(Failure::new(Exit::Failed, message).hint("fix the cause and run the command again").into())
 }
 
-/// How to make the user that the service of a machine runs as, where there is none.
+/// How to create the user and the folders of a system service, if the user does not exist.
 fn user_steps(service: &Service, scope: Scope, data_dir: &Path) -> Option<String> {
     if scope == Scope::User || has_user(USER) {
         return None;
     }
     Some(format!(
-        "Make its user and its folders: `useradd --system --user-group --home-dir {home} --no-create-home --shell \
+        "Create its user and folders: `useradd --system --user-group --home-dir {home} --no-create-home --shell \
          /usr/sbin/nologin {USER}` and `install -d -o {USER} -g {USER} -m 0700 {state} {home} {folder}`",
         home = service.home,
         state = service.state,
@@ -351,10 +355,12 @@ fn user_steps(service: &Service, scope: Scope, data_dir: &Path) -> Option<String
 fn start_steps(service: &Service, scope: Scope, started: bool) -> Vec<String> {
     let (control, name, mut steps) = (scope.systemctl(), service.name, Vec::new());
     if !started {
-        steps.push(format!("To start it: `{control} daemon-reload`, then `{control} enable --now {name}`."));
+        steps.push(format!(
+            "To start the service: `{control} daemon-reload`, then `{control} enable --now {name}`."
+        ));
     }
     if scope == Scope::User {
-        steps.push("To have it run while nobody is logged in: `loginctl enable-linger`.".to_owned());
+        steps.push("To keep it running while you are logged out: `loginctl enable-linger`.".to_owned());
     }
     steps
 }

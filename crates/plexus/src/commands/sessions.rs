@@ -1,4 +1,4 @@
-//! `plexus sessions`: list sessions, read, count and follow what happens in them.
+//! `plexus sessions`: lists sessions, and shows, counts and follows their events.
 
 pub(super) mod find;
 mod stats;
@@ -18,7 +18,7 @@ use crate::listing::{self, ListArgs};
 use crate::output::{Column, Output};
 use crate::stream::Tail;
 
-/// Events to ask for in one request.
+/// Maximum number of events per request.
 const PAGE: usize = 100;
 
 #[derive(Debug, Args)]
@@ -32,10 +32,10 @@ enum SessionsCommand {
     /// List sessions
     #[command(after_help = "Example:\n  plexus sessions list --limit 10")]
     List(ListArgs),
-    /// Show one session and its events, from the first on
+    /// Show a session and its events, oldest first
     #[command(after_help = "Example:\n  plexus sessions show 099a8057 --after 100")]
     Show {
-        /// Id of the session or the end of it, or its key where only one session has it, from `plexus sessions list`
+        /// Session: its id, the end of its id, or its key if only one session has it; see `plexus sessions list`
         session: String,
         /// Only events after this number
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
@@ -44,23 +44,23 @@ enum SessionsCommand {
         #[arg(long, value_name = "N", default_value = "50", value_parser = listing::limit)]
         limit: usize,
     },
-    /// Count what happened: calls, failures, writes that waited, tokens
-    #[command(after_help = "Without a session: of the newest sessions, one a line.\n\n\
+    /// Show statistics of sessions: calls, failures, queued writes and tokens
+    #[command(after_help = "Without a session, lists the newest sessions, one per line.\n\n\
 Examples:\n  plexus sessions stats\n  plexus sessions stats 099a8057")]
     Stats {
-        /// Id of the session or the end of it, or its key where only one session has it, from `plexus sessions list`
+        /// Session: its id, the end of its id, or its key if only one session has it; see `plexus sessions list`
         #[arg(conflicts_with_all = ["limit", "cursor"])]
         session: Option<String>,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Show the newest events of a session, and go on with those to come
-    #[command(after_help = "With --json, one JSON object a line.\n\n\
+    /// Show the newest events of a session, and optionally follow new ones
+    #[command(after_help = "With --json, prints one JSON object per line.\n\n\
 Example:\n  plexus sessions tail -f 099a8057")]
     Tail {
-        /// Id of the session or the end of it, or its key where only one session has it, from `plexus sessions list`
+        /// Session: its id, the end of its id, or its key if only one session has it; see `plexus sessions list`
         session: String,
-        /// Go on with new events as they happen, until interrupted
+        /// Follow new events until interrupted
         #[arg(long, short)]
         follow: bool,
         /// Start with this many of the newest events
@@ -74,16 +74,16 @@ pub(crate) async fn run(args: SessionsArgs, invocation: &Invocation<'_>) -> anyh
     match args.command {
         SessionsCommand::List(args) => list(out, &hub, &args).await?,
         SessionsCommand::Show { session, after, limit } => {
-            let id = find::one(&hub, &session).await?;
+            let id = find::session_id(&hub, &session).await?;
             show(out, &hub, id, after, limit).await?;
         }
         SessionsCommand::Stats { session: Some(session), .. } => {
-            let id = find::one(&hub, &session).await?;
+            let id = find::session_id(&hub, &session).await?;
             stats::show(out, &hub, id).await?;
         }
         SessionsCommand::Stats { session: None, list } => stats::list(out, &hub, &list).await?,
         SessionsCommand::Tail { session, follow, count } => {
-            let id = find::one(&hub, &session).await?;
+            let id = find::session_id(&hub, &session).await?;
             tail(out, &hub, id, follow, count).await?;
         }
     }
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: SessionsArgs, invocation: &Invocation<'_>) -> anyh
 }
 
 async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
-    // A person wants to know how many calls there were, which takes counting.
+    // The table has the number of calls, which the statistics contain.
     let path: &[&str] = if out.json() { &["sessions"] } else { &["sessions", "stats"] };
     let page = listing::fetch(hub, path, &[], args, |_| true).await?;
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -108,8 +108,7 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
             session.key.clone(),
         ]
     };
-    let empty =
-        "No sessions yet. One begins with the first call of an agent, or of `plexus tools call NAME`.";
+    let empty = "No sessions yet. The first call of an agent or of `plexus tools call NAME` creates one.";
     let columns = [
         Column::id("ID"),
         Column::new("AGENT"),
@@ -123,7 +122,7 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
     listing::show(out, &page, &columns, row, empty)
 }
 
-/// The name of the agent, which is the last part of the owner: `codex` of `agent:codex` and of `session:admin:local/codex`.
+/// The name of the agent, the last part of the owner: `codex` in `agent:codex` and in `session:admin:local/codex`.
 fn agent(session: &Session) -> String {
     let name = session.owner.rsplit(['/', ':']).next();
     name.filter(|name| !name.is_empty()).unwrap_or(&session.owner).to_owned()
@@ -133,13 +132,13 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
     let answer = hub.get(&["sessions", &id.to_string()], &[]).await?;
     let mut page = events(hub, id, after, limit.min(PAGE)).await?;
     if out.json() {
-        // The session with its events, as one object; `next` is what --after takes.
-        let mut whole: Map<String, Value> = answer.decode()?;
+        // One object: the session with its events. `next` is the value for --after.
+        let mut object: Map<String, Value> = answer.decode()?;
         let last = page.items.last().filter(|_| page.next.is_some());
         let next = last.map(|raw| decode(raw).map(|event: Event| event.seq.to_string())).transpose()?;
-        whole.insert("events".to_owned(), serde_json::to_value(&page.items)?);
-        whole.insert("next".to_owned(), next.into());
-        return out.json_line(&serde_json::to_string(&whole)?);
+        object.insert("events".to_owned(), serde_json::to_value(&page.items)?);
+        object.insert("next".to_owned(), next.into());
+        return out.json_line(&serde_json::to_string(&object)?);
     }
     let session: Session = answer.decode()?;
     out.fields(&[
@@ -154,16 +153,19 @@ async fn show(out: &Output, hub: &Hub, id: SessionId, after: i64, limit: usize) 
         ("events", session.last_seq.to_string()),
     ])?;
     out.block("\n")?;
-    let mut log = Log { after, left: limit };
-    let mut more = log.print(out, &page)?;
-    while more && log.left > 0 {
-        page = events(hub, id, log.after, log.left.min(PAGE)).await?;
-        more = log.print(out, &page)?;
+    let mut printer = EventPrinter { after, left: limit };
+    let mut more = printer.print(out, &page)?;
+    while more && printer.left > 0 {
+        page = events(hub, id, printer.after, printer.left.min(PAGE)).await?;
+        more = printer.print(out, &page)?;
     }
     if more {
-        out.note(&format!("There is more: raise --limit, or go on with --after {}", log.after));
-    } else if log.left == limit {
-        out.note("No events here. `plexus sessions tail -f` waits for new ones.");
+        out.note(&format!(
+            "There are more events: raise --limit, or continue with --after {}",
+            printer.after
+        ));
+    } else if printer.left == limit {
+        out.note("No events. `plexus sessions tail -f` waits for new ones.");
     }
     Ok(())
 }
@@ -175,7 +177,7 @@ async fn tail(out: &Output, hub: &Hub, id: SessionId, follow: bool, count: u32) 
     tail.run(|out, event, raw| if out.json() { out.json_line(raw.get()) } else { out.event(event) }).await
 }
 
-/// A page of events, as the hub wrote them.
+/// A page of events, as the hub sent them.
 type EventPage = Page<Box<RawValue>>;
 
 async fn events(hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::Result<EventPage> {
@@ -183,19 +185,19 @@ async fn events(hub: &Hub, id: SessionId, after: i64, limit: usize) -> anyhow::R
     hub.get(&["sessions", &id.to_string(), "events"], &query).await?.decode()
 }
 
-/// How far the events of a session have been printed.
-struct Log {
+/// Prints the events of a session in order and keeps track of the position.
+struct EventPrinter {
     after: i64,
     left: usize,
 }
 
-impl Log {
-    /// Prints the events of a page; says whether there are more to ask for.
+impl EventPrinter {
+    /// Prints the events of a page. Returns whether there are more pages.
     fn print(&mut self, out: &Output, page: &EventPage) -> anyhow::Result<bool> {
         let before = self.after;
         for raw in &page.items {
             let event: Event = decode(raw)?;
-            // Each event once, in order, whatever the hub sends.
+            // Print each event once and in order, even if the hub repeats some.
             if event.seq <= self.after || self.left == 0 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `plexus shell`: a shell on another machine, on the terminal that one sits at.
+//! `plexus shell`: opens a shell on another machine in this terminal.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ use crate::remote::Remote;
 
 /// The login shell of the user that the node runs as.
 const LOGIN: &str = r#"exec "${SHELL:-/bin/sh}" -l"#;
-/// A closed window waits so long for the shell to hear of it.
-const PARTING: Duration = Duration::from_secs(5);
+/// Time limit for the hangup signal to the remote shell.
+const HANGUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 const AFTER_HELP: &str = "\
-Every key is passed on, Ctrl-C too. ~. at the beginning of a line leaves, as with ssh, and ends
-the shell; ~~ is a single ~. A hub that restarts and a link that is cut are waited for; a node
-that restarts ends the shell. What is typed and what is shown is in no record of the hub.
+All keys are passed on, including Ctrl-C. As with ssh, ~. at the beginning of a line ends the shell,
+and ~~ sends a single ~. If the hub restarts or the link is cut, plexus waits and continues; if the
+node restarts, the shell ends. The hub records neither input nor output.
 
 The token needs call:terminal, call:console and node:NODE.
 
@@ -34,12 +34,12 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ShellArgs {
-    /// The machine: name, id, or label such as role=nas
+    /// Machine: name, id, or label such as role=nas
     node: String,
-    /// Folder to begin in [default: the working folder there]
+    /// Folder to start in [default: the working folder of the node]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// How long to wait for a hub or a node that went away
+    /// How long to wait for a hub or a node that is unreachable
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "5m")]
     patience: u64,
 }
@@ -51,11 +51,11 @@ pub(crate) async fn run(args: ShellArgs, invocation: &Invocation<'_>) -> anyhow:
         arguments.insert("cwd".to_owned(), json!(cwd));
     }
     let patience = Duration::from_secs(args.patience);
-    on_a_terminal(invocation, &args.node, patience, arguments, Map::new()).await
+    run_in_terminal(invocation, &args.node, patience, arguments, Map::new()).await
 }
 
-/// Runs what `arguments` say on a terminal there which is this one.
-pub(crate) async fn on_a_terminal(
+/// Runs a command on a terminal of the node, connected to this terminal.
+pub(crate) async fn run_in_terminal(
     invocation: &Invocation<'_>,
     node: &str,
     patience: Duration,
@@ -63,8 +63,8 @@ pub(crate) async fn on_a_terminal(
     mut env: Map<String, Value>,
 ) -> anyhow::Result<ExitCode> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "standard input is no terminal")
-            .hint("run a command with `plexus exec NODE -- COMMAND`, which takes its input from a pipe")
+        return Err(Failure::new(Exit::Usage, "standard input is not a terminal")
+            .hint("to pipe input to a command, use `plexus exec NODE -- COMMAND`")
             .into());
     }
     arguments.insert("pty".to_owned(), json!(true));
@@ -72,10 +72,10 @@ pub(crate) async fn on_a_terminal(
         arguments.insert("cols".to_owned(), json!(cols));
         arguments.insert("rows".to_owned(), json!(rows));
     }
-    let kind = invocation.environment().get(plexus_kit::env::TERM);
-    // What a terminal there is without a word: so nothing has to be set where a policy lets nobody set anything.
-    if let Some(kind) = kind.filter(|kind| *kind != "xterm-256color") {
-        env.entry("TERM").or_insert(json!(kind));
+    let term = invocation.environment().get(plexus_kit::env::TERM);
+    // The node's default: not set, because a policy may not allow any variables.
+    if let Some(term) = term.filter(|term| *term != "xterm-256color") {
+        env.entry("TERM").or_insert(json!(term));
     }
     arguments.insert("env".to_owned(), Value::Object(env));
     let remote = Remote::new(invocation.hub()?, node, patience).telling(output::raw_remark);
@@ -83,15 +83,15 @@ pub(crate) async fn on_a_terminal(
     let raw = Raw::begin()?;
     let ended = tokio::select! {
         ended = console.follow() => ended,
-        left = keys(&console) => match left {
+        escaped = forward_keys(&console) => match escaped {
             Ok(()) => {
                 hang_up(&console).await;
-                Ok(Ended { code: 0, note: Some("the shell was left, and ends".to_owned()) })
+                Ok(Ended { code: 0, note: Some("disconnected; the remote shell ends".to_owned()) })
             }
             Err(error) => Err(error),
         },
-        failed = windows(&console) => Err(failed),
-        gone = gone() => match gone {
+        failed = forward_window_size(&console) => Err(failed),
+        terminated = termination() => match terminated {
             Ok(code) => {
                 hang_up(&console).await;
                 Ok(Ended { code, note: None })
@@ -99,7 +99,7 @@ pub(crate) async fn on_a_terminal(
             Err(error) => Err(error),
         },
     };
-    // Before anything is said.
+    // Leave raw mode before anything is printed.
     drop(raw);
     let Ended { code, note } = ended?;
     if let Some(note) = note {
@@ -108,25 +108,25 @@ pub(crate) async fn on_a_terminal(
     Ok(ExitCode::from(code))
 }
 
-/// Passes every key on, until somebody leaves.
-async fn keys(console: &Console) -> anyhow::Result<()> {
+/// Passes on all keys. Returns after the escape sequence `~.`.
+async fn forward_keys(console: &Console) -> anyhow::Result<()> {
     let (mut keys, mut escapes) = (Keys::of_stdin()?, Escapes::default());
     while let Some(typed) = keys.next().await {
-        let (passed, leaves) = escapes.pass(&typed?);
+        let (passed, is_escaped) = escapes.pass(&typed?);
         if !passed.is_empty() && !console.feed(&passed, false).await? {
             break;
         }
-        if leaves {
+        if is_escaped {
             return Ok(());
         }
     }
-    // It has ended, which is heard in a moment; or our terminal is gone, and a signal tells.
+    // Either the shell has ended, which `follow` reports, or this terminal was closed, which a signal reports.
     std::future::pending().await
 }
 
-/// Tells when the window has another size. Ends only if that fails.
-async fn windows(console: &Console) -> anyhow::Error {
-    let tell = async {
+/// Passes on changes of the window's size. Returns only on an error.
+async fn forward_window_size(console: &Console) -> anyhow::Error {
+    let forward = async {
         let mut changes = signal(SignalKind::window_change())?;
         while changes.recv().await.is_some() {
             if let Some(window) = window() {
@@ -135,14 +135,14 @@ async fn windows(console: &Console) -> anyhow::Error {
         }
         Ok::<(), anyhow::Error>(())
     };
-    match tell.await {
+    match forward.await {
         Ok(()) => std::future::pending().await,
         Err(error) => error,
     }
 }
 
-/// The window was closed, or somebody ends this program: what it is to end with.
-async fn gone() -> anyhow::Result<u8> {
+/// Waits for SIGTERM or SIGHUP and returns the exit code for it.
+async fn termination() -> anyhow::Result<u8> {
     let (mut terms, mut hangups) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     Ok(tokio::select! {
         _ = terms.recv() => 143,
@@ -150,7 +150,7 @@ async fn gone() -> anyhow::Result<u8> {
     })
 }
 
-/// Nobody looks at it any more.
+/// Sends a hangup signal to the remote shell.
 async fn hang_up(console: &Console) {
-    let _ = tokio::time::timeout(PARTING, console.signal(Some("HUP"))).await;
+    let _ = tokio::time::timeout(HANGUP_TIMEOUT, console.signal(Some("HUP"))).await;
 }

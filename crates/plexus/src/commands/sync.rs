@@ -1,7 +1,7 @@
-//! `plexus sync`: what the hub's workspace says of agents is in their instructions.
+//! `plexus sync`: writes the hub's workspace into the instructions of agents.
 //!
-//! A hub keeps the agents of its own machine current, and nodes those of theirs. The command does it on a machine that has neither,
-//! and looks after all of them.
+//! The hub updates the agents on its own machine, and each node those on its machine. The command does so on a
+//! machine that runs neither, and its subcommands manage the agents on all machines.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,24 +21,24 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::signals::Signals;
 
-/// Between two looks at what the hub has.
-const LOOK: Duration = Duration::from_secs(10);
+/// Interval between requests to the hub.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 const AFTER_HELP: &str = "\
-Without a subcommand the agents of this machine are kept current until Ctrl-C: the hub is asked
-every 10 seconds, and each file that is written is printed. That is for a machine that is neither
-the hub's nor a node of it: there it happens by itself.
+Without a subcommand, updates the instructions of the agents on this machine until Ctrl-C: polls the
+hub every 10 seconds and prints each file it writes. The hub's own machine and its nodes do this
+automatically, so the command is only needed on other machines.
 
 Examples:
   plexus sync --once
-  plexus sync list                  # agents of all machines, and how their files are
-  plexus sync pause local:codex     # leave its instructions alone
-  plexus sync now                   # on all machines, at once";
+  plexus sync list                  # agents on all machines, with the state of their files
+  plexus sync pause local:codex     # stop updating its instructions
+  plexus sync now                   # update all machines now";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct SyncArgs {
-    /// Look once, and end
+    /// Update the files once and exit
     #[arg(long)]
     once: bool,
     #[command(subcommand)]
@@ -47,28 +47,28 @@ pub(crate) struct SyncArgs {
 
 #[derive(Debug, Subcommand)]
 enum SyncCommand {
-    /// List the agents of all machines: those that are connected and those that were found
+    /// List the agents on all machines, connected or only installed
     #[command(after_help = "Example:\n  plexus sync list")]
     List,
-    /// Have the hub write the instructions on all machines now
+    /// Update the instructions on all machines now
     #[command(after_help = "Example:\n  plexus sync now\n  plexus sync now local:codex")]
     Now {
-        /// Only this one, such as local:codex; also if it is paused
+        /// Only this agent, such as local:codex, even if it is paused
         id: Option<String>,
     },
-    /// Leave the instructions of an agent as they are
+    /// Stop updating the instructions of an agent
     #[command(after_help = "Example:\n  plexus sync pause local:codex")]
     Pause {
         /// The agent, such as local:codex
         id: String,
     },
-    /// Keep the instructions of an agent current again
+    /// Resume updating the instructions of an agent
     #[command(after_help = "Example:\n  plexus sync resume local:codex")]
     Resume {
         /// The agent, such as local:codex
         id: String,
     },
-    /// Disconnect an agent, on whichever machine it is
+    /// Disconnect an agent on any machine
     #[command(after_help = "Example:\n  plexus sync remove nas:claude-code")]
     Remove {
         /// The agent, such as nas:claude-code
@@ -78,7 +78,7 @@ enum SyncCommand {
 
 pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
-    let Some(command) = args.command else { return here(args.once, invocation).await };
+    let Some(command) = args.command else { return sync_this_machine(args.once, invocation).await };
     let hub = invocation.hub()?;
     match command {
         SyncCommand::List => {
@@ -99,14 +99,14 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
             Ok(Exit::Ok.into())
         }
         SyncCommand::Now { id } => {
-            let params = SyncExternalAgentsParams { id: id.map(whole) };
+            let params = SyncExternalAgentsParams { id: id.map(with_machine) };
             let answer = hub.post(&["external-agents", "sync"], &params, &[]).await?;
-            tell(out, &answer.decode()?)
+            print_result(out, &answer.decode()?)
         }
-        SyncCommand::Pause { id } => pause(&hub, &whole(id), true, out).await,
-        SyncCommand::Resume { id } => pause(&hub, &whole(id), false, out).await,
+        SyncCommand::Pause { id } => set_paused(&hub, &with_machine(id), true, out).await,
+        SyncCommand::Resume { id } => set_paused(&hub, &with_machine(id), false, out).await,
         SyncCommand::Remove { id } => {
-            let id = whole(id);
+            let id = with_machine(id);
             let answer = hub.delete(&["external-agents", &id]).await?;
             let removed: RemovedExternalAgent = answer.decode()?;
             if out.json() {
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
                 removed.problems.iter().for_each(|problem| out.note(problem));
                 out.line(&match removed.gone {
                     true => format!("{id} is disconnected."),
-                    false => format!("{id} is not quite disconnected: see above."),
+                    false => format!("{id} is only partly disconnected: see above."),
                 })?;
             }
             Ok(if removed.gone { Exit::Ok } else { Exit::Failed }.into())
@@ -123,134 +123,145 @@ pub(crate) async fn run(args: SyncArgs, invocation: &Invocation<'_>) -> anyhow::
     }
 }
 
-/// An id without a machine is of the hub's own.
-fn whole(id: String) -> String {
+/// Completes an id without a machine with that of the hub, `local`.
+fn with_machine(id: String) -> String {
     if id.contains(':') { id } else { format!("local:{id}") }
 }
 
-async fn pause(hub: &Hub, id: &str, paused: bool, out: &Output) -> anyhow::Result<ExitCode> {
+async fn set_paused(hub: &Hub, id: &str, paused: bool, out: &Output) -> anyhow::Result<ExitCode> {
     let answer = hub.patch(&["external-agents", id], &ChangeExternalAgentParams { paused }).await?;
     match (out.json(), paused) {
         (true, _) => out.json_line(answer.raw().get())?,
-        (false, true) => out.line(&format!("{id} is paused: its instructions stay as they are."))?,
-        (false, false) => out.line(&format!("{id} is kept current again."))?,
+        (false, true) => out.line(&format!("{id} is paused: its instructions are not updated."))?,
+        (false, false) => out.line(&format!("{id} is updated again."))?,
     }
     Ok(Exit::Ok.into())
 }
 
-/// Keeps the agents of this machine current.
-async fn here(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
-    let (out, desk, hub) = (&invocation.out, LocalAgents::open(invocation)?, invocation.hub()?);
-    if desk.keeper.is_idle().map_err(|error| local_agents::failure(&error))? {
-        return Err(Failure::new(Exit::Failed, "no agent of this machine is connected")
-            .hint("plexus connect")
+/// Updates the agents on this machine, once or until a signal.
+async fn sync_this_machine(once: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let (out, local_agents, hub) = (&invocation.out, LocalAgents::open(invocation)?, invocation.hub()?);
+    if local_agents.keeper.is_idle().map_err(|error| local_agents::failure(&error))? {
+        return Err(Failure::new(Exit::Failed, "no agent on this machine is connected")
+            .hint("connect agents with `plexus connect`")
             .into());
     }
     if once {
-        let now = fetch(&hub).await?;
-        let done = desk.keeper.sync(&Content::from(&now), &now.agents, None);
-        return tell(out, &done.map_err(|error| local_agents::failure(&error))?);
+        let instructions = fetch(&hub).await?;
+        let result = local_agents.keeper.sync(&Content::from(&instructions), &instructions.agents, None);
+        return print_result(out, &result.map_err(|error| local_agents::failure(&error))?);
     }
-    follow(&desk, &hub, invocation).await
+    follow(&local_agents, &hub, invocation).await
 }
 
-/// Writes what changes at the hub until a signal comes, and prints one line for each file.
-async fn follow(desk: &LocalAgents, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+/// Writes changes of the hub's instructions until a signal arrives, and prints one line per file.
+async fn follow(
+    local_agents: &LocalAgents,
+    hub: &Hub,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
     let mut signals = Signals::new()?;
-    introduce(desk, hub, invocation)?;
+    print_introduction(local_agents, hub, invocation)?;
     let mut last: Option<(ExternalAgentInstructions, Instant)> = None;
-    // Problems that were printed, so that each is printed once.
+    // Problems that were already printed.
     let mut known: Vec<String> = Vec::new();
     let mut unreachable = false;
     loop {
         match fetch(hub).await {
-            Ok(now) => {
+            Ok(instructions) => {
                 if std::mem::take(&mut unreachable) {
-                    remark(out, "The hub answers again.");
+                    print_note(out, "The hub answers again.");
                 }
-                let every = Duration::from_secs(now.minutes.saturating_mul(60));
-                let due = last.as_ref().is_none_or(|(was, at)| *was != now || at.elapsed() >= every);
+                let interval = Duration::from_secs(instructions.minutes.saturating_mul(60));
+                let due = last
+                    .as_ref()
+                    .is_none_or(|(previous, at)| *previous != instructions || at.elapsed() >= interval);
                 if due {
-                    let done = match desk.keeper.sync(&Content::from(&now), &now.agents, None) {
-                        Ok(done) => done,
-                        // Another command holds the lock; the next round tries again.
+                    let content = Content::from(&instructions);
+                    let result = match local_agents.keeper.sync(&content, &instructions.agents, None) {
+                        Ok(result) => result,
+                        // Another command holds the lock; the files are checked again after the interval.
                         Err(error) if error.is_retryable() => ExternalAgentSync::default(),
                         Err(error) => return Err(local_agents::failure(&error).into()),
                     };
                     let is_first = last.is_none();
-                    tell_round(out, &done, &mut known, is_first)?;
-                    last = Some((now, Instant::now()));
+                    print_round(out, &result, &mut known, is_first)?;
+                    last = Some((instructions, Instant::now()));
                 }
             }
             Err(error) if !unreachable => {
                 unreachable = true;
-                remark(out, &format!("{error:#}. Trying again every {} s.", LOOK.as_secs()));
+                print_note(out, &format!("{error:#}. Retrying every {} s.", POLL_INTERVAL.as_secs()));
             }
             Err(error) => tracing::debug!("{error:#}"),
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = signals.next() => return Ok(Exit::Ok.into()),
         }
     }
 }
 
-/// Says what is watched and how to stop, since nothing else may be printed for hours.
-fn introduce(desk: &LocalAgents, hub: &Hub, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+/// Prints the hub, the agents and how to stop, because nothing else may be printed for hours.
+fn print_introduction(
+    local_agents: &LocalAgents,
+    hub: &Hub,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<()> {
     let out = &invocation.out;
-    let ledger = desk.keeper.bridge().ledger().map_err(|error| local_agents::failure(&error))?;
-    let watched = ledger.connections.iter().filter(|(_, known)| known.instructions && !known.paused);
-    let watched: Vec<&str> = watched.map(|(key, _)| key.as_str()).collect();
-    let whose = match watched.as_slice() {
+    let ledger = local_agents.keeper.bridge().ledger().map_err(|error| local_agents::failure(&error))?;
+    let synced = ledger.connections.iter().filter(|(_, known)| known.instructions && !known.paused);
+    let synced: Vec<&str> = synced.map(|(key, _)| key.as_str()).collect();
+    let agents = match synced.as_slice() {
         [] => "no agent: all are paused or were connected with --no-instructions".to_owned(),
-        watched => watched.join(", "),
+        synced => synced.join(", "),
     };
-    remark(out, &format!("Following the instructions of the hub at {} for {whose}.", hub.url()));
-    remark(
+    print_note(out, &format!("Following the instructions of the hub at {} for {agents}.", hub.url()));
+    print_note(
         out,
         &format!(
-            "The hub is asked every {} s, and each file that is written is printed. Ctrl-C stops this; `plexus sync \
-             --once` looks once.",
-            LOOK.as_secs()
+            "Polling every {} s; each file that is written is printed. Ctrl-C stops this. To update once, use `plexus \
+             sync --once`.",
+            POLL_INTERVAL.as_secs()
         ),
     );
     if invocation.target()?.here && !invocation.names_hub() {
-        remark(
+        print_note(
             out,
-            "The hub runs on this machine and does the same by itself: this command is not needed here.",
+            "The hub runs on this machine and does the same automatically: this command is not needed here.",
         );
     }
     Ok(())
 }
 
-/// A remark for a person; a program that reads JSON gets changes only.
-fn remark(out: &Output, text: &str) {
+/// Prints a note, unless the output is JSON.
+fn print_note(out: &Output, text: &str) {
     if !out.json() {
         out.note(text);
     }
 }
 
-/// One line for each file that was written and for each new problem.
-fn tell_round(
+/// Prints one line for each file that was written and for each new problem.
+fn print_round(
     out: &Output,
-    done: &ExternalAgentSync,
+    result: &ExternalAgentSync,
     known: &mut Vec<String>,
     is_first: bool,
 ) -> anyhow::Result<()> {
-    let is_news = !done.written.is_empty() || done.problems != *known;
-    if out.json() && is_news {
-        out.json_line(&serde_json::to_string(done)?)?;
+    let is_changed = !result.written.is_empty() || result.problems != *known;
+    if out.json() && is_changed {
+        out.json_line(&serde_json::to_string(result)?)?;
     }
     if !out.json() {
-        done.written.iter().try_for_each(|path| out.line(&format!("wrote {path}")))?;
-        let new = done.problems.iter().filter(|problem| !known.contains(problem));
+        result.written.iter().try_for_each(|path| out.line(&format!("wrote {path}")))?;
+        let new = result.problems.iter().filter(|problem| !known.contains(problem));
         new.for_each(|problem| out.note(problem));
-        if is_first && done.written.is_empty() && done.problems.is_empty() {
-            out.note("All files are current.");
+        if is_first && result.written.is_empty() && result.problems.is_empty() {
+            out.note("All files are up to date.");
         }
     }
-    known.clone_from(&done.problems);
+    known.clone_from(&result.problems);
     Ok(())
 }
 
@@ -258,21 +269,21 @@ async fn fetch(hub: &Hub) -> anyhow::Result<ExternalAgentInstructions> {
     hub.get(&["external-agents", "instructions"], &[]).await?.decode()
 }
 
-fn tell(out: &Output, done: &ExternalAgentSync) -> anyhow::Result<ExitCode> {
+fn print_result(out: &Output, result: &ExternalAgentSync) -> anyhow::Result<ExitCode> {
     if out.json() {
-        out.json_line(&serde_json::to_string(done)?)?;
+        out.json_line(&serde_json::to_string(result)?)?;
     } else {
-        done.written.iter().try_for_each(|path| out.line(&format!("wrote {path}")))?;
-        done.problems.iter().for_each(|problem| out.note(problem));
+        result.written.iter().try_for_each(|path| out.line(&format!("wrote {path}")))?;
+        result.problems.iter().for_each(|problem| out.note(problem));
         out.line(&format!(
-            "{} looked at, {} written.",
-            counted(done.agents, "agent"),
-            counted(done.written.len(), "file")
+            "{} checked, {} written.",
+            counted(result.agents, "agent"),
+            counted(result.written.len(), "file")
         ))?;
     }
-    Ok(if done.problems.is_empty() { Exit::Ok } else { Exit::Failed }.into())
+    Ok(if result.problems.is_empty() { Exit::Ok } else { Exit::Failed }.into())
 }
 
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

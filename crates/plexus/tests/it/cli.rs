@@ -356,13 +356,13 @@ async fn profiles_are_listed_and_shown() {
     assert!(lines.ok().lines().any(|line| line.starts_with("modeler_3d\tok\t")), "{lines:?}");
     let modeler = plexus.run(&["profile", "show", "modeler_3d"]).await;
     assert!(
-        modeler.ok().contains("\nFor your information\n  mcp_servers: there are no tools of blender (yet)\n")
+        modeler.ok().contains("\nInformation\n  mcp_servers: there are no tools of blender (yet)\n")
             && !modeler.ok().contains("Warnings"),
         "{modeler:?}"
     );
     let shown = plexus.run(&["profile", "show", "discuss"]).await;
     for words in
-        ["comes with Plexus", "\nTools\n  scratchpad\n  session_info\n", "System prompt of sub-agents"]
+        ["source\tbuilt-in", "\nTools\n  scratchpad\n  session_info\n", "System prompt of sub-agents"]
     {
         assert!(shown.ok().contains(words), "{words:?} not in {shown:?}");
     }

@@ -49,10 +49,7 @@ async fn custom_tool_is_created_tested_enabled_called_and_disabled() {
     let broken = plexus.run(&["tools", "call", "say_back", "--arg", "text=hi"]).await;
     assert!(broken.failed(1).contains("run.sh, which cannot be run; run `chmod u+x "), "{broken:?}");
     let status = plexus.run(&["status"]).await;
-    assert!(
-        status.ok().contains(" (1 of your own on and broken: see `plexus tools list --defined`)"),
-        "{status:?}"
-    );
+    assert!(status.ok().contains(" (1 enabled but broken: see `plexus tools list --defined`)"), "{status:?}");
     std::fs::set_permissions(files[1], std::fs::Permissions::from_mode(0o700)).unwrap();
     let off = plexus.run(&["tools", "disable", "say_back"]).await;
     assert_eq!(off.ok(), "say_back is off.\n");

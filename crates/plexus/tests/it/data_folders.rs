@@ -211,7 +211,7 @@ async fn status_of_an_empty_hub_suggests_next_steps() {
         "agents\tnone yet: `plexus connect`".to_owned(),
         "`plexus node invite`".to_owned(),
         "queued writes\tnone on this machine\n".to_owned(),
-        "failed calls\tnone lately\n".to_owned(),
+        "failed calls\tnone recently\n".to_owned(),
         "problems\tnone\n".to_owned(),
     ] {
         assert!(page.ok().contains(&line), "{line:?} is not in {page:?}");
@@ -260,7 +260,10 @@ async fn status_of_a_folder_without_a_hub_queries_no_other_hub() {
     let page = plexus.run(&["status", "--data-dir", text(&copy)]).await;
     let stderr = stderr_with_code(&page, 4);
     assert!(stderr.contains(&format!("no hub runs on the data folder {}", text(&copy))), "{page:?}");
-    assert!(stderr.contains("which has the data of one") && stderr.contains(" up --data-dir "), "{page:?}");
+    assert!(
+        stderr.contains("which contains the data of a hub") && stderr.contains(" up --data-dir "),
+        "{page:?}"
+    );
     assert!(!page.stdout.contains(&hub.url("")), "{page:?}");
     assert!(page.stdout.contains(&format!("data folder\t{}\n", text(&copy))), "{page:?}");
     // A killed hub leaves its address file behind.

@@ -78,7 +78,7 @@ async fn machine_is_invited_joins_runs_commands_and_is_removed() {
     );
 
     let shown = plexus.run(&["node", "show", "nas"]).await;
-    assert!(shown.ok().contains("state\tnew") && shown.stderr.contains("never linked"), "{shown:?}");
+    assert!(shown.ok().contains("state\tnew") && shown.stderr.contains("never connected"), "{shown:?}");
     nas.run(&[]);
     wait_for_state(&plexus, "nas", "online").await;
     assert!(echo_works(&plexus, "nas", "hello").await);

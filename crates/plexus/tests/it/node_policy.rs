@@ -48,7 +48,7 @@ async fn default_file_is_valid_and_all_mistakes_of_a_file_are_reported() {
     let name = file.to_str().expect("UTF-8");
     let default = plexus.run(&["node", "policy", "--default"]).await;
     std::fs::write(&file, default.ok()).expect("a file");
-    assert!(plexus.run(&["node", "policy", "--check", name]).await.ok().contains("nothing is wrong"));
+    assert!(plexus.run(&["node", "policy", "--check", name]).await.ok().contains("the policy is valid"));
 
     std::fs::write(&file, "[files]\nread = ['work']\nwriite = []\n[sandbox]\nlevel = 'jail'\n")
         .expect("a file");
@@ -63,5 +63,5 @@ async fn default_file_is_valid_and_all_mistakes_of_a_file_are_reported() {
     assert!(fields.contains(&"files.read[0]") && fields.contains(&"sandbox.level"), "{checked}");
     assert_eq!(checked["file"], Value::from(name));
     let missing = plexus.run(&["node", "policy", "--check", "/nowhere/node.toml"]).await;
-    assert!(missing.stderr.contains("there is no file"), "{missing:?}");
+    assert!(missing.stderr.contains("does not exist"), "{missing:?}");
 }

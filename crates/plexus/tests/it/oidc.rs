@@ -59,7 +59,7 @@ async fn login_by_browser_or_pasted_url_survives_a_restart() {
         "{stderr}"
     );
     let status = plexus.run(&["status"]).await;
-    assert!(status.ok().contains("1 wanting a login"), "{status:?}");
+    assert!(status.ok().contains("1 waiting for a login"), "{status:?}");
     let shown = plexus.run(&["upstream", "show", "docs"]).await;
     assert!(shown.ok().contains("state\tneeds_login\n"), "{shown:?}");
 

@@ -82,7 +82,10 @@ async fn writes_are_listed_shown_retried_and_dropped_while_a_proxy_uses_them() {
     assert_eq!(shown["params"]["arguments"]["text"], "one", "{shown}");
     assert_eq!(shown["client"]["name"], "codex", "{shown}");
     let shown = plexus.run(&["outbox", "show", "2"]).await;
-    assert!(shown.ok().contains("\"text\":\"two\"") && shown.ok().contains("nobody yet"), "{shown:?}");
+    assert!(
+        shown.ok().contains("\"text\":\"two\"") && shown.ok().contains("reported to\tnone yet"),
+        "{shown:?}"
+    );
 
     let retried = plexus.run(&["outbox", "retry", "2", "--json"]).await.json(0);
     assert_eq!(retried, json!({ "retried": [{ "outbox": "codex-0011aabb", "id": 4, "was": 2 }] }));

@@ -75,8 +75,7 @@ async fn check_printed_commands(plexus: &Plexus, hub: &HubProcess) {
     // No agent is installed in the test.
     let ran = plexus.shell(&commands[0]).await;
     assert!(ran.failed(1).contains("no agent was found on this machine"), "{ran:?}");
-    for (command, expected) in commands[1..].iter().zip(["nothing is on record yet", "todo", "upstream add"])
-    {
+    for (command, expected) in commands[1..].iter().zip(["audit chain\tempty", "todo", "upstream add"]) {
         let ran = plexus.shell(command).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         assert!(ran.stdout.contains(expected), "{command}: {ran:?}");

@@ -9,7 +9,7 @@ use super::ConnectArgs;
 use super::local_agents::{self, LocalAgents};
 use crate::client::Hub;
 use crate::commands::Invocation;
-use crate::commands::run::maker::{AgentWish, Maker, is};
+use crate::commands::run::token_issuer::{AgentTokenRequest, TokenIssuer, has_code};
 use crate::output::Output;
 use crate::target::Credential;
 
@@ -21,9 +21,9 @@ const TTL_REMOTE: u64 = 14 * 24 * 60 * 60;
 const NODE_SCOPE: &str = "node:";
 
 /// The URL of the hub, as grants and connections store it; none for the hub on this machine.
-pub(super) fn hub_of(maker: &Maker, invocation: &Invocation<'_>) -> Option<String> {
-    let here = maker.target.here && !invocation.names_hub();
-    (!here).then(|| maker.hub.url().to_owned())
+pub(super) fn hub_of(issuer: &TokenIssuer, invocation: &Invocation<'_>) -> Option<String> {
+    let here = issuer.target.here && !invocation.names_hub();
+    (!here).then(|| issuer.hub.url().to_owned())
 }
 
 /// Returns the agent's grant if it is still valid and no token option was given, otherwise a new one. Options that were not
@@ -31,14 +31,14 @@ pub(super) fn hub_of(maker: &Maker, invocation: &Invocation<'_>) -> Option<Strin
 pub(super) async fn ensure(
     agent: &Agent,
     args: &ConnectArgs,
-    maker: &Maker,
+    issuer: &TokenIssuer,
     local_agents: &LocalAgents,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Grant> {
     let grants = local_agents.keeper.grants();
     // The proxy cannot use an unreadable grant either, so it is replaced.
     let known = grants.read(agent.id).unwrap_or_default();
-    let hub = hub_of(maker, invocation);
+    let hub = hub_of(issuer, invocation);
     let before = known.as_ref().filter(|known| known.hub == hub);
     if let Some(before) = before
         && !args.has_token_options()
@@ -59,16 +59,16 @@ pub(super) async fn ensure(
         let first = asked.and_then(|asked| asked.node.clone());
         nodes.sort_by_key(|node| Some(node) != first.as_ref());
     }
-    let ttl = if maker.target.here { TTL_LOCAL } else { TTL_REMOTE };
-    let wish = AgentWish {
+    let ttl = if issuer.target.here { TTL_LOCAL } else { TTL_REMOTE };
+    let request = AgentTokenRequest {
         agent: agent.id,
         profile: args.profile.as_deref().or_else(|| asked?.profile.as_deref()),
         scopes: &scopes,
         nodes: &nodes,
         ttl: args.ttl.or_else(|| asked?.ttl_seconds).unwrap_or(ttl),
     };
-    let (asked, made) = maker.make_for_agent(&wish).await?;
-    let by_admin = matches!(maker.target.credential, Credential::Local(_));
+    let (asked, made) = issuer.create_agent_token(&request).await?;
+    let by_admin = matches!(issuer.target.credential, Credential::Local(_));
     let grant = Grant::new(hub, by_admin, asked, &made);
     grants.write(agent.id, &grant).map_err(|error| local_agents::failure(&error))?;
     if let Some(known) = known {
@@ -124,7 +124,7 @@ async fn revoke_token(hubs: &[Hub], token: TokenId) -> bool {
         match hub.delete(&["tokens", &token.to_string()]).await {
             Ok(_) => return true,
             // It is already gone.
-            Err(error) if is(&error, ErrorCode::NotFound) => return true,
+            Err(error) if has_code(&error, ErrorCode::NotFound) => return true,
             Err(error) => tracing::debug!(%error, "cannot revoke the token of an agent"),
         }
     }

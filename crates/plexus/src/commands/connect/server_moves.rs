@@ -17,7 +17,7 @@ use super::local_agents::{self, LocalAgents, Questions};
 use super::{ConnectArgs, Planned};
 use crate::client::Hub;
 use crate::commands::Invocation;
-use crate::commands::run::maker::is;
+use crate::commands::run::token_issuer::has_code;
 use crate::commands::upstream::allow::Owner;
 use crate::failure::{Exit, Failure};
 use crate::output::one_line;
@@ -238,7 +238,7 @@ async fn import(
     let content = agent.keys.iter().rev().fold(servers, |inner, key| json!({ *key: inner })).to_string();
     let params = ImportUpstreamsParams { file_name: format!("{}.json", agent.id), content, dry_run };
     let answer = hub.post(&["upstreams", "-", "import"], &params, &[]).await.map_err(|error| {
-        if !is(&error, ErrorCode::Forbidden) {
+        if !has_code(&error, ErrorCode::Forbidden) {
             return error;
         }
         Failure::new(Exit::Denied, "only an admin of the hub can move servers behind it")

@@ -1,6 +1,6 @@
-//! `plexus node invite`: prints the one line to run on a machine that is to join.
+//! `plexus node invite`: prints the command that joins another machine.
 //!
-//! That line is alone on standard output; what there is to say about it goes to standard error.
+//! Standard output has only the command; explanations go to standard error.
 
 use clap::Args;
 use plexus_proto::api::{InviteNodeParams, NodeInvite};
@@ -12,15 +12,15 @@ use crate::{shell, target};
 
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {
-    /// What the machine will be called here: small letters, digits, `_` and `-`
+    /// Name for the machine: lowercase letters, digits, `_` and `-`
     name: String,
-    /// A label of it, such as role=nas; may be repeated
+    /// Label for the machine, such as role=nas (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = arguments::label)]
     labels: Vec<(String, String)>,
-    /// How long the code is good: 15m, 12h, 7d [default: 15m]
+    /// How long the code is valid: 15m, 12h, 7d [default: 15m]
     #[arg(long, value_name = "TIME", value_parser = arguments::ttl)]
     ttl: Option<u64>,
-    /// For a node that is there and has lost its credential: it keeps its id, and what it had ends
+    /// Replace the lost credential of an existing node: it keeps its id, and its old credential is revoked
     #[arg(long)]
     rejoin: bool,
 }
@@ -29,8 +29,8 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: InviteArgs) -> anyhow::Re
     let InviteArgs { name, labels, ttl, rejoin } = args;
     let params = InviteNodeParams { name, labels: labels.into_iter().collect(), ttl_seconds: ttl, rejoin };
     let mut invite: NodeInvite = hub.post(&["nodes", "invites"], &params, &[]).await?.decode()?;
-    // Who reaches the hub from elsewhere knows better than the hub where that is.
-    if is_here(&invite.hub) && !is_here(hub.url()) {
+    // A user on another machine has a URL that works from there; the hub only knows a loopback one.
+    if is_loopback(&invite.hub) && !is_loopback(hub.url()) {
         invite.hub = hub.url().to_owned();
     }
     if out.json() {
@@ -38,23 +38,23 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: InviteArgs) -> anyhow::Re
     }
     let url = one_line(&invite.hub);
     out.note(&format!(
-        "Run this once on the machine that is to be {}, until {}:",
+        "Run this once on the machine that will be {}, before {}:",
         one_line(&invite.name),
         out.at(invite.expires_at)
     ));
     out.line(&format!("plexus node join {} {}", shell::name(&url), shell::name(&one_line(&invite.code))))?;
-    out.note("Then, there: `plexus node run`, which links it to the hub for as long as it runs. `plexus node list` shows it.");
-    if is_here(&invite.hub) {
+    out.note("Then run `plexus node run` there: it connects the machine to the hub while it runs. `plexus node list` shows it.");
+    if is_loopback(&invite.hub) {
         out.note(&format!(
-            "warning: {url} is an address of the hub's own machine: from another one it leads nowhere. Set `listen` and \
+            "warning: {url} is an address of the hub's own machine and does not work from another machine. Set `listen` and \
              `public_url` in the hub's plexus.toml, restart the hub, and invite again. \
-             Over an SSH tunnel, put its address into the command instead."
+             To use an SSH tunnel, put its address into the command instead."
         ));
     }
     Ok(())
 }
 
-/// An address that means another machine wherever it is used.
-fn is_here(url: &str) -> bool {
+/// Whether the URL refers to whichever machine it is used on.
+fn is_loopback(url: &str) -> bool {
     target::parse(url, "the hub's URL").is_ok_and(|url| target::is_loopback(&url))
 }

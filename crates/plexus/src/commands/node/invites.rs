@@ -1,4 +1,4 @@
-//! `plexus node invites` and `uninvite`: who could still join with a code.
+//! `plexus node invites` and `uninvite`: lists and revokes pending invitations.
 
 use plexus_proto::api::PendingInvite;
 
@@ -18,15 +18,15 @@ pub(super) async fn list(out: &Output, hub: &Hub) -> anyhow::Result<()> {
             invite.created_by.clone(),
         ]
     };
-    let empty = "Nobody is invited. `plexus node invite NAME` prints the command with which a machine joins.";
+    let empty = "No pending invitations. `plexus node invite NAME` prints the command that joins a machine.";
     listing::show(out, &page, &["NAME", "EXPIRES", "REJOIN", "LABELS", "INVITED BY"], row, empty)
 }
 
-pub(super) async fn withdraw(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
+pub(super) async fn revoke(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
     let answer = hub.delete(&["nodes", "invites", name]).await?;
     if out.json() {
         return out.json_line(answer.raw().get());
     }
     let PendingInvite { name, .. } = answer.decode()?;
-    out.line(&format!("The code for {} is void.", one_line(&name)))
+    out.line(&format!("Revoked the invitation of {}.", one_line(&name)))
 }

@@ -6,7 +6,7 @@ use plexus_node::{Credential, HubClient};
 use plexus_proto::api::JoinNodeParams;
 use serde_json::json;
 
-use super::place::{self, TlsArgs};
+use super::membership::{self, TlsArgs};
 use crate::arguments;
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
@@ -15,19 +15,19 @@ use crate::shell;
 
 #[derive(Debug, Args)]
 pub(super) struct JoinArgs {
-    /// Address of the hub, such as https://hub.example
+    /// URL of the hub, such as https://hub.example
     #[arg(value_name = "HUB_URL")]
     address: String,
-    /// The code that `plexus node invite` printed; without one, the certificate of --cert is used, or the key in
-    /// PLEXUS_NODE_KEY
+    /// Code that `plexus node invite` printed; without it, the certificate of --cert or the key in PLEXUS_NODE_KEY is
+    /// used
     code: Option<String>,
-    /// With PLEXUS_NODE_KEY: what the machine is to be called
+    /// Name for the machine, with PLEXUS_NODE_KEY
     #[arg(long, conflicts_with = "code")]
     name: Option<String>,
-    /// With PLEXUS_NODE_KEY: a label of it, such as role=nas; may be repeated
+    /// Label for the machine, such as role=nas, with PLEXUS_NODE_KEY (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = arguments::label, conflicts_with = "code")]
     labels: Vec<(String, String)>,
-    /// Join although this folder has joined before; that membership is given up
+    /// Join even if this data folder has joined before, and replace its credential
     #[arg(long)]
     again: bool,
     #[command(flatten)]
@@ -36,25 +36,25 @@ pub(super) struct JoinArgs {
 
 pub(super) async fn run(args: JoinArgs, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let out = &invocation.out;
-    let data_dir = place::data_dir(invocation)?;
+    let data_dir = membership::data_dir(invocation)?;
     if !args.again
-        && let Some(before) = place::joined(&data_dir)?
+        && let Some(before) = membership::credential(&data_dir)?
     {
         let message = format!(
-            "this machine has joined {} as {} already (data folder {})",
+            "this machine has already joined {} as {} (data folder {})",
             one_line(&before.hub),
             one_line(&before.name),
             data_dir.display()
         );
-        let hint = "run `plexus node run`; --again replaces that, and another --data-dir makes a second node";
+        let hint = "start it with `plexus node run`, join again with --again, or use another --data-dir for another node";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
-    let hub = HubClient::new(&args.address, &args.tls.options()?).map_err(place::refused)?;
+    let hub = HubClient::new(&args.address, &args.tls.options()?).map_err(membership::failure)?;
     let params = params(&args, invocation)?;
-    // A code is good once: what can fail here is better tried before.
+    // Create the folder first: if that fails, the code, which can be used only once, is not spent.
     private_file::create_dir(&data_dir)?;
-    let given = hub.join(&params).await.map_err(place::refused)?;
-    let credential = Credential::new(&hub, given, &Clock::system());
+    let response = hub.join(&params).await.map_err(membership::failure)?;
+    let credential = Credential::new(&hub, response, &Clock::system());
     credential.write(&data_dir)?;
     if out.json() {
         let joined = json!({
@@ -72,7 +72,7 @@ pub(super) async fn run(args: JoinArgs, invocation: &Invocation<'_>) -> anyhow::
         None => String::new(),
     };
     out.note(&format!(
-        "`{} node run{folder}` links it to the hub for as long as it runs.",
+        "Run `{} node run{folder}` to connect it to the hub.",
         shell::plexus(invocation.environment())
     ));
     Ok(())
@@ -87,8 +87,9 @@ fn params(args: &JoinArgs, invocation: &Invocation<'_>) -> anyhow::Result<JoinNo
         return Ok(JoinNodeParams { code: None, key: None, name: None, labels });
     }
     let Some(key) = invocation.environment().get(env::NODE_KEY) else {
-        let message = "joining needs the code of an invitation, the hub's key in PLEXUS_NODE_KEY, or a certificate (--cert)";
-        let hint = "`plexus node invite NAME` on the hub prints the whole command";
+        let message =
+            "joining needs an invitation code, the hub's key in PLEXUS_NODE_KEY, or a certificate (--cert)";
+        let hint = "`plexus node invite NAME` on the hub prints the complete command";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     };
     let Some(name) = &args.name else {

@@ -1,4 +1,4 @@
-//! `plexus node policy`: what may be done on this machine, and what holds commands to it.
+//! `plexus node policy`: shows and checks what a hub may do on this machine, and the sandbox that enforces it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,31 +10,31 @@ use plexus_machine::launch::{Launcher, Missing};
 use plexus_machine::policy::{self, PathPattern, Policy};
 use serde_json::{Value, json};
 
-use super::place;
+use super::membership;
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Output};
 
-/// In the data folder of a hub.
-const LOCAL: &str = "local-node";
+/// Folder of the hub's own node, in the hub's data folder.
+const LOCAL_NODE: &str = "local-node";
 
 #[derive(Debug, Args)]
 pub(super) struct PolicyArgs {
-    /// Print all defaults, with what each means: a file to begin with
+    /// Print a policy file with all defaults, explained
     #[arg(long, conflicts_with_all = ["check", "local"])]
     default: bool,
-    /// Say everything that is wrong with a file, or with that of this machine, and exit with 1 if something is
+    /// Report all errors in a file, by default this machine's policy; the exit code is 1 if there are any
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     check: Option<Option<PathBuf>>,
-    /// Of the hub's own machine: --data-dir is the hub's folder then
+    /// Use the policy of the hub's own machine; --data-dir is then the hub's data folder
     #[arg(long)]
     local: bool,
 }
 
-/// A folder of a node, and what holds there.
-struct Place {
+/// The data folder of a node.
+struct NodeFolder {
     data_dir: PathBuf,
-    /// Denied as the node's own folder is.
+    /// Further folders that tools and commands cannot access.
     private: Vec<PathBuf>,
 }
 
@@ -44,18 +44,18 @@ pub(super) fn run(args: PolicyArgs, invocation: &Invocation<'_>) -> anyhow::Resu
         return Ok(Exit::Ok.into());
     }
     let (out, environment) = (&invocation.out, invocation.environment());
-    let place = if args.local { local(invocation)? } else { Place::own(invocation)? };
-    let own = place.data_dir.join(policy::FILE);
+    let folder = if args.local { NodeFolder::of_hub(invocation)? } else { NodeFolder::of_node(invocation)? };
+    let default_file = folder.data_dir.join(policy::FILE);
     let named = args.check.as_ref().and_then(Clone::clone);
     if let Some(named) = named.as_ref().filter(|named| !named.exists()) {
-        let message = format!("there is no file {}", named.display());
-        return Err(Failure::new(Exit::Usage, message).hint("name the file to check").into());
+        let message = format!("{} does not exist", named.display());
+        return Err(Failure::new(Exit::Usage, message).hint("pass the path of a policy file").into());
     }
-    let file = named.unwrap_or(own);
-    let policy = policy::check(&file, environment, &place.data_dir, &place.private);
+    let file = named.unwrap_or(default_file);
+    let policy = policy::check(&file, environment, &folder.data_dir, &folder.private);
     match (args.check.is_some(), policy) {
-        (true, checked) => report(out, &file, checked.err().unwrap_or_default()),
-        (false, Err(problems)) => report(out, &file, problems),
+        (true, checked) => report_problems(out, &file, checked.err().unwrap_or_default()),
+        (false, Err(problems)) => report_problems(out, &file, problems),
         (false, Ok(policy)) => {
             let program = std::env::current_exe()?;
             show(out, &file, &policy, &Launcher::new(program, environment))?;
@@ -64,28 +64,30 @@ pub(super) fn run(args: PolicyArgs, invocation: &Invocation<'_>) -> anyhow::Resu
     }
 }
 
-impl Place {
-    fn own(invocation: &Invocation<'_>) -> anyhow::Result<Self> {
-        Ok(Self { data_dir: place::data_dir(invocation)?, private: Vec::new() })
+impl NodeFolder {
+    fn of_node(invocation: &Invocation<'_>) -> anyhow::Result<Self> {
+        Ok(Self { data_dir: membership::data_dir(invocation)?, private: Vec::new() })
+    }
+
+    /// The folder of the hub's own node.
+    fn of_hub(invocation: &Invocation<'_>) -> anyhow::Result<Self> {
+        let environment = invocation.environment();
+        let hub = invocation
+            .data_dir()
+            .map(PathBuf::from)
+            .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
+            .or_else(|| config::default_data_dir(environment));
+        let Some(hub) = hub else {
+            let message = "no data folder is known: neither HOME nor XDG_DATA_HOME is set";
+            return Err(Failure::new(Exit::Usage, message).hint("name a folder with --data-dir").into());
+        };
+        let hub = std::path::absolute(hub)?;
+        Ok(Self { data_dir: hub.join(LOCAL_NODE), private: vec![hub] })
     }
 }
 
-fn local(invocation: &Invocation<'_>) -> anyhow::Result<Place> {
-    let environment = invocation.environment();
-    let hub = invocation
-        .data_dir()
-        .map(PathBuf::from)
-        .or_else(|| environment.get(env::DATA_DIR).map(PathBuf::from))
-        .or_else(|| config::default_data_dir(environment));
-    let Some(hub) = hub else {
-        let message = "neither HOME nor XDG_DATA_HOME says where a data folder could be";
-        return Err(Failure::new(Exit::Usage, message).hint("name one with --data-dir").into());
-    };
-    let hub = std::path::absolute(hub)?;
-    Ok(Place { data_dir: hub.join(LOCAL), private: vec![hub] })
-}
-
-fn report(out: &Output, file: &Path, problems: Vec<Problem>) -> anyhow::Result<ExitCode> {
+/// Prints the problems. The exit code is 1 if there are any.
+fn report_problems(out: &Output, file: &Path, problems: Vec<Problem>) -> anyhow::Result<ExitCode> {
     if out.json() {
         let each = problems
             .iter()
@@ -93,7 +95,7 @@ fn report(out: &Output, file: &Path, problems: Vec<Problem>) -> anyhow::Result<E
         let found = json!({ "file": file, "problems": each.collect::<Vec<_>>() });
         out.json_line(&found.to_string())?;
     } else if problems.is_empty() {
-        out.line(&format!("{}: nothing is wrong with it.", file.display()))?;
+        out.line(&format!("{}: the policy is valid.", file.display()))?;
     }
     if !out.json() {
         problems.iter().try_for_each(|problem| out.line(&problem.to_string()))?;
@@ -102,8 +104,8 @@ fn report(out: &Output, file: &Path, problems: Vec<Problem>) -> anyhow::Result<E
 }
 
 fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyhow::Result<()> {
-    let (held, missing) = (launcher.held(policy.sandbox), launcher.missing(policy.sandbox.network));
-    let described = described(policy);
+    let (in_effect, missing) = (launcher.held(policy.sandbox), launcher.missing(policy.sandbox.network));
+    let sections = sections(policy);
     let work = policy.work_folder().map_err(|error| error.to_string());
     if out.json() {
         let mut all = json!({
@@ -112,37 +114,37 @@ fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyh
             "working_folder": work.ok(),
             "sandbox": {
                 "asked": policy.sandbox.level,
-                "held": held.as_ref().ok(),
+                "held": in_effect.as_ref().ok(),
                 "network": policy.sandbox.network,
                 "missing": missing,
             },
         });
-        for (section, values) in described {
+        for (section, values) in sections {
             all[section] =
                 Value::Object(values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
         }
         return out.json_line(&all.to_string());
     }
-    let place = match file.exists() {
+    let shown_file = match file.exists() {
         true => file.display().to_string(),
-        false => format!("{} (not there: the defaults hold)", file.display()),
+        false => format!("{} (does not exist: the defaults apply)", file.display()),
     };
-    let asked = serde_json::to_value(policy.sandbox.level)?;
-    let in_effect = match &held {
-        Ok(held) => held.to_string(),
-        Err(_) => "unavailable: nothing is run".to_owned(),
+    let configured = serde_json::to_value(policy.sandbox.level)?;
+    let in_effect = match &in_effect {
+        Ok(level) => level.to_string(),
+        Err(_) => "unavailable: no command is run".to_owned(),
     };
     out.fields(&[
-        ("file", place),
+        ("file", shown_file),
         ("sandbox", in_effect),
-        ("asked for", asked.as_str().unwrap_or_default().to_owned()),
+        ("configured", configured.as_str().unwrap_or_default().to_owned()),
         ("network", if policy.sandbox.network { "yes" } else { "no" }.to_owned()),
         ("working folder", work.map_or_else(|why| format!("none: {why}"), |work| work.display().to_string())),
     ])?;
     for Missing { level, because } in &missing {
-        out.line(&format!("{level} does not work here: {because}"))?;
+        out.line(&format!("{level} is not available here: {because}"))?;
     }
-    for (section, values) in described {
+    for (section, values) in sections {
         out.block(&format!("\n[{section}]\n"))?;
         for (key, value) in values {
             out.line(&format!("{key} = {value}"))?;
@@ -151,8 +153,8 @@ fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyh
     Ok(())
 }
 
-/// Everything but the sandbox, by its keys.
-fn described(policy: &Policy) -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
+/// All settings except the sandbox, by section and key.
+fn sections(policy: &Policy) -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
     let paths = |patterns: &[PathPattern]| {
         Value::from(patterns.iter().map(|path| path.as_path().display().to_string()).collect::<Vec<_>>())
     };

@@ -1,4 +1,4 @@
-//! `plexus node run`: becomes the node that this machine has joined as.
+//! `plexus node run`: runs the node of this machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use plexus_node::{Credential, Dialler, HubClient, Node, NodeOptions, Transport, 
 use plexus_proto::api::JoinNodeParams;
 use tokio_util::sync::CancellationToken;
 
-use super::place::{self, TlsArgs};
+use super::membership::{self, TlsArgs};
 use crate::arguments;
 use crate::commands::Invocation;
 use crate::commands::connect::local_agents::LocalAgents;
@@ -18,27 +18,27 @@ use crate::failure::{Exit, Failure};
 use crate::output::{self, one_line};
 use crate::signals::Signals;
 
-/// Calls that run get so long to end when the node is told to stop.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What is left after that, for each stage.
-const GRACE: Duration = Duration::from_secs(5);
-/// Between two attempts to join in vain.
-const JOIN_AGAIN: Duration = Duration::from_secs(5);
-/// The same where the hub said no: something has to be done first, by somebody.
-const REFUSED_AGAIN: Duration = Duration::from_secs(60);
+/// How long running calls have to end when the node stops.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of each stage of the shutdown after that.
+const STAGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between attempts to join.
+const JOIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval after a refusal, which somebody has to fix first.
+const REFUSED_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// What carries the link: ws, poll, or auto: a WebSocket, and requests where those do not get through
+    /// Transport of the link: ws (WebSocket), poll (HTTP requests), or auto: WebSocket, with HTTP requests as fallback
     #[arg(long, value_name = "KIND", default_value_t)]
     transport: Transport,
-    /// With PLEXUS_NODE_KEY and --hub, on a machine that has not joined: what it is to be called
+    /// Name to join with, for a machine that has not joined yet; needs PLEXUS_NODE_KEY and --hub
     #[arg(long)]
     name: Option<String>,
-    /// A label that the machine says of itself, such as role=nas; may be repeated. The hub's own win
+    /// Label for this machine, such as role=nas (repeatable); labels set on the hub override it
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = arguments::label)]
     labels: Vec<(String, String)>,
-    /// Folder with one file for each MCP server to run here [default: mcp_servers.d in the data folder]
+    /// Folder with one file per MCP server to run here [default: mcp_servers.d in the data folder]
     #[arg(long, value_name = "DIR")]
     mcp_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -46,15 +46,15 @@ pub(super) struct RunArgs {
 }
 
 pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::Result<()> {
-    let data_dir = place::data_dir(invocation)?;
-    // Before anything is started, so that a signal during start-up is not lost.
+    let data_dir = membership::data_dir(invocation)?;
+    // Installed before anything starts, so that a signal during start-up is not lost.
     let mut signals = Signals::new()?;
     let credential = tokio::select! {
-        credential = membership(&args, invocation, &data_dir) => credential?,
+        credential = load_or_join(&args, invocation, &data_dir) => credential?,
         () = signals.next() => return Ok(()),
     };
     let tls = args.tls.options_or(&credential.tls)?;
-    let hub = HubClient::new(&credential.hub, &tls).map_err(place::refused)?;
+    let hub = HubClient::new(&credential.hub, &tls).map_err(membership::failure)?;
     let supervisor = Supervisor::new();
     let options = NodeOptions {
         labels: args.labels.iter().cloned().collect(),
@@ -62,13 +62,13 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
         launcher: std::env::current_exe().ok(),
         ..NodeOptions::new(credential.node_id, data_dir.clone(), invocation.environment().clone())
     };
-    // What this user has connected on this machine is looked after for the hub.
+    // The hub keeps the agents that this user has connected on this machine up to date.
     let agents = LocalAgents::open_default(invocation)?
         .map(|desk| external_agents::tool(desk.keeper.for_hub(Some(&credential.hub))));
     let node = Node::open_with(options, agents.into_iter().collect(), &supervisor).await?;
     let work = match node.work_folder() {
-        Ok(work) => format!("{}: commands start there, and relative paths begin there", work.display()),
-        Err(why) => format!("none: {why}; `work` under [files] in node.toml names another one"),
+        Ok(work) => format!("{} (commands and relative paths start there)", work.display()),
+        Err(why) => format!("none: {why}; to choose another one, set `work` under [files] in node.toml"),
     };
     output::announce(&format!(
         "Plexus node {} of {}.\n  Data folder     {}\n  Working folder  {work}\n\nStop with Ctrl-C.\n",
@@ -80,29 +80,31 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation<'_>) -> anyhow::R
     let dialler = Dialler::new(node.clone(), hub, (data_dir, credential), args.transport, &supervisor);
     supervisor.spawn(Stage::Intake, "link to the hub", dialler.run(stop.clone()));
     signals.next().await;
-    tracing::info!("the node stops: calls that run have {} s to end", PATIENCE.as_secs());
+    tracing::info!("stopping; running calls have {} s to end", CALL_TIMEOUT.as_secs());
     tokio::select! {
-        () = node.stop(PATIENCE) => {}
-        // Who asks twice is in a hurry.
+        () = node.stop(CALL_TIMEOUT) => {}
+        // A second signal stops the node at once.
         () = signals.next() => node.stop(Duration::ZERO).await,
     }
     stop.cancel();
-    let drained = supervisor.shutdown(GRACE).await;
+    let drained = supervisor.shutdown(STAGE_TIMEOUT).await;
     match drained.aborted.as_slice() {
         [] => Ok(()),
-        stuck => {
-            Err(Failure::new(Exit::Failed, format!("stopped, but had to abort: {}", stuck.join(", "))).into())
-        }
+        stuck => Err(Failure::new(
+            Exit::Failed,
+            format!("the node stopped, but these tasks had to be aborted: {}", stuck.join(", ")),
+        )
+        .into()),
     }
 }
 
-/// What this machine has joined as; where it has not, it joins now if it was given the key of a hub.
-async fn membership(
+/// Reads the credential of this machine. If it has not joined yet and has the hub's key, joins it first.
+async fn load_or_join(
     args: &RunArgs,
     invocation: &Invocation<'_>,
     data_dir: &Path,
 ) -> anyhow::Result<Credential> {
-    if let Some(credential) = place::joined(data_dir)? {
+    if let Some(credential) = membership::credential(data_dir)? {
         return Ok(credential);
     }
     let environment = invocation.environment();
@@ -111,23 +113,23 @@ async fn membership(
     else {
         let message = format!("this machine has not joined a hub (data folder {})", data_dir.display());
         let hint = "`plexus node invite NAME` on the hub prints the command to run here first. With PLEXUS_NODE_KEY, --hub \
-                    and --name it joins by itself";
+                    and --name this machine joins automatically";
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     };
-    let hub = HubClient::new(address, &args.tls.options()?).map_err(place::refused)?;
+    let hub = HubClient::new(address, &args.tls.options()?).map_err(membership::failure)?;
     let labels = args.labels.iter().cloned().collect();
     let params = JoinNodeParams { code: None, key: Some(key.to_owned()), name: Some(name.clone()), labels };
     loop {
         let error = match hub.join(&params).await {
-            Ok(given) => {
-                let credential = Credential::new(&hub, given, &Clock::system());
+            Ok(response) => {
+                let credential = Credential::new(&hub, response, &Clock::system());
                 credential.write(data_dir)?;
                 return Ok(credential);
             }
             Err(error) => error,
         };
-        let pause = if error.is_retryable() { JOIN_AGAIN } else { REFUSED_AGAIN };
-        tracing::error!(again = ?pause, "this machine could not join {}: {error}", hub.address());
+        let pause = if error.is_retryable() { JOIN_RETRY_INTERVAL } else { REFUSED_RETRY_INTERVAL };
+        tracing::error!(retry_in = ?pause, "cannot join {}: {error}", hub.address());
         tokio::time::sleep(pause).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What there is to say of a machine.
+//! `plexus node show`, and the texts for a machine that other commands share.
 
 use std::collections::BTreeMap;
 
@@ -34,9 +34,9 @@ pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<(
         ("round trip", round_trip(&node)),
         ("last seen", seen(&node, |at| out.at(at))),
         ("joined", out.at(node.created_at)),
-        ("calls under way", node.in_flight.to_string()),
-        ("tools", listed(&node.tools)),
-        ("profiles", listed(&node.profiles)),
+        ("running calls", node.in_flight.to_string()),
+        ("tools", join_or_dash(&node.tools)),
+        ("profiles", join_or_dash(&node.profiles)),
     ])?;
     if !node.mcp_servers.is_empty() {
         out.block("\nMCP servers\n")?;
@@ -47,10 +47,10 @@ pub(super) async fn run(out: &Output, hub: &Hub, node: &str) -> anyhow::Result<(
         out.table(&["NAME", "STATE", "TOOLS"], rows.collect())?;
     }
     if let Some(problem) = &node.problem {
-        out.note(&format!("Calls to it do not work: {}", one_line(problem)));
+        out.note(&format!("Calls to this machine fail: {}", one_line(problem)));
     }
     if node.state == NodeState::New {
-        out.note("It has joined and was never linked: start `plexus node run` there.");
+        out.note("It has joined but never connected: start `plexus node run` there.");
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(super) fn round_trip(node: &Node) -> String {
     }
 }
 
-/// A machine that is linked is seen all the time.
+/// When the machine was last seen: now, if it is connected.
 pub(super) fn seen(node: &Node, when: impl Fn(Timestamp) -> String) -> String {
     match node.last_seen_at {
         _ if matches!(node.state, NodeState::Online | NodeState::Unwell) => "now".to_owned(),
@@ -89,6 +89,6 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
     if labels.is_empty() { "-".to_owned() } else { one_line(&labels.join(" ")) }
 }
 
-fn listed(names: &[String]) -> String {
+fn join_or_dash(names: &[String]) -> String {
     if names.is_empty() { "-".to_owned() } else { one_line(&names.join(", ")) }
 }

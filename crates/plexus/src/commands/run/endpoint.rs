@@ -1,6 +1,6 @@
-//! Where an agent finds the hub: at a proxy that runs in this process, or straight at the hub.
+//! The endpoint that an agent connects to: a proxy in this process, or the hub itself.
 //!
-//! This is the one place that knows which of the two it is.
+//! No other module depends on which of the two it is.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -17,23 +17,23 @@ use crate::commands::mcp::{is_off, make_secret};
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
 
-/// For what is under way to end when the proxy does.
-const GRACE: Duration = Duration::from_secs(2);
+/// Time limit for running requests when the proxy stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For whom it is.
-pub(crate) struct Wanted<'a> {
+/// Options of the proxy.
+pub(crate) struct EndpointOptions<'a> {
     pub(crate) target: &'a Target,
-    /// The token of the run, which is made after the proxy was started, and later still where the hub is away.
+    /// The token of the run. It is created after the proxy has started, or later if the hub is unreachable.
     pub(crate) token: &'a watch::Receiver<Option<Secret>>,
-    /// The agent, by which a proxy of an earlier run is known.
+    /// Name of the agent. Its runs share the proxy's folder, with the outbox.
     pub(crate) agent: &'a str,
-    /// The conversation, where the agent itself does not tell the hub of it.
+    /// The conversation, if the agent does not send it to the hub itself.
     pub(crate) conversation: Option<&'a str>,
     pub(crate) environment: &'a Environment,
     pub(crate) data_dir: &'a Path,
 }
 
-/// An address for the agent and what it presents there.
+/// A URL for the agent, and the secret that it authenticates with.
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) secret: Secret,
@@ -41,35 +41,33 @@ pub(crate) struct Endpoint {
     running: Option<(Proxy, Supervisor)>,
 }
 
-/// A proxy, or why there is none; what is not worth a word is empty.
+/// Starts the proxy. The inner error is a note for the user about the failure, or `None` if the proxy is disabled.
 pub(crate) async fn try_proxy(
-    wanted: &Wanted<'_>,
+    options: &EndpointOptions<'_>,
     require_proxy: bool,
 ) -> anyhow::Result<Result<Endpoint, Option<String>>> {
-    let why = match is_off(wanted.environment) {
+    let reason = match is_off(options.environment) {
         true => None,
-        false => match proxy(wanted).await {
+        false => match start_proxy(options).await {
             Ok(endpoint) => return Ok(Ok(endpoint)),
             Err(error) => Some(format!("{error:#}")),
         },
     };
     if require_proxy {
-        let why = why.unwrap_or_else(|| format!("{} switches it off", env::PROXY.name));
-        return Err(Failure::new(Exit::Failed, format!("the proxy cannot start: {why}"))
-            .hint("leave --require-proxy out to connect the agent straight to the hub")
+        let reason = reason.unwrap_or_else(|| format!("{} disables it", env::PROXY.name));
+        return Err(Failure::new(Exit::Failed, format!("the proxy cannot start: {reason}"))
+            .hint("omit --require-proxy to connect the agent directly to the hub")
             .into());
     }
-    Ok(Err(
-        why.map(|why| format!("the proxy cannot start: {why}; the agent is connected straight to the hub"))
-    ))
+    Ok(Err(reason
+        .map(|reason| format!("the proxy cannot start: {reason}; the agent connects directly to the hub"))))
 }
 
-/// Starts the proxy in this process.
-async fn proxy(wanted: &Wanted<'_>) -> anyhow::Result<Endpoint> {
-    let Wanted { target, token, agent, conversation, data_dir, .. } = wanted;
-    // What an earlier run of the agent left is of the same subject: tokens of runs have the name of their maker and the agent.
-    let whose = format!("session:{}/{agent}", target.subject());
-    let folder = plexus_proxy::proxy_folder(data_dir, agent, &whose, &target.url);
+async fn start_proxy(options: &EndpointOptions<'_>) -> anyhow::Result<Endpoint> {
+    let EndpointOptions { target, token, agent, conversation, data_dir, .. } = options;
+    // All runs of the agent by this user have the same subject, so this run delivers the writes that earlier ones left.
+    let subject = format!("session:{}/{agent}", target.subject());
+    let folder = plexus_proxy::proxy_folder(data_dir, agent, &subject, &target.url);
     let options = ProxyOptions {
         workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
         tls: target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new),
@@ -83,16 +81,16 @@ async fn proxy(wanted: &Wanted<'_>) -> anyhow::Result<Endpoint> {
 }
 
 impl Endpoint {
-    /// Ends the proxy. How many writes of the agent still wait for the hub.
+    /// Stops the proxy. Returns the number of the agent's writes that still wait for the hub.
     pub(crate) async fn close(&self) -> u64 {
         let Some((proxy, supervisor)) = &self.running else { return 0 };
         let waiting = proxy.pending_writes().await.unwrap_or_default();
-        supervisor.shutdown(GRACE).await;
+        supervisor.shutdown(SHUTDOWN_TIMEOUT).await;
         waiting
     }
 }
 
-/// The hub itself, with the token of the run.
+/// The hub itself as the endpoint, with the token of the run.
 pub(crate) fn direct(target: &Target, token: &Secret) -> Endpoint {
     let url = format!("{}/mcp", target.url.as_str().trim_end_matches('/'));
     Endpoint { url, secret: token.clone(), via: HubRoute::Direct, running: None }

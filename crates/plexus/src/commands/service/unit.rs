@@ -1,4 +1,4 @@
-//! The unit of a service: the file in `deploy/`, with the paths of this machine in it.
+//! The unit of a service: the file in `deploy/`, with the paths of this machine.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use super::Service;
 
-/// Whose service it is.
+/// Whether a service belongs to the system or to a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     System,
@@ -22,17 +22,17 @@ impl Scope {
     }
 }
 
-/// The unit for this program and this folder; else what is in their paths that cannot be said in one.
+/// The unit for this program and data folder. The error names the part of a path that a unit does not support.
 pub(super) fn text(
     service: &Service,
     scope: Scope,
     program: &Path,
     data_dir: &Path,
 ) -> Result<String, &'static str> {
-    let (program, folder) = (value(program)?, value(data_dir)?);
+    let (program, folder) = (escape(program)?, escape(data_dir)?);
     let template = service.templates[usize::from(scope == Scope::User)];
     let variable = format!("{}=", service.variable);
-    let elsewhere = scope == Scope::System && data_dir != Path::new(service.data);
+    let custom_folder = scope == Scope::System && data_dir != Path::new(service.data);
     let mut text = String::with_capacity(template.len() + 256);
     for line in template.lines() {
         match line.split_once('=') {
@@ -42,7 +42,9 @@ pub(super) fn text(
             Some(("Environment", set)) if set.starts_with(&variable) => {
                 text.push_str(&format!("Environment={}", quoted(&format!("{variable}{folder}"))));
             }
-            Some(("ReadWritePaths", _)) if elsewhere => text.push_str(&format!("{line} {}", quoted(&folder))),
+            Some(("ReadWritePaths", _)) if custom_folder => {
+                text.push_str(&format!("{line} {}", quoted(&folder)))
+            }
             _ => text.push_str(line),
         }
         text.push('\n');
@@ -50,15 +52,15 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// A path as systemd reads it.
-fn value(path: &Path) -> Result<String, &'static str> {
-    let path = path.to_str().ok_or("something other than text")?;
+/// Escapes a path for systemd.
+fn escape(path: &Path) -> Result<String, &'static str> {
+    let path = path.to_str().ok_or("bytes that are not UTF-8")?;
     if path.chars().any(char::is_control) {
         return Err("a control character");
     }
-    // Where it stands for a variable and where not depends on the version.
+    // Where systemd expands variables depends on its version.
     if path.contains('$') {
-        return Err("a $");
+        return Err("a dollar sign");
     }
     Ok(path.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"))
 }
@@ -68,22 +70,22 @@ fn quoted(value: &str) -> String {
     if value.chars().all(plain) { value.to_owned() } else { format!("\"{value}\"") }
 }
 
-/// The same with a sum, by which it is told whether it was changed: somebody who edits a unit does not update the sum.
-pub(super) fn marked(service: &Service, text: &str) -> String {
-    format!("{}{}\n{text}", mark(service), sum(text))
+/// Adds a checksum to a unit, so that a later edit is detected.
+pub(super) fn with_checksum(service: &Service, text: &str) -> String {
+    format!("{}{}\n{text}", header(service), checksum(text))
 }
 
-/// Whether a file is as it was written, by whatever version.
+/// Whether a file is as any version of this program wrote it.
 pub(super) fn is_unchanged(service: &Service, file: &str) -> bool {
     let Some((line, text)) = file.split_once('\n') else { return false };
-    line.strip_prefix(&mark(service)).is_some_and(|noted| noted == sum(text))
+    line.strip_prefix(&header(service)).is_some_and(|expected| expected == checksum(text))
 }
 
-fn mark(service: &Service) -> String {
+fn header(service: &Service) -> String {
     format!("# Written by `{} install` ", service.command)
 }
 
-fn sum(text: &str) -> String {
+fn checksum(text: &str) -> String {
     digest(&SHA256, text.as_bytes()).as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

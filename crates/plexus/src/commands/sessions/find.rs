@@ -1,4 +1,4 @@
-//! The session that a person means: by its id or the end of it, or by its key where that says it.
+//! Finds a session by its id, the end of its id, or its key.
 
 use plexus_proto::SessionId;
 use plexus_proto::api::Session;
@@ -9,39 +9,39 @@ use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
 use crate::short_id::{self, CANDIDATES};
 
-/// The id itself, or that of the only session with this key; a name alone is that of
+/// Finds the only session with this id, key or end of its id. A text without a colon is also a name given to
 /// `plexus tools call --session NAME`.
-pub(in crate::commands) async fn one(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
+pub(in crate::commands) async fn session_id(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
     let key = if text.contains(':') { text.to_owned() } else { format!("named:{text}") };
-    // The hub finds what begins like this.
-    let exact = |raw: &RawValue| client::decode::<Session>(raw).is_ok_and(|session| session.key == key);
+    // The hub filters by prefix.
+    let is_exact = |raw: &RawValue| client::decode::<Session>(raw).is_ok_and(|session| session.key == key);
     let filters = [("key", Some(key.clone()))];
     let page =
-        listing::fetch(hub, &["sessions"], &filters, &ListArgs { limit: CANDIDATES, cursor: None }, exact)
+        listing::fetch(hub, &["sessions"], &filters, &ListArgs { limit: CANDIDATES, cursor: None }, is_exact)
             .await?;
     let found: Vec<Session> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     match found.as_slice() {
         [session] => Ok(session.id),
-        [] => by_end(hub, text).await,
+        [] => by_id_suffix(hub, text).await,
         several => {
             let mut message = format!("several sessions have the key {key:?}:");
             for session in several {
                 message.push_str(&format!("\n  {}  {}", session.id, session.owner));
             }
-            Err(Failure::new(Exit::Usage, message).hint("say which one by its id").into())
+            Err(Failure::new(Exit::Usage, message).hint("use the id of one of them").into())
         }
     }
 }
 
-/// The only session whose id ends like this.
-async fn by_end(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
+/// Finds the only session whose id ends with the text.
+async fn by_id_suffix(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
     let mut found: Vec<Session> = Vec::new();
-    if let Some(end) = short_id::ending(text) {
+    if let Some(suffix) = short_id::ending(text) {
         let args = ListArgs { limit: CANDIDATES + 1, cursor: None };
-        let page = listing::fetch(hub, &["sessions"], &[("id", Some(end))], &args, |_| true).await?;
+        let page = listing::fetch(hub, &["sessions"], &[("id", Some(suffix))], &args, |_| true).await?;
         found = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     }
     match found.as_slice() {

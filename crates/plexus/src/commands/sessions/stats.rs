@@ -1,4 +1,4 @@
-//! `plexus sessions stats`: what happened in sessions, counted by the hub.
+//! `plexus sessions stats`: shows statistics of sessions, which the hub computes.
 
 use plexus_proto::SessionId;
 use plexus_proto::api::{RunStats, SessionStats};
@@ -33,8 +33,7 @@ pub(super) async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Re
         Column::whole("TOKENS").rank(1),
         Column::whole("UPDATED"),
     ];
-    let empty =
-        "No sessions yet. One begins with the first call of an agent, or of `plexus tools call NAME`.";
+    let empty = "No sessions yet. The first call of an agent or of `plexus tools call NAME` creates one.";
     listing::show(out, &page, &columns, row, empty)
 }
 
@@ -57,7 +56,7 @@ pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Resu
         ("time in calls", out.lasting(stats.calls.took_ms)),
         ("queued writes", queued(out, &stats)),
         ("dead letters", stats.dead_letters.to_string()),
-        ("tokens", stats.tokens.map_or_else(|| "not known".to_owned(), |tokens| tokens.to_string())),
+        ("tokens", stats.tokens.map_or_else(|| "unknown".to_owned(), |tokens| tokens.to_string())),
     ];
     if stats.runs != RunStats::default() {
         fields.push(("runs", runs(&stats.runs)));
@@ -73,7 +72,7 @@ pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Resu
     out.table(&["TOOL", "CALLS", "FAILED", "TOOK"], rows.collect())
 }
 
-/// A count that may be too low, where older events were left out.
+/// Formats a count, with a plus sign if older events were not counted.
 pub(super) fn at_least(stats: &SessionStats, count: i64) -> String {
     if stats.partial { format!("{count}+") } else { count.to_string() }
 }
@@ -107,10 +106,10 @@ fn runs(runs: &RunStats) -> String {
         ("stopped", stopped),
         ("crashed", crashed),
     ];
-    let told: Vec<_> = parts
+    let nonzero: Vec<_> = parts
         .iter()
         .filter(|(_, count)| **count > 0)
-        .map(|(what, count)| format!("{what} {count}"))
+        .map(|(state, count)| format!("{state} {count}"))
         .collect();
-    told.join(", ")
+    nonzero.join(", ")
 }

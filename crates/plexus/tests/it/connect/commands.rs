@@ -171,7 +171,7 @@ async fn failures_are_explained_with_a_fix() {
     let ran = plexus.run(&["connect", "codex", "--project", "nowhere"]).await;
     assert!(ran.failed(2).contains("is not a folder"), "{ran:?}");
     let ran = plexus.run(&["sync", "--once"]).await;
-    assert!(ran.failed(1).contains("no agent of this machine is connected"), "{ran:?}");
+    assert!(ran.failed(1).contains("no agent on this machine is connected"), "{ran:?}");
 }
 
 #[tokio::test]

@@ -158,10 +158,10 @@ async fn machine_without_a_node_syncs_on_command() {
     std::fs::create_dir(&workspace).expect("a folder");
     std::fs::write(workspace.join("USER.md"), "Ann travels.").expect("a file");
     let ran = laptop.run_with(&["sync", "--once"], &variables).await;
-    assert!(ran.ok().contains("1 agent looked at, 1 file written."), "{ran:?}");
+    assert!(ran.ok().contains("1 agent checked, 1 file written."), "{ran:?}");
     assert!(read(&laptop.home().join(".codex/AGENTS.md")).contains("Ann travels."));
     let ran = laptop.run_with(&["sync", "--once"], &variables).await;
-    assert!(ran.ok().contains("1 agent looked at, 0 files written."), "{ran:?}");
+    assert!(ran.ok().contains("1 agent checked, 0 files written."), "{ran:?}");
     // The agent needs neither variable: its proxy has the stored token.
     let doctor = laptop.run(&["doctor", "--json"]).await;
     assert!(doctor.stdout.contains("Codex: ") && doctor.stdout.contains("session_info"), "{doctor:?}");

@@ -1,12 +1,12 @@
 use super::*;
 use crate::commands::service::{HUB, NODE};
 
-fn of_machine(program: &str, data_dir: &str) -> Result<String, &'static str> {
+fn system_unit(program: &str, data_dir: &str) -> Result<String, &'static str> {
     text(&NODE, Scope::System, Path::new(program), Path::new(data_dir))
 }
 
 #[test]
-fn the_file_in_deploy_is_the_unit_of_a_machine_with_the_usual_paths() {
+fn system_unit_with_default_paths_equals_the_file_in_deploy() {
     for service in [&NODE, &HUB] {
         let unit = text(service, Scope::System, Path::new("/usr/local/bin/plexus"), Path::new(service.data))
             .unwrap();
@@ -21,7 +21,7 @@ fn the_file_in_deploy_is_the_unit_of_a_machine_with_the_usual_paths() {
 }
 
 #[test]
-fn a_hub_is_reloaded_by_a_signal_and_stays_down_when_it_was_stopped() {
+fn hub_unit_reloads_by_signal_and_restarts_only_on_failure() {
     let unit = text(&HUB, Scope::User, Path::new("/opt/plexus"), Path::new("/srv/hub")).unwrap();
     assert!(unit.contains("\nExecStart=/opt/plexus up\n"), "{unit}");
     assert!(unit.contains("\nEnvironment=PLEXUS_DATA_DIR=/srv/hub\n"), "{unit}");
@@ -32,8 +32,8 @@ fn a_hub_is_reloaded_by_a_signal_and_stays_down_when_it_was_stopped() {
 }
 
 #[test]
-fn paths_of_this_machine_are_in_the_unit() {
-    let unit = of_machine("/opt/plexus/bin/plexus", "/srv/node").unwrap();
+fn unit_has_the_paths_of_this_machine() {
+    let unit = system_unit("/opt/plexus/bin/plexus", "/srv/node").unwrap();
     assert!(unit.contains("\nExecStart=/opt/plexus/bin/plexus node run\n"), "{unit}");
     assert!(unit.contains("\nEnvironment=PLEXUS_NODE_DATA_DIR=/srv/node\n"), "{unit}");
     assert!(unit.contains("\nReadWritePaths=/tmp /var/tmp /srv/node\n"), "{unit}");
@@ -43,13 +43,13 @@ fn paths_of_this_machine_are_in_the_unit() {
 }
 
 #[test]
-fn no_path_says_anything_else_to_systemd() {
-    let unit = of_machine("/opt/a b/50%/\"x\"/plexus", "/srv/a b").unwrap();
+fn paths_cannot_inject_directives_or_variables() {
+    let unit = system_unit("/opt/a b/50%/\"x\"/plexus", "/srv/a b").unwrap();
     assert!(unit.contains("\nExecStart=\"/opt/a b/50%%/\\\"x\\\"/plexus\" node run\n"), "{unit}");
     assert!(unit.contains("\nEnvironment=\"PLEXUS_NODE_DATA_DIR=/srv/a b\"\n"), "{unit}");
     for path in ["/a\nExecStartPre=/bin/sh", "/a\tb", "/$HOME/a"] {
-        assert!(of_machine(path, NODE.data).is_err(), "{path:?}");
-        assert!(of_machine("/bin/plexus", path).is_err(), "{path:?}");
+        assert!(system_unit(path, NODE.data).is_err(), "{path:?}");
+        assert!(system_unit("/bin/plexus", path).is_err(), "{path:?}");
     }
 }
 
@@ -58,7 +58,7 @@ fn templates() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn what_a_sandbox_needs_is_not_taken_from_it() {
+fn units_leave_the_sandbox_what_it_needs() {
     for line in templates().flat_map(str::lines).filter(|line| !line.starts_with('#')) {
         let name = line.split('=').next().unwrap_or_default();
         let breaks = [
@@ -73,18 +73,18 @@ fn what_a_sandbox_needs_is_not_taken_from_it() {
         ];
         assert!(!breaks.contains(&name), "{line}");
     }
-    assert!(templates().all(|unit| unit.contains("\nKillMode=process\n")), "commands outlive a restart");
+    assert!(templates().all(|unit| unit.contains("\nKillMode=process\n")), "commands must outlive a restart");
 }
 
 #[test]
-fn a_change_by_hand_is_seen_and_another_version_is_none() {
+fn edit_is_detected_and_unit_of_another_version_is_not_an_edit() {
     let template = NODE.templates[0];
-    let marked = marked(&NODE, template);
-    assert!(is_unchanged(&NODE, &marked));
-    assert!(is_unchanged(&NODE, &super::marked(&NODE, "[Service]\nof=long ago\n")));
+    let unit = with_checksum(&NODE, template);
+    assert!(is_unchanged(&NODE, &unit));
+    assert!(is_unchanged(&NODE, &with_checksum(&NODE, "[Service]\nof=long ago\n")));
     for changed in [
-        marked.replace("RestartSec=5", "RestartSec=6"),
-        marked.clone() + "# mine\n",
+        unit.replace("RestartSec=5", "RestartSec=6"),
+        unit.clone() + "# mine\n",
         template.to_owned(),
         String::new(),
     ] {

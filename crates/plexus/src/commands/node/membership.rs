@@ -1,4 +1,4 @@
-//! What `join` and `run` have in common: where a node keeps its things, and how it trusts its hub.
+//! A node's data folder, credential and TLS options, shared by `join` and `run`.
 
 use std::path::PathBuf;
 
@@ -11,30 +11,30 @@ use plexus_proto::ErrorCode;
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 
-/// Beside the folder of a hub, which may be on the same machine.
+/// Name of the default data folder, next to the hub's: both may be on one machine.
 const FOLDER: &str = "plexus-node";
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct TlsArgs {
-    /// Certificate of an authority to be trusted beside those of this machine (PEM)
+    /// CA certificate to trust in addition to this machine's (PEM)
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Certificate to show to the hub (PEM)
+    /// Client certificate to present to the hub (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its private key (PEM)
+    /// Private key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
 
 impl TlsArgs {
-    /// As full paths, since they are remembered.
+    /// With absolute paths, because they are stored.
     pub(super) fn options(&self) -> anyhow::Result<TlsOptions> {
-        let full = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
-        Ok(TlsOptions { ca: full(&self.ca)?, identity: full(&self.cert)?.zip(full(&self.key)?) })
+        let absolute = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
+        Ok(TlsOptions { ca: absolute(&self.ca)?, identity: absolute(&self.cert)?.zip(absolute(&self.key)?) })
     }
 
-    /// The same, with what was said when the machine joined where nothing is said now.
+    /// The given options; options that are not given keep their value from when the machine joined.
     pub(super) fn options_or(&self, joined: &TlsOptions) -> anyhow::Result<TlsOptions> {
         let TlsOptions { ca, identity } = self.options()?;
         Ok(TlsOptions {
@@ -48,34 +48,36 @@ impl TlsArgs {
     }
 }
 
-/// The node's data folder: of the flag, of the environment, or the default.
+/// The node's data folder: from the flag, the environment, or the default.
 pub(super) fn data_dir(invocation: &Invocation<'_>) -> anyhow::Result<PathBuf> {
     let environment = invocation.environment();
-    let named = invocation
+    let data_dir = invocation
         .data_dir()
         .map(PathBuf::from)
         .or_else(|| environment.get(env::NODE_DATA_DIR).map(PathBuf::from))
-        .or_else(|| default(environment));
-    let Some(named) = named else {
-        let message = "neither HOME nor XDG_DATA_HOME says where a data folder could be";
-        return Err(Failure::new(Exit::Usage, message).hint("name one with --data-dir").into());
+        .or_else(|| default_data_dir(environment));
+    let Some(data_dir) = data_dir else {
+        let message = "no data folder is known: neither HOME nor XDG_DATA_HOME is set";
+        return Err(Failure::new(Exit::Usage, message).hint("name a folder with --data-dir").into());
     };
-    Ok(std::path::absolute(named)?)
+    Ok(std::path::absolute(data_dir)?)
 }
 
-fn default(environment: &Environment) -> Option<PathBuf> {
+fn default_data_dir(environment: &Environment) -> Option<PathBuf> {
     config::default_data_dir(environment).map(|hub| hub.with_file_name(FOLDER))
 }
 
-/// What this machine is by its folder, if it has joined.
-pub(super) fn joined(data_dir: &std::path::Path) -> anyhow::Result<Option<Credential>> {
+/// The credential of this machine; `None` if it has not joined.
+pub(super) fn credential(data_dir: &std::path::Path) -> anyhow::Result<Option<Credential>> {
     Credential::read(data_dir).map_err(|error| {
-        Failure::new(Exit::Failed, error.to_string()).hint("repair it, or join again with --again").into()
+        Failure::new(Exit::Failed, error.to_string())
+            .hint("repair the file, or join again with `plexus node join --again`")
+            .into()
     })
 }
 
-/// What a person is told when the hub did not let the machine in.
-pub(super) fn refused(error: HubError) -> Failure {
+/// Converts an error of the hub, with an exit code and a hint.
+pub(super) fn failure(error: HubError) -> Failure {
     let exit = match &error {
         HubError::Address(_) => Exit::Usage,
         HubError::Unreachable { .. } => Exit::Unreachable,
@@ -91,8 +93,9 @@ pub(super) fn refused(error: HubError) -> Failure {
                 None => failure,
             }
         }
-        HubError::Unreachable { .. } => Failure { retryable: true, ..failure }
-            .hint("is the address right, and does the hub listen on it?"),
+        HubError::Unreachable { .. } => {
+            Failure { retryable: true, ..failure }.hint("check the address, and that the hub listens on it")
+        }
         HubError::Address(_) | HubError::UnexpectedAnswer { .. } => failure,
     }
 }

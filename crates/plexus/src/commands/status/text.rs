@@ -1,29 +1,29 @@
-//! The page as a person reads it: one block of fields, then a list for each subject that has something in it.
+//! The text form of `plexus status`: a block of fields, then a table for each list that is not empty.
 //!
-//! In a pipe each line of a list begins with its subject, so that one of them can be picked out.
+//! In a pipe, each line of a list begins with the name of the list, so that lines can be selected by it.
 
 use plexus_proto::api::{NodeState, Status, UpstreamCounts};
 
-use super::page::{HubPart, Page};
+use super::page::{HubState, StatusPage};
 use crate::commands::upstream;
 use crate::output::{Output, one_line, shorten};
 
-/// Of the reason of a failed call.
-const REASON: usize = 80;
+/// Maximum length of the reason of a failed call.
+const MAX_REASON: usize = 80;
 
-pub(super) fn print(page: &Page, out: &Output) -> anyhow::Result<()> {
+pub(super) fn print(page: &StatusPage, out: &Output) -> anyhow::Result<()> {
     let mut fields: Vec<(&str, String)> = Vec::new();
     let none = || "-".to_owned();
     fields.push(("hub", page.hub.url().map_or_else(|| "not running".to_owned(), str::to_owned)));
     fields.push(("data folder", page.hub.data_dir().unwrap_or_else(none)));
-    if let HubPart::Answers { health, status, .. } = &page.hub {
+    if let HubState::Up { health, status, .. } = &page.hub {
         fields.push(("health", health.clone()));
-        fields.extend(of_hub(status, out));
+        fields.extend(hub_fields(status, out));
         fields.push(("agents", agents(page)));
         fields.push(("nodes", nodes(page)));
     }
     fields.push(("queued writes", queued(page, out)));
-    if page.hub.answers() {
+    if page.hub.is_up() {
         fields.push(("failed calls", failures(page)));
     }
     fields.push((
@@ -34,36 +34,41 @@ pub(super) fn print(page: &Page, out: &Output) -> anyhow::Result<()> {
         },
     ));
     out.fields(&fields)?;
-    lists(page, out)
+    print_lists(page, out)
 }
 
-fn lists(page: &Page, out: &Output) -> anyhow::Result<()> {
+fn print_lists(page: &StatusPage, out: &Output) -> anyhow::Result<()> {
     let seen = |at: Option<plexus_proto::Timestamp>| at.map_or_else(|| "never".to_owned(), |at| out.when(at));
     let agents = page.agents.iter().flatten();
     let agents = agents.map(|agent| {
-        let connected = if agent.connected_here { "connected here" } else { "by token" };
+        let connected = if agent.connected_here { "connected here" } else { "has a token" };
         vec![agent.name.clone(), connected.to_owned(), seen(agent.last_seen_at)]
     });
-    section(out, ("agent", "Agents"), &["NAME", "HOW", "LAST SEEN"], agents.collect())?;
+    print_list(out, ("agent", "Agents"), &["NAME", "ACCESS", "LAST SEEN"], agents.collect())?;
     let nodes = page.nodes.iter().flatten();
     let nodes =
-        nodes.map(|node| vec![node.name.clone(), state(node.state).to_owned(), seen(node.last_seen_at)]);
-    section(out, ("node", "Nodes"), &["NAME", "STATE", "LAST SEEN"], nodes.collect())?;
+        nodes.map(|node| vec![node.name.clone(), node.state.as_str().to_owned(), seen(node.last_seen_at)]);
+    print_list(out, ("node", "Nodes"), &["NAME", "STATE", "LAST SEEN"], nodes.collect())?;
     let failures = page.failures.iter().flatten();
     let failures = failures.map(|call| {
-        let why = call.result["message"].as_str().unwrap_or(&call.outcome);
-        let why = shorten(&one_line(why), REASON);
-        vec![out.when(call.started_at), call.actor.clone(), call.tool.clone(), why]
+        let reason = call.result["message"].as_str().unwrap_or(&call.outcome);
+        let reason = shorten(&one_line(reason), MAX_REASON);
+        vec![out.when(call.started_at), call.actor.clone(), call.tool.clone(), reason]
     });
-    section(out, ("failure", "Last failed calls"), &["WHEN", "WHO", "TOOL", "WHY"], failures.collect())?;
+    print_list(
+        out,
+        ("failure", "Recent failed calls"),
+        &["STARTED", "ACTOR", "TOOL", "REASON"],
+        failures.collect(),
+    )?;
     let problems = page.problems.iter().map(|problem| vec![problem.what.clone(), problem.fix.clone()]);
-    section(out, ("problem", "Problems"), &["WHAT", "WHAT TO DO"], problems.collect())
+    print_list(out, ("problem", "Problems"), &["PROBLEM", "FIX"], problems.collect())
 }
 
-/// A list under a heading on a terminal; in a pipe, lines that begin with their subject.
-fn section(
+/// Prints a list: on a terminal under a heading, in a pipe with the name of the list at the beginning of each line.
+fn print_list(
     out: &Output,
-    (subject, heading): (&str, &str),
+    (name, heading): (&str, &str),
     headers: &[&'static str],
     mut rows: Vec<Vec<String>>,
 ) -> anyhow::Result<()> {
@@ -73,16 +78,18 @@ fn section(
     if out.terminal() {
         out.block(&format!("\n{heading}\n"))?;
     } else {
-        rows.iter_mut().for_each(|row| row.insert(0, subject.to_owned()));
+        rows.iter_mut().for_each(|row| row.insert(0, name.to_owned()));
     }
     out.table(headers, rows)
 }
 
-fn of_hub(status: &Status, out: &Output) -> Vec<(&'static str, String)> {
+fn hub_fields(status: &Status, out: &Output) -> Vec<(&'static str, String)> {
     let chain = match (&status.audit.head, status.audit.intact_at_start) {
-        (_, false) => "BROKEN when the hub started",
-        (None, true) => "nothing is on record yet",
-        (Some(_), true) => "matched its signed head at the start; `plexus audit verify` checks all of it",
+        (_, false) => "did NOT match its signed head when the hub started",
+        (None, true) => "empty",
+        (Some(_), true) => {
+            "matched its signed head when the hub started; `plexus audit verify` checks all entries"
+        }
     };
     let head = status.audit.head.as_ref();
     let head = head.map_or_else(|| "none yet".to_owned(), |head| format!("entry {} {}", head.n, head.hash));
@@ -97,13 +104,13 @@ fn of_hub(status: &Status, out: &Output) -> Vec<(&'static str, String)> {
         ("tools", tools(status.tools, status.broken_tools)),
         ("servers", servers(&status.upstreams)),
         ("mcp sessions", status.mcp_sessions.to_string()),
-        ("calls in flight", status.calls_in_flight.to_string()),
+        ("running calls", status.calls_in_flight.to_string()),
         ("audit chain", chain.to_owned()),
         ("audit head", head),
     ]
 }
 
-/// A hub of an older version does not tell where it is.
+/// The kind and location of the database. Older hubs do not report the location.
 fn database(status: &Status) -> String {
     match status.database_location.as_str() {
         "" => status.database.clone(),
@@ -111,42 +118,33 @@ fn database(status: &Status) -> String {
     }
 }
 
-/// Said of a list that the token of this command may not read.
+/// Shown for a list that the token may not read.
 const NOT_ALLOWED: &str = "not shown: the token may not read them";
 
-fn agents(page: &Page) -> String {
+fn agents(page: &StatusPage) -> String {
     let Some(agents) = &page.agents else { return NOT_ALLOWED.to_owned() };
     match agents.len() {
-        0 => "none yet: `plexus connect` connects those of this machine".to_owned(),
+        0 => "none yet: `plexus connect` connects those on this machine".to_owned(),
         count => {
             let here = agents.iter().filter(|agent| agent.connected_here).count();
-            format!("{count}, of which {here} connected on this machine")
+            format!("{count}, {here} of them connected on this machine")
         }
     }
 }
 
-fn nodes(page: &Page) -> String {
+fn nodes(page: &StatusPage) -> String {
     let Some(nodes) = &page.nodes else { return NOT_ALLOWED.to_owned() };
     let online = nodes.iter().filter(|node| node.state == NodeState::Online).count();
     let more = if nodes.len() < 2 { ": `plexus node invite` lets other machines join" } else { "" };
     format!("{online} of {} online{more}", nodes.len())
 }
 
-fn state(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Online => "online",
-        NodeState::Unwell => "unwell",
-        NodeState::Offline => "offline",
-        NodeState::New => "new",
-    }
-}
-
-fn queued(page: &Page, out: &Output) -> String {
+fn queued(page: &StatusPage, out: &Output) -> String {
     let Some(queued) = &page.outbox else { return "cannot be read".to_owned() };
     match (queued.waiting, queued.dead) {
         (0, 0) => "none on this machine".to_owned(),
         (waiting, dead) => {
-            let since = queued.oldest_at.map(|at| format!(", the oldest of {}", out.at(at)));
+            let since = queued.oldest_at.map(|at| format!(" (oldest from {})", out.at(at)));
             format!(
                 "{waiting} waiting{}, dead letters: {dead}: see `plexus outbox list`",
                 since.unwrap_or_default()
@@ -155,23 +153,23 @@ fn queued(page: &Page, out: &Output) -> String {
     }
 }
 
-fn failures(page: &Page) -> String {
+fn failures(page: &StatusPage) -> String {
     match &page.failures {
         None => NOT_ALLOWED.to_owned(),
-        Some(failures) if failures.is_empty() => "none lately".to_owned(),
-        Some(_) => "the last of them are below; `plexus audit show` has their details".to_owned(),
+        Some(failures) if failures.is_empty() => "none recently".to_owned(),
+        Some(_) => "the most recent are below; `plexus audit show` has the details".to_owned(),
     }
 }
 
-/// The tools that there are, and those that there should be.
+/// The number of tools, and of broken custom tools.
 fn tools(count: usize, broken: usize) -> String {
     match broken {
         0 => count.to_string(),
-        _ => format!("{count} ({broken} of your own on and broken: see `plexus tools list --defined`)"),
+        _ => format!("{count} ({broken} enabled but broken: see `plexus tools list --defined`)"),
     }
 }
 
-/// The MCP servers behind the hub, in words.
+/// The MCP servers by state.
 fn servers(counts: &UpstreamCounts) -> String {
     let UpstreamCounts {
         total,
@@ -186,7 +184,7 @@ fn servers(counts: &UpstreamCounts) -> String {
         quarantined,
     } = *counts;
     if total == 0 {
-        return "none; `plexus upstream add` puts one behind the hub".to_owned();
+        return "none; `plexus upstream add` adds one".to_owned();
     }
     let others = [
         (starting, "starting"),
@@ -195,7 +193,7 @@ fn servers(counts: &UpstreamCounts) -> String {
         (down, "down"),
         (failed, "failed"),
         (invalid, "invalid"),
-        (needs_login, "wanting a login"),
+        (needs_login, "waiting for a login"),
     ];
     let others: Vec<String> = others
         .iter()
@@ -207,7 +205,7 @@ fn servers(counts: &UpstreamCounts) -> String {
         0 => String::new(),
         count => format!(", {} in quarantine", upstream::tools(count)),
     };
-    let look = down + failed + invalid + needs_login + quarantined > 0;
-    let look = if look { ": see `plexus upstream list`" } else { "" };
-    format!("{ready} ready of {total}{others}{held}{look}")
+    let needs_attention = down + failed + invalid + needs_login + quarantined > 0;
+    let hint = if needs_attention { ": see `plexus upstream list`" } else { "" };
+    format!("{ready} ready of {total}{others}{held}{hint}")
 }
