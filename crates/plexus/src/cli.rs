@@ -1,15 +1,18 @@
-//! The command line as a whole: global flags and the list of commands.
+//! The command line: global flags, the list of commands, and how each command is run.
 //!
-//! No argument reads the environment by itself (clap's `env`): variables come from the registry in
-//! `plexus_kit::env` and are only named in the help texts.
+//! Arguments do not read the environment themselves (clap's `env`). Variables come from the registry in `plexus_kit::env`,
+//! and help texts only mention them.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use tokio::runtime;
 
 use crate::commands::{
-    audit, completions, config, connect, cp, db, disconnect, doctor, down, events, exec, keys, man, mcp,
-    node, outbox, profile, ps, run, service, sessions, shell, stop, sync, token, tools, up, upstream,
+    Invocation, audit, completions, config, connect, cp, db, disconnect, doctor, down, events, exec, keys,
+    man, mcp, node, outbox, profile, ps, run, service, sessions, shell, status, stop, sync, token, tools, up,
+    upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -133,15 +136,68 @@ Example:\n  plexus status\n  plexus status --hub http://nas.local:7420"
 }
 
 impl Command {
-    /// Whether this process becomes the hub, rather than a client of one.
-    pub(crate) fn is_hub(&self) -> bool {
-        matches!(self, Self::Up(_))
+    /// The default log filter. None if the command sets up logging itself.
+    pub(crate) fn log_filter(&self) -> Option<&'static str> {
+        match self {
+            // The hub's log settings are part of its configuration, which is read later.
+            Self::Up(_) => None,
+            // The report of the doctor already contains the problems.
+            Self::Doctor(_) => Some("off"),
+            // The terminal belongs to the agent.
+            Self::Run(_) => Some("off"),
+            Self::Node(args) if args.is_node() => Some("info"),
+            _ => Some("warn"),
+        }
     }
 
-    /// Whether it becomes a node.
-    pub(crate) fn is_node(&self) -> bool {
-        matches!(self, Self::Node(args) if args.is_node())
+    /// The runtime for the command. Only a hub and a node have work for several threads; a client waits for one response
+    /// at a time.
+    pub(crate) fn runtime(&self) -> runtime::Builder {
+        match self {
+            Self::Up(_) => runtime::Builder::new_multi_thread(),
+            Self::Node(args) if args.is_node() => runtime::Builder::new_multi_thread(),
+            _ => runtime::Builder::new_current_thread(),
+        }
     }
+
+    pub(crate) async fn run(self, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Up(args) => up::run(args, invocation).await,
+            Self::Down(args) => down::run(args, invocation).await,
+            Self::Service(args) => service::run(args, invocation).await,
+            Self::Connect(args) => connect::run(args, invocation).await,
+            Self::Disconnect(args) => disconnect::run(args, invocation).await,
+            Self::Sync(args) => sync::run(args, invocation).await,
+            Self::Mcp(args) => mcp::run(args, invocation).await,
+            Self::Token(args) => token::run(args, invocation).await,
+            Self::Profile(args) => profile::run(args, invocation).await,
+            Self::Keys(args) => keys::run(args, invocation).await,
+            Self::Tools(args) => tools::run(args, invocation).await,
+            Self::Upstream(args) => upstream::run(args, invocation).await,
+            Self::Node(args) => node::run(args, invocation).await,
+            Self::Cp(args) => cp::run(args, invocation).await,
+            Self::Exec(args) => exec::run(args, invocation).await,
+            Self::Shell(args) => shell::run(args, invocation).await,
+            Self::Run(args) => run::run(args, invocation).await,
+            Self::Ps(args) => ps::run(&args, invocation).await,
+            Self::Stop(args) => stop::run(args, invocation).await,
+            Self::Outbox(args) => outbox::run(args, invocation).await,
+            Self::Sessions(args) => sessions::run(args, invocation).await,
+            Self::Events(args) => events::run(args, invocation).await,
+            Self::Audit(args) => audit::run(args, invocation).await,
+            Self::Status => status::run(invocation).await,
+            Self::Doctor(args) => doctor::run(args, invocation).await,
+            Self::Config(args) => config::run(args, invocation),
+            Self::Db(args) => db::run(args, invocation).await,
+            Self::Completions(args) => completions::run(args),
+            Self::Man(args) => man::run(args),
+        }
+    }
+}
+
+/// A better message than clap's for a command line that cannot be parsed, if a command has one.
+pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Option<anyhow::Error> {
+    upstream::without_dashes(error, words)
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ use plexus_kit::{Clock, Config, ConfigError, Environment, Secret, env};
 use plexus_proto::api::{Upstream, UpstreamState};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Output};
-use crate::shell;
+use crate::{output, shell};
 
 /// Start the hub on this machine and run it until it is told to stop
 #[derive(Debug, Args)]
@@ -78,10 +78,11 @@ impl UpArgs {
     }
 }
 
-pub(crate) async fn run(args: UpArgs, environment: &Environment, out: &Output) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: UpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let environment = invocation.environment();
     let config = args.load(environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     if args.background {
-        return background::start(&config, environment, out).await;
+        return background::start(&config, environment, &invocation.out).await;
     }
     if args.detached {
         // Fails only where it leads a session already, which is as good.
