@@ -1,7 +1,7 @@
 //! The command line: global flags, the list of commands, and how each command is run.
 //!
-//! Arguments do not read the environment themselves (clap's `env`). Variables come from the registry in `plexus_kit::env`,
-//! and help texts only mention them.
+//! Arguments do not read the environment themselves (clap's `env`). Variables come from the registry in
+//! `plexus_kit::env`, and help texts only mention them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -150,8 +150,8 @@ impl Command {
         }
     }
 
-    /// The runtime for the command. Only a hub and a node have work for several threads; a client waits for one response
-    /// at a time.
+    /// The runtime for the command. Only a hub and a node have work for several threads; a client waits for one
+    /// response at a time.
     pub(crate) fn runtime(&self) -> runtime::Builder {
         match self {
             Self::Up(_) => runtime::Builder::new_multi_thread(),

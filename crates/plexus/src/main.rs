@@ -16,7 +16,7 @@ mod remote;
 mod shell;
 mod short_id;
 mod signals;
-mod standard;
+mod stdio;
 mod stream;
 mod target;
 

@@ -291,6 +291,6 @@ fn record(
 /// A remark beside what the agent says; `quiet` keeps it back.
 fn remark(quiet: bool, text: &str) {
     if !quiet {
-        output::aside(&format!("plexus: {text}"));
+        output::note(&format!("plexus: {text}"));
     }
 }

@@ -216,7 +216,7 @@ pub(crate) async fn install(
     if args.print {
         return match out.json() {
             true => out.json_line(&json!({ "unit": text }).to_string()),
-            false => output::file(text.as_bytes()),
+            false => output::write_bytes(text.as_bytes()),
         };
     }
     let file = args.place.file(service, invocation)?;

@@ -215,7 +215,7 @@ fn introduce(desk: &LocalAgents, hub: &Hub, invocation: &Invocation<'_>) -> anyh
             LOOK.as_secs()
         ),
     );
-    if invocation.target()?.here && !invocation.names_hub() {
+    if invocation.target()?.is_local && !invocation.names_hub() {
         remark(
             out,
             "The hub runs on this machine and does the same by itself: this command is not needed here.",

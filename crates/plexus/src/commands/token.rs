@@ -141,7 +141,7 @@ async fn misspelt(hub: &Hub, error: anyhow::Error, profile: Option<&str>) -> any
         Err(error) => return error,
     };
     if let Some(profile) = profile.filter(|_| failure.exit == Exit::Failed)
-        && let Some(meant) = listing::meant(hub, "profiles", "id", profile).await
+        && let Some(meant) = listing::did_you_mean(hub, "profiles", "id", profile).await
         && meant != profile
     {
         failure.hint = Some(format!("did you mean --profile {}?", shell::name(&one_line(&meant))));

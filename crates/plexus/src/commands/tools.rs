@@ -199,7 +199,7 @@ async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<Exi
     let CallArgs { name, mut pairs, json_args, node, session, idempotency_key } = args;
     pairs.extend(node.map(|node| ("node".to_owned(), Value::String(node))));
     let no_text = pairs.iter().find(|(_, value)| !value.is_string()).cloned();
-    let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
+    let params = CallToolParams { arguments: arguments::tool_arguments(json_args.as_deref(), pairs)? };
     // Stamped before the first attempt: where the answer gets lost, the same call can be sent again.
     let key = idempotency_key.unwrap_or_else(|| format!("cli-{}", CallId::new()));
     let headers = [("idempotency-key", Some(key.as_str())), ("plexus-session", session.as_deref())];

@@ -64,7 +64,7 @@ impl Maker {
 
     /// The hub for whoever holds this token.
     pub(crate) fn hub_of(&self, token: &Secret) -> anyhow::Result<Hub> {
-        Hub::new(self.target.with(token.clone()))
+        Hub::new(self.target.with_token(token.clone()))
     }
 
     /// A token for a run. Its name is that of its maker and of the agent, and not of the run: sessions and keys of calls

@@ -275,7 +275,7 @@ impl Work<'_> {
             None => 0,
         };
         if waiting > 0 {
-            output::aside(&format!(
+            output::note(&format!(
                 "plexus: {waiting} writes of {} wait for the hub; its next run delivers them. `plexus outbox list` shows them",
                 self.agent_name
             ));
@@ -285,7 +285,7 @@ impl Work<'_> {
             // There never was a hub that could be told.
             record.reported = record.events.len();
         } else if !reap::settle(self.maker, token.as_ref(), &mut record).await {
-            output::aside(&format!(
+            output::note(&format!(
                 "plexus: the hub does not answer: `plexus ps` tells it later how run {} ended, and takes its token back",
                 record.id
             ));

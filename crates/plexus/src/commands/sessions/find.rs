@@ -39,7 +39,7 @@ pub(in crate::commands) async fn one(hub: &Hub, text: &str) -> anyhow::Result<Se
 /// The only session whose id ends like this.
 async fn by_end(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
     let mut found: Vec<Session> = Vec::new();
-    if let Some(end) = short_id::ending(text) {
+    if let Some(end) = short_id::parse_suffix(text) {
         let args = ListArgs { limit: CANDIDATES + 1, cursor: None };
         let page = listing::fetch(hub, &["sessions"], &[("id", Some(end))], &args, |_| true).await?;
         found = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;

@@ -20,7 +20,7 @@ pub(super) async fn one(hub: &Hub, text: &str, out: &Output) -> anyhow::Result<T
         return Ok(jti);
     }
     let is_named = |token: &Token| token.name == text && token.state(out.now()).is_alive();
-    let end = short_id::ending(text);
+    let end = short_id::parse_suffix(text);
     let ends = |token: &Token| end.as_ref().is_some_and(|end| token.jti.to_string().ends_with(end));
     let all = ListArgs { limit: MOST, cursor: None };
     let page = listing::fetch(hub, &["tokens"], &[], &all, |raw| {

@@ -81,7 +81,7 @@ pub(super) async fn switch(
 
 pub(super) async fn test(args: TestArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let TestArgs { name, pairs, json_args } = args;
-    let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
+    let params = CallToolParams { arguments: arguments::tool_arguments(json_args.as_deref(), pairs)? };
     let answer = invocation.hub()?.post(&["tools", &name, "test"], &params, &[]).await?;
     let out = &invocation.out;
     let trial: ToolTrial = answer.decode()?;

@@ -15,7 +15,7 @@ pub(super) fn unoccupied(data_dir: &Path) -> Result<(), Failure> {
     let mut message = format!("a hub already runs on the data folder {}", data_dir.display());
     match Occupant::of(data_dir) {
         // Whatever is wrong with its files, the hub itself finds out when it takes the lock.
-        Ok(Occupant::Nobody) | Err(_) => return Ok(()),
+        Ok(Occupant::None) | Err(_) => return Ok(()),
         Ok(Occupant::Unready(None)) => {}
         Ok(Occupant::Unready(Some(pid))) => message.push_str(&format!(" (process {pid})")),
         Ok(Occupant::Hub(hub)) => {
