@@ -117,8 +117,8 @@ pub(crate) enum Command {
     Audit(audit::AuditArgs),
     /// Show the state of the hub: its users, queued work and failures
     #[command(
-        after_help = "Shows the hub given with --hub, or else the one that runs on the data folder. If there is none, the \
-exit code is 4, and only the local state is shown.\n\n\
+        after_help = "Shows the hub given with --hub or PLEXUS_HUB, or else the one that runs on the data folder. If none runs, \
+the exit code is 4, and only the local state is shown.\n\n\
 Example:\n  plexus status\n  plexus status --hub http://nas.local:7420"
     )]
     Status,
