@@ -1,4 +1,4 @@
-//! Parsers of argument values: durations, `key=value` pairs, tool arguments as JSON.
+//! Parses argument values: durations, `key=value` pairs, and tool arguments as JSON.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Exit, Failure};
 
-/// Arguments of a call read from a file or a pipe; the hub takes 4 MiB.
+/// Maximum size of input from a file or a pipe. The hub accepts 4 MiB for the arguments of a call.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
-/// A [`span`] that is not empty.
+/// Parses a [`span`] that is not zero.
 pub(crate) fn ttl(text: &str) -> Result<u64, String> {
     match span(text)? {
-        0 => Err("what lives no time is of no use".to_owned()),
+        0 => Err("the lifetime must be longer than 0".to_owned()),
         seconds => Ok(seconds),
     }
 }
 
-/// `30s`, `15m`, `12h`, `30d`, `1y` in seconds; a year is 365 days. Nothing at all needs no unit.
+/// Parses `30s`, `15m`, `12h`, `30d`, `2w` or `1y` into seconds. A year has 365 days. 0 needs no unit.
 pub(crate) fn span(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "a number and a unit: 30s, 15m, 12h, 30d, 2w or 1y";
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -43,7 +43,7 @@ pub(crate) fn span(text: &str) -> Result<u64, String> {
     total.ok_or_else(|| "too long".to_owned())
 }
 
-/// `key=value`; the value is JSON where it parses as JSON, else a string.
+/// Parses `key=value`. The value is JSON if it parses as JSON, else a string.
 pub(crate) fn key_value(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("expected key=value")?;
     if key.is_empty() {
@@ -52,17 +52,17 @@ pub(crate) fn key_value(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), json_or_string(value)))
 }
 
-/// `key=value` to set a label, `key-` to take it away.
+/// Parses `key=value`, which sets a label, or `key-`, which removes it.
 pub(crate) fn label_change(text: &str) -> Result<(String, Option<String>), String> {
     match text.strip_suffix('-') {
         Some(key) if !key.is_empty() && !key.contains('=') => Ok((key.to_owned(), None)),
         _ => label(text)
             .map(|(key, value)| (key, Some(value)))
-            .map_err(|error| format!("{error}, or role- to take it away")),
+            .map_err(|error| format!("{error}, or role- to remove it")),
     }
 }
 
-/// `key=value`, both as they are.
+/// Parses `key=value` into two strings.
 pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -72,7 +72,7 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
 
 fn json_or_string(text: &str) -> Value {
     match serde_json::from_str(text) {
-        // A whole number too large for JSON numbers would silently lose digits: most likely an id.
+        // An integer that does not fit would silently lose digits. It is most likely an id.
         Ok(Value::Number(number)) if number.is_f64() && is_integer(text) => Value::String(text.to_owned()),
         Ok(value) => value,
         Err(_) => Value::String(text.to_owned()),
@@ -83,18 +83,18 @@ fn is_integer(text: &str) -> bool {
     text.trim().trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Arguments of a call: those of `--json-args`, with each `--arg` put over them in order.
-pub(crate) fn merged(json_args: Option<&str>, pairs: Vec<(String, Value)>) -> anyhow::Result<Value> {
+/// Merges the arguments of a call: `--json-args`, then each `--arg` in order.
+pub(crate) fn tool_arguments(json_args: Option<&str>, pairs: Vec<(String, Value)>) -> anyhow::Result<Value> {
     let mut arguments = json_args.map_or_else(|| Ok(Map::new()), object)?;
     arguments.extend(pairs);
     Ok(Value::Object(arguments))
 }
 
-/// A JSON object, given as it is, as `@file`, or as `-` for standard input.
+/// Reads a JSON object, given as text, as `@file`, or as `-` for standard input.
 fn object(source: &str) -> anyhow::Result<Map<String, Value>> {
     let (text, name) = match source.strip_prefix('@') {
-        _ if source == "-" => (bounded(std::io::stdin().lock(), "standard input")?, "standard input"),
-        Some(path) => (bounded(fs_err::File::open(path)?, path)?, path),
+        _ if source == "-" => (read_limited(std::io::stdin().lock(), "standard input")?, "standard input"),
+        Some(path) => (read_limited(fs_err::File::open(path)?, path)?, path),
         None => (source.to_owned(), "--json-args"),
     };
     let usage =
@@ -106,12 +106,12 @@ fn object(source: &str) -> anyhow::Result<Map<String, Value>> {
     }
 }
 
-/// The text of a file that is given to a hub.
-pub(crate) fn file(path: &Path) -> anyhow::Result<String> {
-    bounded(fs_err::File::open(path)?, &path.display().to_string())
+/// Reads a file whose text is sent to a hub.
+pub(crate) fn read_file(path: &Path) -> anyhow::Result<String> {
+    read_limited(fs_err::File::open(path)?, &path.display().to_string())
 }
 
-fn bounded(source: impl Read, name: &str) -> anyhow::Result<String> {
+fn read_limited(source: impl Read, name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     source
         .take(MAX_ARGUMENT_BYTES + 1)

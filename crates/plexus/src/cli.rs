@@ -1,15 +1,18 @@
-//! The command line as a whole: global flags and the list of commands.
+//! The command line: global flags, the list of commands, and how each command is run.
 //!
-//! No argument reads the environment by itself (clap's `env`): variables come from the registry in
-//! `plexus_kit::env` and are only named in the help texts.
+//! Arguments do not read the environment themselves (clap's `env`). Variables come from the registry in
+//! `plexus_kit::env`, and help texts only mention them.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use tokio::runtime;
 
 use crate::commands::{
-    audit, completions, config, connect, cp, db, disconnect, doctor, down, events, exec, keys, man, mcp,
-    node, outbox, profile, ps, run, service, sessions, shell, stop, sync, token, tools, up, upstream,
+    Invocation, audit, completions, config, connect, cp, db, disconnect, doctor, down, events, exec, keys,
+    man, mcp, node, outbox, profile, ps, run, service, sessions, shell, status, stop, sync, token, tools, up,
+    upstream,
 };
 
 const AFTER_HELP: &str = "\
@@ -22,25 +25,24 @@ Exit codes:
   5  not authenticated, or not allowed
 
 Environment:
-  PLEXUS_HUB       URL of the hub, where --hub is not given
-  PLEXUS_TOKEN     token to present; without it, commands that talk to a hub on this machine
-                   use <data-dir>/admin-token
-  PLEXUS_DATA_DIR  data folder, where --data-dir is not given (default: ~/.local/share/plexus)
+  PLEXUS_HUB       URL of the hub if --hub is not given
+  PLEXUS_TOKEN     token for the hub (default: <data-dir>/admin-token, only for a hub on this
+                   machine)
+  PLEXUS_DATA_DIR  data folder if --data-dir is not given (default: ~/.local/share/plexus)
   PLEXUS_LOG       log filter, such as debug
-  NO_COLOR         set to anything: no colours
+  NO_COLOR         disable colours if set
 
-On a terminal, lists are tables that fit its width, and ids are shown by their last characters,
-which commands take for the id. In a pipe they are lines of whole, tab-separated fields without a
-heading, and times are in UTC; events are lines for people in both. --json
-prints what the hub's API answers, and an error as an object with code, message and hint on
-standard error.
+On a terminal, lists are tables that fit its width, with ids shortened to their last characters;
+commands accept these as ids. In a pipe, lists are complete tab-separated lines without a heading,
+and times are in UTC. Events are readable lines in both cases. --json prints the response of the
+hub's API, and errors as an object with code, message and hint on standard error.
 
 Example:
   plexus up --background                     # start the hub; plexus down stops it
-  plexus status                              # how it is doing
-  plexus doctor                              # when something does not work";
+  plexus status                              # show its state
+  plexus doctor                              # find problems";
 
-/// One set of tools, memory and sessions for all your agents
+/// Shared tools, memory and sessions for all your agents
 #[derive(Debug, Parser)]
 #[command(name = "plexus", version, after_help = AFTER_HELP, propagate_version = false)]
 pub(crate) struct Cli {
@@ -57,7 +59,7 @@ pub(crate) struct GlobalArgs {
     /// http://127.0.0.1:7420]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) hub: Option<String>,
-    /// Print JSON, as the hub's API answers it
+    /// Print the JSON response of the hub's API
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Data folder of the local hub [env: PLEXUS_DATA_DIR] [default: ~/.local/share/plexus]
@@ -69,79 +71,132 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum Command {
     /// Start the hub
     Up(up::UpArgs),
-    /// Stop the hub of this machine
+    /// Stop the hub on this machine
     Down(down::DownArgs),
-    /// Have systemd run the hub of this machine
+    /// Run the hub on this machine as a systemd service
     Service(service::ServiceArgs),
-    /// Wire the agents of this machine to the hub: Codex, Claude Code, Cursor and others
+    /// Connect the agents on this machine to the hub: Codex, Claude Code, Cursor and others
     Connect(connect::ConnectArgs),
-    /// Take out again what `plexus connect` has put into files of agents
+    /// Undo the changes of `plexus connect` in the agents' files
     Disconnect(disconnect::DisconnectArgs),
-    /// Keep the instructions of connected agents current, and see how their files are
+    /// Update the instructions of connected agents, and check their files
     Sync(sync::SyncArgs),
-    /// Stand between an agent and the hub, so that it never notices an outage
+    /// Run the proxy between an agent and the hub, which hides outages from the agent
     Mcp(mcp::McpArgs),
-    /// Create, list, replace and revoke tokens
+    /// Create, list, rotate and revoke tokens
     Token(token::TokenArgs),
-    /// List and show profiles: what agents are for, and which tools they are shown
+    /// List and show profiles, which select the tools that agents see
     Profile(profile::ProfileArgs),
-    /// List and replace the keys that sign tokens
+    /// List and rotate the keys that sign tokens
     Keys(keys::KeysArgs),
     /// List, describe and call tools
     Tools(tools::ToolsArgs),
-    /// Put MCP servers behind the hub and see how they are doing
+    /// Manage the MCP servers behind the hub
     Upstream(upstream::UpstreamArgs),
-    /// Let other machines join, and see how they are doing
+    /// Add and manage other machines (nodes)
     Node(node::NodeArgs),
     /// Copy files and folders to and from other machines
     Cp(cp::CpArgs),
-    /// Run a command on another machine, with its output, input and exit code
+    /// Run a command on another machine
     Exec(exec::ExecArgs),
     /// Open a shell on another machine
     Shell(shell::ShellArgs),
     /// Run an agent such as claude or codex, connected to the hub
     Run(run::RunArgs),
-    /// List the agents that were started on this machine with `plexus run`
+    /// List the agents started on this machine with `plexus run`
     Ps(ps::PsArgs),
-    /// End an agent that was started with `plexus run`
+    /// Stop an agent started with `plexus run`
     Stop(stop::StopArgs),
-    /// Look after writes of agents that the hub could not take
+    /// Manage queued writes and dead letters
     Outbox(outbox::OutboxArgs),
-    /// List sessions and read what happened in them
+    /// List sessions and show their events
     Sessions(sessions::SessionsArgs),
-    /// Show what happens in all sessions
+    /// Show the events of all sessions
     Events(events::EventsArgs),
-    /// Read and verify the record of all calls
+    /// Show and verify the audit log of all calls
     Audit(audit::AuditArgs),
-    /// Show how the hub is doing, who uses it, what waits and what failed
+    /// Show the state of the hub: its users, queued work and failures
     #[command(
-        after_help = "It is about the hub that was named, or the one that runs on the data folder. The exit code is 4 when there is \
-none; what this machine knows is shown all the same.\n\n\
+        after_help = "Shows the hub given with --hub or PLEXUS_HUB, or else the one that runs on the data folder. If none runs, \
+the exit code is 4, and only the local state is shown.\n\n\
 Example:\n  plexus status\n  plexus status --hub http://nas.local:7420"
     )]
     Status,
-    /// Find out what is wrong with this machine's hub, and how to put it right
+    /// Diagnose problems of the hub on this machine, and show how to fix them
     Doctor(doctor::DoctorArgs),
-    /// Show and check the configuration of the hub
+    /// Show and validate the hub's configuration
     Config(config::ConfigArgs),
     /// Back up, restore, move and migrate the database
     Db(db::DbArgs),
-    /// Print a script that lets a shell complete commands and flags
+    /// Generate a shell completion script
     Completions(completions::CompletionsArgs),
     /// Print the manual page
     Man(man::ManArgs),
 }
 
 impl Command {
-    /// Whether this process becomes the hub, rather than a client of one.
-    pub(crate) fn is_hub(&self) -> bool {
-        matches!(self, Self::Up(_))
+    /// The default log filter. None if the command sets up logging itself.
+    pub(crate) fn log_filter(&self) -> Option<&'static str> {
+        match self {
+            // The hub's log settings are part of its configuration, which is read later.
+            Self::Up(_) => None,
+            // The report of the doctor already contains the problems.
+            Self::Doctor(_) => Some("off"),
+            // The terminal belongs to the agent.
+            Self::Run(_) => Some("off"),
+            Self::Node(args) if args.is_node() => Some("info"),
+            _ => Some("warn"),
+        }
     }
 
-    /// Whether it becomes a node.
-    pub(crate) fn is_node(&self) -> bool {
-        matches!(self, Self::Node(args) if args.is_node())
+    /// The runtime for the command. Only a hub and a node have work for several threads; a client waits for one
+    /// response at a time.
+    pub(crate) fn runtime(&self) -> runtime::Builder {
+        match self {
+            Self::Up(_) => runtime::Builder::new_multi_thread(),
+            Self::Node(args) if args.is_node() => runtime::Builder::new_multi_thread(),
+            _ => runtime::Builder::new_current_thread(),
+        }
     }
+
+    pub(crate) async fn run(self, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Up(args) => up::run(args, invocation).await,
+            Self::Down(args) => down::run(args, invocation).await,
+            Self::Service(args) => service::run(args, invocation).await,
+            Self::Connect(args) => connect::run(args, invocation).await,
+            Self::Disconnect(args) => disconnect::run(args, invocation).await,
+            Self::Sync(args) => sync::run(args, invocation).await,
+            Self::Mcp(args) => mcp::run(args, invocation).await,
+            Self::Token(args) => token::run(args, invocation).await,
+            Self::Profile(args) => profile::run(args, invocation).await,
+            Self::Keys(args) => keys::run(args, invocation).await,
+            Self::Tools(args) => tools::run(args, invocation).await,
+            Self::Upstream(args) => upstream::run(args, invocation).await,
+            Self::Node(args) => node::run(args, invocation).await,
+            Self::Cp(args) => cp::run(args, invocation).await,
+            Self::Exec(args) => exec::run(args, invocation).await,
+            Self::Shell(args) => shell::run(args, invocation).await,
+            Self::Run(args) => run::run(args, invocation).await,
+            Self::Ps(args) => ps::run(&args, invocation).await,
+            Self::Stop(args) => stop::run(args, invocation).await,
+            Self::Outbox(args) => outbox::run(args, invocation).await,
+            Self::Sessions(args) => sessions::run(args, invocation).await,
+            Self::Events(args) => events::run(args, invocation).await,
+            Self::Audit(args) => audit::run(args, invocation).await,
+            Self::Status => status::run(invocation).await,
+            Self::Doctor(args) => doctor::run(args, invocation).await,
+            Self::Config(args) => config::run(args, invocation),
+            Self::Db(args) => db::run(args, invocation).await,
+            Self::Completions(args) => completions::run(args),
+            Self::Man(args) => man::run(args),
+        }
+    }
+}
+
+/// A better message than clap's for a command line that cannot be parsed, if a command has one.
+pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Option<anyhow::Error> {
+    upstream::without_dashes(error, words)
 }
 
 #[cfg(test)]

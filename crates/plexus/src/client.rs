@@ -1,8 +1,7 @@
-//! The hub's REST API, as commands use it.
+//! The client of the hub's REST API.
 //!
-//! The hub may be hostile or broken: answers are bounded in size and time, redirects are not
-//! followed (they would carry the token elsewhere), and a loopback hub is never reached through a
-//! proxy or a name service.
+//! The hub can be hostile or broken: responses are limited in size and time, redirects are not followed (they would
+//! send the token elsewhere), and a hub on this machine is never reached through a proxy or a name service.
 
 pub(crate) mod pinned;
 
@@ -23,30 +22,30 @@ use crate::target::{Credential, Target};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// A stream lasts as long as it likes; who reads it looks whether it is alive.
+/// Streams have no time limit; their reader detects a dead one.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-const MAX_ANSWER_BYTES: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// A query parameter that is left out where it has no value.
+/// A query parameter, which is omitted if it has no value.
 pub(crate) type Param<'a> = (&'a str, Option<String>);
 
 #[derive(Debug)]
 pub(crate) struct Hub {
     http: reqwest::Client,
     url: Url,
-    /// The URL as people write it.
-    shown: String,
-    /// Why no token is presented, where none is.
-    without_token: Option<String>,
-    /// The token is from the environment; whether the admin token of this machine would do without.
-    given: Option<AdminInstead>,
+    /// The URL without the final slash.
+    display_url: String,
+    /// Why no token is sent. None if one is sent.
+    missing_token: Option<String>,
+    /// Set if the token is from the environment.
+    given: Option<HasAdminToken>,
 }
 
-/// Whether the admin token is presented where the environment has no token.
+/// Whether the admin token would be sent if the environment had no token.
 #[derive(Debug, Clone, Copy)]
-struct AdminInstead(bool);
+struct HasAdminToken(bool);
 
-/// The JSON of a successful answer, kept as it came.
+/// The unmodified JSON of a successful response.
 #[derive(Debug)]
 pub(crate) struct Answer(Box<RawValue>);
 
@@ -60,20 +59,20 @@ impl Answer {
     }
 }
 
-/// An answer to somebody who only looks in.
+/// A response to [`Hub::probe`].
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) ok: bool,
-    /// The hub's clock, as HTTP writes it.
+    /// The `date` header: the hub's clock.
     pub(crate) date: Option<String>,
     pub(crate) body: String,
 }
 
-/// A typed reading of JSON from the hub.
+/// Deserializes JSON from the hub.
 pub(crate) fn decode<T: DeserializeOwned>(raw: &RawValue) -> anyhow::Result<T> {
     serde_json::from_str(raw.get()).map_err(|e| {
-        Failure::new(Exit::Failed, format!("the hub's answer is not what this version expects: {e}"))
-            .hint("compare `plexus --version` with the hub's version; --json shows the answer as it is")
+        Failure::new(Exit::Failed, format!("the hub's response is not what this version expects: {e}"))
+            .hint("compare `plexus --version` with the hub's version; --json prints the unmodified response")
             .into()
     })
 }
@@ -85,27 +84,30 @@ impl Hub {
             .timeout(TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("plexus/", env!("CARGO_PKG_VERSION")));
-        if target.here {
-            let here =
+        if target.is_local {
+            let loopback =
                 [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
-            builder = builder.no_proxy().resolve_to_addrs("localhost", &here);
+            builder = builder.no_proxy().resolve_to_addrs("localhost", &loopback);
         }
         if target.url.scheme() == "http" {
-            // Nothing here speaks TLS: trust nobody, and do not need the system's certificates.
+            // TLS is not used, so the system's certificates are not needed.
             builder = builder.tls_certs_only([]);
         } else if let Some(certificate) = &target.certificate {
-            builder = builder.tls_backend_preconfigured(pinned::only(certificate)?);
+            builder = builder.tls_backend_preconfigured(pinned::tls_config(certificate)?);
         }
         let given = match target.credential {
-            Credential::Given { admin_instead, .. } => Some(AdminInstead(admin_instead)),
+            Credential::Given { has_admin_token, .. } => Some(HasAdminToken(has_admin_token)),
             Credential::Local(_) | Credential::Missing(_) => None,
         };
-        let without_token = match target.credential {
+        let missing_token = match target.credential {
             Credential::Missing(reason) => Some(reason),
             Credential::Given { token, .. } | Credential::Local(token) => {
                 let mut value =
                     HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).map_err(|_| {
-                        Failure::new(Exit::Denied, "the token holds characters that no token has")
+                        Failure::new(
+                            Exit::Denied,
+                            "the token contains characters that are not allowed in a token",
+                        )
                     })?;
                 value.set_sensitive(true);
                 builder = builder.default_headers(HeaderMap::from_iter([(AUTHORIZATION, value)]));
@@ -113,16 +115,16 @@ impl Hub {
             }
         };
         let http = builder.build().context("cannot set up the HTTP client")?;
-        let shown = target.url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, url: target.url, shown, without_token, given })
+        let display_url = target.url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { http, url: target.url, display_url, missing_token, given })
     }
 
     pub(crate) fn url(&self) -> &str {
-        &self.shown
+        &self.display_url
     }
 
     pub(crate) async fn get(&self, path: &[&str], query: &[Param<'_>]) -> anyhow::Result<Answer> {
-        self.send(self.request(Method::GET, path)?.query(&given(query))).await
+        self.send(self.request(Method::GET, path)?.query(&present(query))).await
     }
 
     pub(crate) async fn delete(&self, path: &[&str]) -> anyhow::Result<Answer> {
@@ -142,7 +144,7 @@ impl Hub {
         self.post_with(path, &[], body, headers).await
     }
 
-    /// The same with parameters in the URL.
+    /// Like [`Self::post`], with parameters in the URL.
     pub(crate) async fn post_with<B: Serialize>(
         &self,
         path: &[&str],
@@ -150,7 +152,7 @@ impl Hub {
         body: &B,
         headers: &[(&'static str, Option<&str>)],
     ) -> anyhow::Result<Answer> {
-        let mut request = self.request(Method::POST, path)?.query(&given(query)).json(body);
+        let mut request = self.request(Method::POST, path)?.query(&present(query)).json(body);
         for (name, value) in headers {
             let Some(value) = value else { continue };
             let value = HeaderValue::from_str(value).map_err(|_| {
@@ -164,13 +166,13 @@ impl Hub {
         self.send(request).await
     }
 
-    /// An answer that goes on: the caller reads it piece by piece.
+    /// Starts a streaming response, which the caller reads in chunks.
     pub(crate) async fn stream(&self, path: &[&str], query: &[Param<'_>]) -> anyhow::Result<Response> {
-        let request = self.request(Method::GET, path)?.query(&given(query)).timeout(STREAM_TIMEOUT);
-        self.accepted(request).await
+        let request = self.request(Method::GET, path)?.query(&present(query)).timeout(STREAM_TIMEOUT);
+        self.send_checked(request).await
     }
 
-    /// What the hub answers to anybody at a path outside its API; nothing is presented but the request.
+    /// Gets a path outside the API, which needs no authentication.
     pub(crate) async fn probe(&self, path: &str) -> anyhow::Result<Probe> {
         let mut url = self.url.clone();
         url.set_path(path);
@@ -182,9 +184,9 @@ impl Hub {
         Ok(Probe { ok, date, body })
     }
 
-    /// A request below `/api/v1`; each part is one segment, whatever characters it has.
+    /// A request below `/api/v1`. Each part is one path segment, whatever characters it contains.
     fn request(&self, method: Method, path: &[&str]) -> anyhow::Result<RequestBuilder> {
-        // These would name another resource, or none: they can only be a slip of the caller.
+        // These would address another resource, so they can only be a mistake of the caller.
         if let Some(part) = path.iter().find(|part| matches!(**part, "" | "." | "..")) {
             return Err(Failure::new(Exit::Usage, format!("{part:?} is not a name")).into());
         }
@@ -196,16 +198,16 @@ impl Hub {
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
-        let body = self.body(self.accepted(request).await?).await?;
+        let body = self.body(self.send_checked(request).await?).await?;
         serde_json::from_slice(&body).map(Answer).map_err(|e| {
-            Failure::new(Exit::Failed, format!("the answer of {} is not JSON: {e}", self.shown))
+            Failure::new(Exit::Failed, format!("the response of {} is not JSON: {e}", self.display_url))
                 .hint("is this the address of a Plexus hub?")
                 .into()
         })
     }
 
-    /// An answer that says yes, of which only the head was read.
-    async fn accepted(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+    /// Sends the request and turns an error status into an error. The body is not read yet.
+    async fn send_checked(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         let response = request.send().await.map_err(|e| self.unreachable(&e))?;
         let status = response.status();
         let request_id =
@@ -213,10 +215,8 @@ impl Hub {
         if status.is_redirection() {
             let to =
                 response.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-            let message = format!("{} redirects to {to}, which is not followed with a token", self.shown);
-            return Err(Failure::new(Exit::Failed, message)
-                .hint("give the hub's own address with --hub")
-                .into());
+            let message = format!("{} redirects to {to}; redirects are not followed", self.display_url);
+            return Err(Failure::new(Exit::Failed, message).hint("give the hub's own URL with --hub").into());
         }
         if !status.is_success() {
             let body = self.body(response).await?;
@@ -228,27 +228,31 @@ impl Hub {
     async fn body(&self, mut response: Response) -> anyhow::Result<Vec<u8>> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|e| self.unreachable(&e))? {
-            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-                let message =
-                    format!("the answer of {} is longer than {} MiB", self.shown, MAX_ANSWER_BYTES >> 20);
-                return Err(Failure::new(Exit::Failed, message).hint("ask for less at once").into());
+            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
+                let message = format!(
+                    "the response of {} is larger than {} MiB",
+                    self.display_url,
+                    MAX_RESPONSE_BYTES >> 20
+                );
+                return Err(Failure::new(Exit::Failed, message).hint("request less data at once").into());
             }
             body.extend_from_slice(&chunk);
         }
         Ok(body)
     }
 
-    /// No answer, or only a part of one.
+    /// The error for a response that did not arrive, or only in part.
     pub(crate) fn unreachable(&self, error: &reqwest::Error) -> Failure {
         let mut failure = if error.is_timeout() && !error.is_connect() {
-            let message = format!("the hub at {} did not answer within {} s", self.shown, TIMEOUT.as_secs());
+            let message =
+                format!("the hub at {} did not respond within {} s", self.display_url, TIMEOUT.as_secs());
             Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
         } else if error.is_body() || error.is_decode() {
-            // How HTTP would have gone on is of no use to anybody.
-            let message = format!("the connection to the hub at {} broke", self.shown);
+            // The details of HTTP would not help the user.
+            let message = format!("the connection to the hub at {} broke", self.display_url);
             Failure::new(Exit::Unreachable, message).hint("see how it is doing with `plexus status`")
         } else {
-            let message = format!("cannot reach the hub at {}: {}", self.shown, cause(error));
+            let message = format!("cannot reach the hub at {}: {}", self.display_url, root_cause(error));
             Failure::new(Exit::Unreachable, message)
                 .hint("start it with `plexus up`, or name a running one with --hub or PLEXUS_HUB")
         };
@@ -257,14 +261,14 @@ impl Hub {
         failure
     }
 
-    /// An answer that says no.
+    /// The error for an error status.
     fn refused(&self, status: StatusCode, body: &[u8], request_id: Option<String>) -> Failure {
         let exit = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Denied,
             _ => Exit::Failed,
         };
         let Ok(envelope) = serde_json::from_slice::<ErrorEnvelope>(body) else {
-            let mut failure = Failure::new(exit, format!("{} answered {status}", self.shown))
+            let mut failure = Failure::new(exit, format!("{} responded with {status}", self.display_url))
                 .hint("is this the address of a Plexus hub of the same version?");
             failure.request_id = request_id;
             failure.retryable = status == StatusCode::SERVICE_UNAVAILABLE;
@@ -281,35 +285,34 @@ impl Hub {
         if envelope.code == ErrorCode::Internal || status.is_server_error() {
             failure.request_id = Some(envelope.request_id);
         }
-        if let (ErrorCode::Unauthenticated, Some(reason)) = (envelope.code, &self.without_token) {
-            failure.message = format!("no token for the hub at {}: {reason}", self.shown);
+        if let (ErrorCode::Unauthenticated, Some(reason)) = (envelope.code, &self.missing_token) {
+            failure.message = format!("no token for the hub at {}: {reason}", self.display_url);
             failure.hint = Some("name the hub's data folder with --data-dir, or set PLEXUS_TOKEN".to_owned());
         }
         failure
     }
 
-    /// What to do about a refusal: what the hub says, and which token it was.
+    /// The hint for a denied request: that of the hub, and which token was sent.
     fn denied_hint(&self, hint: Option<String>) -> String {
         let hint = hint.unwrap_or_else(|| {
-            "present a token that may do this: set PLEXUS_TOKEN, or see `plexus token create --help`"
-                .to_owned()
+            "use a token that may do this: set PLEXUS_TOKEN, or see `plexus token create --help`".to_owned()
         });
-        let Some(AdminInstead(admin_instead)) = self.given else { return hint };
-        let instead = match admin_instead {
+        let Some(HasAdminToken(has_admin_token)) = self.given else { return hint };
+        let unset = match has_admin_token {
             true => "; unset it to use the admin token of this machine's hub",
             false => "",
         };
-        format!("{}; this was asked with the token in PLEXUS_TOKEN{instead}", hint.trim_end_matches('.'))
+        format!("{}; the request was sent with the token in PLEXUS_TOKEN{unset}", hint.trim_end_matches('.'))
     }
 }
 
 /// The parameters that have a value.
-fn given<'a>(query: &[Param<'a>]) -> Vec<(&'a str, String)> {
+fn present<'a>(query: &[Param<'a>]) -> Vec<(&'a str, String)> {
     query.iter().filter_map(|(name, value)| Some((*name, value.clone()?))).collect()
 }
 
-/// The innermost reason: what the layers above it add is where, not why.
-fn cause(error: &reqwest::Error) -> String {
+/// The innermost error. The layers above it say where it happened, not why.
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;

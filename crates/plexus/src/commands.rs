@@ -1,4 +1,4 @@
-//! The commands, one file each, and what all clients of the hub share.
+//! The commands, one file each, and the context that all clients of the hub share.
 
 pub(crate) mod audit;
 pub(crate) mod completions;
@@ -43,7 +43,7 @@ use crate::hub_file::Occupant;
 use crate::output::Output;
 use crate::target::Target;
 
-/// One run of a client command: where it prints and which hub it talks to.
+/// The context of a command: its output, the global flags and the environment.
 #[derive(Debug)]
 pub(crate) struct Invocation<'a> {
     pub(crate) out: Output,
@@ -60,66 +60,66 @@ impl<'a> Invocation<'a> {
         self.environment
     }
 
-    /// The data folder that was named on the command line.
+    /// The data folder given on the command line.
     pub(crate) fn data_dir(&self) -> Option<&Path> {
         self.global.data_dir.as_deref()
     }
 
-    /// The hub of the global flags, and what to present to it.
+    /// The hub that the global flags and the environment select, and its credential.
     pub(crate) fn target(&self) -> anyhow::Result<Target> {
         Target::resolve(self.global, self.environment)
     }
 
-    /// Finds it again, as it may have changed.
-    pub(crate) fn again(&self) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
+    /// A function that resolves [`Self::target`] again, because it can change over time.
+    pub(crate) fn target_resolver(&self) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
         let (global, environment) = (self.global.clone(), self.environment.clone());
         move || Target::resolve(&global, &environment)
     }
 
-    /// The hub that an agent was connected to.
-    pub(crate) fn target_of(&self, grant: &Grant) -> anyhow::Result<Target> {
+    /// The hub that an agent is connected to, with the agent's token.
+    pub(crate) fn grant_target(&self, grant: &Grant) -> anyhow::Result<Target> {
         Target::of_grant(grant, self.global, self.environment)
     }
 
-    /// Finds that hub again, and who can make tokens there.
-    pub(crate) fn maker_of(
+    /// A function that resolves the hub on this machine with its admin token, which can create tokens.
+    pub(crate) fn local_admin_resolver(
         &self,
         hub: Option<String>,
     ) -> impl Fn() -> anyhow::Result<Target> + Send + Sync + 'static {
         let (global, environment) = (self.global.clone(), self.environment.clone());
-        move || Target::maker_of(hub.clone(), &global, &environment)
+        move || Target::local_admin(hub.clone(), &global, &environment)
     }
 
-    /// Whether the user said which hub is meant.
+    /// Whether the user named a hub, by flag or variable.
     pub(crate) fn names_hub(&self) -> bool {
         self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
     }
 
-    /// Whether the user said which data folder is meant.
+    /// Whether the user named a data folder, by flag or variable.
     pub(crate) fn names_folder(&self) -> bool {
         self.global.data_dir.is_some() || self.environment.get(env::DATA_DIR).is_some()
     }
 
-    /// Whether the command line itself says so.
+    /// Whether the user named a hub on the command line.
     pub(crate) fn has_hub_flag(&self) -> bool {
         self.global.hub.is_some()
     }
 
-    /// The address of the hub that the user has named, as it was written.
+    /// The hub's URL as the user wrote it. None if the user named no hub.
     pub(crate) fn hub_address(&self) -> Option<&str> {
         self.global.hub.as_deref().or_else(|| self.environment.get(env::HUB))
     }
 
-    /// The folder that keeps what this machine has of Plexus.
+    /// The data folder of this machine.
     pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
         crate::target::data_dir(self.global, self.environment).ok_or_else(|| {
             Failure::new(Exit::Usage, "no data folder is known: HOME is not set")
-                .hint("name one with --data-dir or PLEXUS_DATA_DIR")
+                .hint("set one with --data-dir or PLEXUS_DATA_DIR")
                 .into()
         })
     }
 
-    /// The hub that a verdict is about: the one that was named, else the one that runs on the data folder and no other.
+    /// The hub that a report is about: the one that the user named, else only the one that runs on the data folder.
     pub(crate) fn hub_of_folder(&self) -> anyhow::Result<FolderHub> {
         if self.names_hub() {
             return Ok(FolderHub::Named(self.hub()?));
@@ -128,30 +128,31 @@ impl<'a> Invocation<'a> {
         Ok(match Occupant::of(&folder)? {
             Occupant::Hub(_) => FolderHub::Runs { hub: self.hub()?, folder },
             Occupant::Unready(pid) => FolderHub::Unready { folder, pid },
-            // A machine that has no hub of its own may have one in a container, at the default address.
-            Occupant::Nobody if !self.names_folder() && !is_used(&folder) => FolderHub::Default(self.hub()?),
-            Occupant::Nobody => FolderHub::Down { folder },
+            // The hub of a machine without a data folder can run in a container, at the default address.
+            Occupant::None if !self.names_folder() && !is_used(&folder) => FolderHub::Default(self.hub()?),
+            Occupant::None => FolderHub::Down { folder },
         })
     }
 
-    /// The hub of the global flags, ready to be asked; nothing is sent yet.
+    /// A client for [`Self::target`]. Sends nothing yet.
     pub(crate) fn hub(&self) -> anyhow::Result<Hub> {
         Hub::new(self.target()?)
     }
 }
 
-/// The hub on a data folder, see [`Invocation::hub_of_folder`].
+/// The result of [`Invocation::hub_of_folder`].
 #[derive(Debug)]
 pub(crate) enum FolderHub {
-    /// By --hub or its variable; what folder it has is not known.
+    /// Named by --hub or PLEXUS_HUB. Its data folder is unknown.
     Named(Hub),
-    /// Neither a hub nor a folder was named, and the default folder was never used: whatever answers at the default address.
+    /// The hub at the default address: the user named neither a hub nor a folder, and the default folder was never
+    /// used.
     Default(Hub),
     Runs {
         hub: Hub,
         folder: PathBuf,
     },
-    /// The folder is held by a process that takes no requests yet.
+    /// A process that does not accept requests yet holds the folder.
     Unready {
         folder: PathBuf,
         pid: Option<i32>,
@@ -166,12 +167,12 @@ pub(crate) fn is_used(folder: &Path) -> bool {
     matches!(data_dir_state(folder), Ok(DataDirState::Ours))
 }
 
-/// A variable with our name on it that nothing reads is most likely misspelt.
+/// Warnings about variables that begin with `PLEXUS_` but are unknown. They are most likely misspelled.
 pub(crate) fn variable_warnings(environment: &Environment) -> impl Iterator<Item = String> {
     environment.unknown().into_iter().map(|(name, nearest)| match nearest {
         Some(nearest) => {
-            format!("the variable {name} is set, but nothing reads it; did you mean {nearest}?")
+            format!("unknown environment variable {name}; did you mean {nearest}?")
         }
-        None => format!("the variable {name} is set, but nothing reads it; is it misspelt?"),
+        None => format!("unknown environment variable {name}; is it misspelled?"),
     })
 }

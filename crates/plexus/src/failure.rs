@@ -1,30 +1,30 @@
-//! How a command ends: the exit codes, and an error that knows its code and what to do next.
+//! Exit codes, and the error type of commands: a message, a hint and an exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use plexus_proto::ErrorCode;
 
-/// Exit codes of every command; part of the contract with scripts, listed in `plexus --help`.
+/// The exit codes of all commands. Scripts rely on them; `plexus --help` lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     Ok = 0,
     Failed = 1,
     /// The same code that clap uses.
     Usage = 2,
-    /// A verification ran and found something.
+    /// A verification found problems.
     Problems = 3,
     Unreachable = 4,
     /// Not authenticated, or not allowed.
     Denied = 5,
-    /// Somebody pressed Ctrl-C; what a shell reports for it.
+    /// Ctrl-C, with the exit code that a shell reports for SIGINT.
     Interrupted = 130,
-    /// Whoever read our output went away; what a shell reports for a process ended by SIGPIPE.
+    /// The reader of standard output is gone, with the exit code that a shell reports for SIGPIPE.
     OutputClosed = 141,
 }
 
 impl Exit {
-    /// For programs that read why a command failed.
+    /// The error code in JSON output.
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -45,23 +45,23 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What a person is told when a command cannot do what it should.
+/// An error that is shown to the user.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// The hub's own word for it, where the hub refused.
+    /// The hub's error code, if the hub refused the request.
     pub(crate) code: Option<ErrorCode>,
-    /// What happened, to what.
+    /// What failed, and why.
     pub(crate) message: String,
     /// What to do next.
     pub(crate) hint: Option<String>,
-    /// To find the fault in the hub's log.
+    /// Identifies the request in the hub's log.
     pub(crate) request_id: Option<String>,
     /// Whether the same request may succeed later.
     pub(crate) retryable: bool,
-    /// Whether the hub may have acted on the request although no answer came.
+    /// Whether the hub may have processed the request although no response arrived.
     pub(crate) after_sending: bool,
-    /// The command that the machine's owner may allow, where the hub refused the request only for it.
+    /// The command that the machine's owner has to allow, if that is the only reason for the refusal.
     pub(crate) command: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Standard output was closed by its reader; nothing is left to say, so nothing is said.
+/// The reader of standard output is gone. The command ends without a message.
 #[derive(Debug)]
 pub(crate) struct OutputClosed;
 

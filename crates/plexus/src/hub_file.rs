@@ -1,7 +1,8 @@
-//! Which hub runs on a data folder: `hub.json` says where it is, and the lock of the folder whether it runs.
+//! Finds the hub that runs on a data folder: `hub.json` contains its URL, and the folder's lock shows whether it
+//! runs.
 //!
-//! `hub.json` alone proves nothing: a copy of the folder has it too, and so has a folder whose hub was killed. The lock
-//! belongs to the folder itself and ends with the process.
+//! `hub.json` alone proves nothing, because it is also in a copy of the folder and in a folder whose hub was killed.
+//! The lock belongs to the folder itself and ends with the process.
 
 use std::fs::TryLockError;
 use std::io;
@@ -17,35 +18,37 @@ use serde::Deserialize;
 use crate::failure::{Exit, Failure};
 use crate::target;
 
-/// What a running hub wrote into its data folder.
+/// The content of `hub.json`, which a running hub writes to its data folder.
 #[derive(Debug)]
 pub(crate) struct HubFile {
     pub(crate) url: Url,
     pub(crate) pid: i32,
-    /// SHA-256 of the certificate that it shows, where it speaks TLS.
+    /// SHA-256 of its certificate, if it uses TLS.
     pub(crate) certificate: Option<String>,
 }
 
-/// Which hub runs on a data folder.
+/// The process that holds the lock of a data folder.
 #[derive(Debug)]
 pub(crate) enum Occupant {
     Hub(HubFile),
-    /// A process holds the folder that has not said where it is: a hub that starts, or a command that writes.
+    /// A process without a `hub.json`: a hub that is starting, or a command that writes. Contains its process id, if
+    /// known.
     Unready(Option<i32>),
-    Nobody,
+    /// The lock is free.
+    None,
 }
 
 impl Occupant {
     pub(crate) fn of(data_dir: &Path) -> anyhow::Result<Self> {
         let path = data_dir.join("plexus.lock");
-        // A lock file that cannot be opened is a problem of the hub that would take the lock.
-        let Ok(lock) = std::fs::File::open(&path) else { return Ok(Self::Nobody) };
+        // If the lock file cannot be opened, the hub that takes the lock reports the error.
+        let Ok(lock) = std::fs::File::open(&path) else { return Ok(Self::None) };
         match lock.try_lock_shared() {
             Err(TryLockError::WouldBlock) => {}
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(Self::Nobody),
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(Self::None),
         }
         let holder: Option<i32> = std::fs::read_to_string(&path).ok().and_then(|pid| pid.parse().ok());
-        // The file of a hub that was killed is replaced when the next one is ready.
+        // The `hub.json` of a killed hub is replaced when the next hub is ready.
         let hub = HubFile::read(data_dir)?.filter(|hub| Some(hub.pid) == holder);
         Ok(hub.map_or(Self::Unready(holder), Self::Hub))
     }
@@ -61,57 +64,57 @@ struct Content {
 }
 
 impl HubFile {
-    /// None where no hub runs; one that was killed leaves its file behind.
+    /// Reads the file. None if there is none; a killed hub leaves its file behind.
     pub(crate) fn read(data_dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = data_dir.join("hub.json");
         let text = match fs_err::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e).context("cannot tell where the hub is"),
+            Err(e) => return Err(e).context("cannot find the hub"),
         };
         let name = path.display().to_string();
         let Content { url, pid, certificate_sha256: certificate } =
             serde_json::from_str(&text).map_err(|e| {
-                Failure::new(Exit::Failed, format!("{name} does not say where the hub is: {e}"))
-                    .hint("restart the hub, which writes it anew, or pass --hub URL")
+                Failure::new(Exit::Failed, format!("{name} is not valid: {e}"))
+                    .hint("restart the hub, which writes the file again, or pass --hub URL")
             })?;
-        Ok(Some(Self { url: target::parse(&url, &name)?, pid, certificate }))
+        Ok(Some(Self { url: target::parse_url(&url, &name)?, pid, certificate }))
     }
 
-    /// Its URL without a path.
+    /// The URL without the final slash.
     pub(crate) fn address(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
 
-    /// Whether the process that wrote it is there, or at least one with its number.
+    /// Whether a process with the id in the file exists.
     pub(crate) fn is_alive(&self) -> bool {
         let alive = |pid| !matches!(test_kill_process(pid), Err(Errno::SRCH));
         Pid::from_raw(self.pid).is_some_and(alive)
     }
 
-    /// Whether the hub's address is one of this machine now: only such a one can be bound here.
-    pub(crate) fn is_here(&self) -> bool {
+    /// Whether the hub's address belongs to this machine. Only local addresses can be bound.
+    pub(crate) fn has_local_address(&self) -> bool {
         target::is_loopback(&self.url)
             || target::ip_address(&self.url)
                 .is_some_and(|ip| !ip.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok())
     }
 }
 
-/// `plexus.lock`: held by the hub on a data folder while it runs, and free after it was killed.
+/// `plexus.lock`, which a running hub holds. The lock is released when the process ends, also if it is killed.
 #[derive(Debug)]
 pub(crate) struct HubLock;
 
 impl HubLock {
-    /// The process that runs a hub on the folder, where it has said which one it is. None: no hub runs there.
+    /// The id of the process that holds the lock, if known. None if the lock is free.
     pub(crate) fn holder(data_dir: &Path) -> Option<Option<i32>> {
         match Occupant::of(data_dir) {
             Ok(Occupant::Hub(hub)) => Some(Some(hub.pid)),
             Ok(Occupant::Unready(pid)) => Some(pid),
-            Ok(Occupant::Nobody) | Err(_) => None,
+            Ok(Occupant::None) | Err(_) => None,
         }
     }
 
-    /// Whether this process of this machine is the hub: a process in a container has another number in there.
+    /// Whether the process with this id holds the lock. A process in a container has another id inside it.
     pub(crate) fn is_held_by(data_dir: &Path, pid: i32) -> bool {
         let process = Path::new("/proc").join(pid.to_string());
         if !cfg!(target_os = "linux") {
@@ -124,16 +127,15 @@ impl HubLock {
             Ok(files) => {
                 let mut open = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
                 let holds = lock.is_some_and(|lock| open.any(|file| file == lock));
-                holds || is_program() && Self::names(data_dir, pid)
+                holds || is_program() && Self::is_pid_in_hub_file(data_dir, pid)
             }
-            // The process of another user, whose files cannot be seen.
+            // The open files of another user's process are not visible.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => is_program(),
             Err(_) => false,
         }
     }
 
-    /// Whether `hub.json` says that the hub is this process.
-    fn names(data_dir: &Path, pid: i32) -> bool {
+    fn is_pid_in_hub_file(data_dir: &Path, pid: i32) -> bool {
         HubFile::read(data_dir).ok().flatten().is_some_and(|hub| hub.pid == pid)
     }
 

@@ -1,4 +1,4 @@
-//! Lists of the hub: pages followed until there is as much as was asked for.
+//! Fetches and prints lists of the hub, page by page.
 
 use clap::Args;
 use plexus_kit::config::nearest;
@@ -10,24 +10,24 @@ use serde_json::value::RawValue;
 use crate::client::{Hub, Param, decode};
 use crate::output::{Column, Output};
 
-/// Items to ask for in one request.
-const PAGE: usize = 100;
-/// Requests for one list; a hub that always names a next page is not followed for ever.
+/// Maximum number of items per request.
+const PAGE_SIZE: usize = 100;
+/// Maximum number of requests for a list, in case a hub always returns a next page.
 const MAX_PAGES: usize = 1_000;
-/// Names among which one that was meant is looked for.
-const MEANT: usize = 1_000;
+/// Maximum number of names to search for a similar one.
+const MAX_NAMES: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Show at most this many
+    /// Maximum number of items to show
     #[arg(long, value_name = "N", default_value = "50", value_parser = limit)]
     pub(crate) limit: usize,
-    /// Go on where an earlier list ended (its `next`)
+    /// Continue after an earlier list, with its `next` cursor
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
 }
 
-/// A number of items that fits into memory.
+/// Parses a number of items that fits in memory.
 pub(crate) fn limit(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(limit) if (1..=10_000).contains(&limit) => Ok(limit),
@@ -35,7 +35,7 @@ pub(crate) fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Up to `args.limit` items that `keep` lets through, as the hub wrote them.
+/// Fetches up to `args.limit` items for which `keep` is true, as the hub's unmodified JSON.
 pub(crate) async fn fetch(
     hub: &Hub,
     path: &[&str],
@@ -46,7 +46,7 @@ pub(crate) async fn fetch(
     let mut items: Vec<Box<RawValue>> = Vec::new();
     let mut next = args.cursor.clone();
     for _ in 0..MAX_PAGES {
-        let wanted = (args.limit - items.len()).min(PAGE);
+        let wanted = (args.limit - items.len()).min(PAGE_SIZE);
         let mut query = filters.to_vec();
         query.extend([("limit", Some(wanted.to_string())), ("cursor", next.clone())]);
         let page: Page<Box<RawValue>> = hub.get(path, &query).await?.decode()?;
@@ -60,15 +60,15 @@ pub(crate) async fn fetch(
     Ok(Page { items, next })
 }
 
-/// The name in a list of the hub that was most likely meant by a word that is in none.
-pub(crate) async fn meant(hub: &Hub, list: &str, key: &str, word: &str) -> Option<String> {
-    let args = ListArgs { limit: MEANT, cursor: None };
+/// Finds the name in one of the hub's lists that is most similar to a misspelled word.
+pub(crate) async fn did_you_mean(hub: &Hub, list: &str, key: &str, word: &str) -> Option<String> {
+    let args = ListArgs { limit: MAX_NAMES, cursor: None };
     let page = fetch(hub, &[list], &[], &args, |_| true).await.ok()?;
     let items: Vec<Value> = page.items.iter().filter_map(|item| decode(item).ok()).collect();
     nearest(word, items.iter().filter_map(|item| item[key].as_str())).map(str::to_owned)
 }
 
-/// A list for a program, or as rows for a person; `empty` says what to do when there is none.
+/// Prints a list as JSON or as rows. `empty` is printed if there are no items.
 pub(crate) fn show<T: DeserializeOwned, C: Into<Column> + Copy>(
     out: &Output,
     page: &Page<Box<RawValue>>,
@@ -86,7 +86,7 @@ pub(crate) fn show<T: DeserializeOwned, C: Into<Column> + Copy>(
         out.table(columns, rows.collect::<anyhow::Result<Vec<_>>>()?)?;
     }
     if let Some(next) = &page.next {
-        out.note(&format!("There is more: raise --limit, or go on with --cursor {next}"));
+        out.note(&format!("There are more: raise --limit, or continue with --cursor {next}"));
     }
     Ok(())
 }

@@ -1,14 +1,13 @@
-//! Everything a command prints.
+//! Everything that commands print.
 //!
-//! Answers go to standard output, remarks and errors to standard error. A reader that closes the
-//! pipe ends the command quietly. What a person reads has no control characters in it, whoever
-//! wrote it, and no colours but those of a comparison. Only this module writes to either stream; it
-//! does so through `Write`, because `println!` panics when the reader is gone.
+//! Results go to standard output, notes and errors to standard error. If the reader closes the pipe, the command ends
+//! without a message. Text for people never contains control characters, and only diffs are coloured. Only this
+//! module and `console` write to these streams. They use `Write`, because `println!` panics when the reader is gone.
 
-mod answers;
 mod bar;
 mod event;
 mod progress;
+mod prompt;
 mod table;
 mod text;
 mod time;
@@ -24,13 +23,13 @@ use serde_json::json;
 
 use crate::failure::{Exit, Failure, OutputClosed};
 
-pub(crate) use answers::{Answered, Answers, typed};
-pub(crate) use bar::{Bar, bytes_in_words};
+pub(crate) use bar::{Bar, human_bytes};
 pub(crate) use progress::Progress;
+pub(crate) use prompt::{Prompt, PromptReply, stdin_lines};
 pub(crate) use table::Column;
 pub(crate) use text::{one_line, shorten};
 
-/// Where a command's answer goes, and in which form.
+/// Prints the result of a command, as text or as JSON.
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
@@ -45,12 +44,12 @@ impl Output {
         Self { json, terminal, colours: environment.wants_colours(terminal), clock }
     }
 
-    /// Whether a program reads the answer.
+    /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether a person reads the answer as it comes, and not a program or a file.
+    /// Whether standard output is a terminal.
     pub(crate) fn terminal(&self) -> bool {
         self.terminal
     }
@@ -59,18 +58,18 @@ impl Output {
         self.clock.now()
     }
 
-    /// JSON as the hub wrote it, on one line.
+    /// Prints JSON of the hub on one line.
     pub(crate) fn json_line(&self, json: &str) -> anyhow::Result<()> {
         write(&format!("{}\n", text::json_on_one_line(json)))
     }
 
-    /// One line of an answer.
+    /// Prints one line.
     pub(crate) fn line(&self, line: &str) -> anyhow::Result<()> {
         write(&format!("{}\n", one_line(line)))
     }
 
-    /// One line of a comparison, indented, and coloured by the sign that it begins with: `+` came, `-` went, `!` is strange.
-    pub(crate) fn compared(&self, line: &str) -> anyhow::Result<()> {
+    /// Prints an indented line of a diff, coloured by its first character: `+` added, `-` removed, `!` suspicious.
+    pub(crate) fn diff_line(&self, line: &str) -> anyhow::Result<()> {
         let line = one_line(line);
         let style = match line.chars().next().filter(|_| self.colours) {
             Some('+') => AnsiColor::Green.on_default(),
@@ -81,7 +80,7 @@ impl Output {
         write(&format!("  {style}{line}{style:#}\n"))
     }
 
-    /// Text of several lines from elsewhere: cleaned for a terminal, untouched in a pipe.
+    /// Prints untrusted text of several lines: without control characters on a terminal, unmodified in a pipe.
     pub(crate) fn block(&self, block: &str) -> anyhow::Result<()> {
         let end = if block.is_empty() || block.ends_with('\n') { "" } else { "\n" };
         match self.terminal {
@@ -90,7 +89,8 @@ impl Output {
         }
     }
 
-    /// Rows under headings that fit a terminal, tab-separated lines with all there is in a pipe.
+    /// Prints rows: with headings and fitted to the width of a terminal, or as complete tab-separated lines in a
+    /// pipe.
     pub(crate) fn table<C: Into<Column> + Copy>(
         &self,
         columns: &[C],
@@ -100,35 +100,35 @@ impl Output {
             true => {
                 let columns: Vec<Column> = columns.iter().map(|column| (*column).into()).collect();
                 let width = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
-                write(&table::framed(&columns, &rows, usize::from(width)))
+                write(&table::fitted(&columns, &rows, usize::from(width)))
             }
-            false => write(&table::plain(&rows)),
+            false => write(&table::tab_separated(&rows)),
         }
     }
 
-    /// Names and values, one pair a line.
+    /// Prints names and values, one pair per line.
     pub(crate) fn fields(&self, fields: &[(&str, String)]) -> anyhow::Result<()> {
         match self.terminal {
             true => write(&table::aligned(fields)),
             false => {
                 let rows: Vec<_> =
                     fields.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
-                write(&table::plain(&rows))
+                write(&table::tab_separated(&rows))
             }
         }
     }
 
-    /// One event of a session on one line.
+    /// Prints an event of one session on one line.
     pub(crate) fn event(&self, event: &Event) -> anyhow::Result<()> {
         self.line(&event::line(event))
     }
 
-    /// One event among those of all sessions on one line.
+    /// Prints an event with its session on one line.
     pub(crate) fn event_of_all(&self, event: &Event) -> anyhow::Result<()> {
         self.line(&event::line_of_all(event, self.terminal))
     }
 
-    /// A time in a list: how long ago on a terminal, in UTC in a pipe.
+    /// Formats a time for a list: relative on a terminal, in UTC in a pipe.
     pub(crate) fn when(&self, at: Timestamp) -> String {
         match self.terminal {
             true => time::relative(at, self.now()),
@@ -136,45 +136,45 @@ impl Output {
         }
     }
 
-    /// A time with all that is known about it.
+    /// Formats a time in full: in UTC, and relative on a terminal.
     pub(crate) fn at(&self, at: Timestamp) -> String {
         let (utc, relative) = (time::utc(at), time::relative(at, self.now()));
-        // A far time is a date in both forms.
+        // A distant time is a date in both forms.
         if self.terminal && !utc.starts_with(&relative) { format!("{utc} ({relative})") } else { utc }
     }
 
-    /// A length of time.
-    pub(crate) fn lasting(&self, milliseconds: i64) -> String {
-        time::lasting(milliseconds)
+    /// Formats a duration.
+    pub(crate) fn duration(&self, milliseconds: i64) -> String {
+        time::duration(milliseconds)
     }
 
-    /// Shows that something is under way.
-    pub(crate) fn progress(&self, doing: &str) -> Progress {
-        Progress::start(doing, self.json)
+    /// Shows a spinner with a message.
+    pub(crate) fn progress(&self, message: &str) -> Progress {
+        Progress::start(message, self.json)
     }
 
-    /// Whether there is a person who can answer.
-    pub(crate) fn can_ask(&self) -> bool {
+    /// Whether the user can be prompted.
+    pub(crate) fn can_prompt(&self) -> bool {
         !self.json && io::stdin().is_terminal()
     }
 
-    /// Gets ready to ask.
-    pub(crate) fn answers(&self) -> anyhow::Result<Answers> {
-        Answers::new()
+    /// Prepares for prompts, see [`Prompt`].
+    pub(crate) fn prompt(&self) -> anyhow::Result<Prompt> {
+        Prompt::new()
     }
 
-    /// A remark beside the answer.
-    pub(crate) fn note(&self, note: &str) {
-        remark(&one_line(note));
+    /// Prints a note to standard error.
+    pub(crate) fn note(&self, text: &str) {
+        note(text);
     }
 }
 
-/// What a person should know before the command is run.
+/// Prints a warning to standard error.
 pub(crate) fn warning(text: &str) {
-    remark(&format!("warning: {}", one_line(text)));
+    print_error_line(&format!("warning: {}", one_line(text)));
 }
 
-/// Tells a person why the command ended, and says with which code it should.
+/// Prints an error and its hint, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     if error.is::<OutputClosed>() {
         return Exit::OutputClosed.into();
@@ -183,40 +183,40 @@ pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
         return report_json(error);
     }
     let Some(failure) = error.downcast_ref::<Failure>() else {
-        remark(&format!("error: {}", text::lines(&chain(error))));
+        print_error_line(&format!("error: {}", text::lines(&chain(error))));
         return Exit::Failed.into();
     };
-    remark(&format!("error: {}", text::lines(&failure.message)));
+    print_error_line(&format!("error: {}", text::lines(&failure.message)));
     if let Some(hint) = &failure.hint {
-        remark(&format!("hint: {}", text::lines(hint)));
+        print_error_line(&format!("hint: {}", text::lines(hint)));
     }
     if let Some(id) = &failure.request_id {
-        remark(&format!("request id: {} (the hub's log has the details under it)", one_line(id)));
+        print_error_line(&format!("request id: {} (the hub's log contains the details)", one_line(id)));
     }
     failure.exit.into()
 }
 
-/// The same for a program.
+/// Like [`report`], as JSON.
 fn report_json(error: &anyhow::Error) -> ExitCode {
     let failure = error.downcast_ref::<Failure>();
     let exit = failure.map_or(Exit::Failed, |failure| failure.exit);
     let code = failure.and_then(|failure| failure.code).map_or(exit.code(), ErrorCode::as_str);
-    let mut told = json!({
+    let mut report = json!({
         "code": code,
         "message": failure.map_or_else(|| chain(error), ToString::to_string),
         "hint": failure.and_then(|failure| failure.hint.as_deref()),
     });
     if let Some(id) = failure.and_then(|failure| failure.request_id.as_deref()) {
-        told["request_id"] = json!(id);
+        report["request_id"] = json!(id);
     }
-    remark(&text::json_on_one_line(&told.to_string()));
+    print_error_line(&text::json_on_one_line(&report.to_string()));
     exit.into()
 }
 
-/// Tells why a command line cannot be used, or shows the help that it asked for.
+/// Prints a usage error, or the requested help or version.
 pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !json || !error.use_stderr() {
-        // Where the stream is gone, there is nobody left to tell.
+        // If the stream is closed, there is no other place to report to.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
     }
@@ -226,39 +226,34 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     report_json(&failure.into())
 }
 
-/// An error and its causes; a cause that was quoted by the one above it is not said twice.
+/// The text of an error and its causes, without causes that an outer text already contains.
 fn chain(error: &anyhow::Error) -> String {
-    let mut told = String::new();
+    let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if !told.contains(&cause) {
-            told.push_str(if told.is_empty() { "" } else { ": " });
-            told.push_str(&cause);
+        if !text.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
         }
     }
-    told
+    text
 }
 
-/// A file that this program makes, byte by byte as it is.
-pub(crate) fn file(content: &[u8]) -> anyhow::Result<()> {
-    write_bytes(content)
-}
-
-/// Something that happened, for a program, on one line.
+/// Prints a JSON event on one line.
 pub(crate) fn json_event(event: &serde_json::Value) -> anyhow::Result<()> {
     write(&format!("{event}\n"))
 }
 
-/// A remark on a terminal that takes everything as it is, and begins a line only where it is told to.
-pub(crate) fn raw_remark(text: &str) {
+/// Prints a note to a terminal in raw mode, which needs `\r\n` line ends.
+pub(crate) fn raw_mode_note(text: &str) {
     let _ = write!(io::stderr().lock(), "\r\n[plexus: {}]\r\n", one_line(text));
 }
 
-/// A remark of a program that runs another one, in whose output it stands.
-pub(crate) fn aside(text: &str) {
-    remark(&one_line(text));
+/// Prints a note to standard error.
+pub(crate) fn note(text: &str) {
+    print_error_line(&one_line(text));
 }
 
-/// What a hub says when it is up. Nobody may be there to read it, which is no reason to stop.
+/// Prints the startup message of a hub. Errors are ignored: the hub also runs without a reader.
 pub(crate) fn announce(text: &str) {
     let _ = write(text);
 }
@@ -267,7 +262,8 @@ fn write(text: &str) -> anyhow::Result<()> {
     write_bytes(text.as_bytes())
 }
 
-fn write_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes unmodified bytes to standard output.
+pub(crate) fn write_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
@@ -275,8 +271,8 @@ fn write_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-fn remark(text: &str) {
-    // Where standard error is gone too, there is nobody left to tell.
+fn print_error_line(text: &str) {
+    // If standard error is closed, there is no other place to report to.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -1,8 +1,8 @@
-//! Tools of one machine, called through the hub until there is an answer.
+//! Calls the tools of one machine through the hub, with retries.
 //!
-//! A link that is cut, a hub that restarts and a node that is away for a moment are waited out, as long as `patience` says
-//! since the last answer. So only calls that may be made twice are made here, or those that have a key, under which the hub
-//! makes them once. A first call that cannot be made is not repeated: whoever has misspelt something hears of it at once.
+//! If the connection breaks, the hub restarts or the node is away, a call is retried until `retry_timeout` has passed
+//! since the last response. So every call here must be idempotent or have an idempotency key, with which the hub runs
+//! it once. Calls are not retried before the first response: a misspelled name is reported immediately.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,22 +16,22 @@ use serde::{Deserialize, Serialize};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 
-/// Between two attempts: the first, and at most.
-const PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Delay before the first retry. It doubles with each retry.
+const MIN_DELAY: Duration = Duration::from_millis(50);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
+/// A machine whose tools are called.
 pub(crate) struct Remote {
     hub: Hub,
     node: String,
-    patience: Duration,
-    /// When there was an answer last.
-    answered: Mutex<Option<Instant>>,
-    /// Told when calls do not get through, and when they do again.
-    tell: Box<dyn Fn(&str) + Send + Sync>,
-    away: AtomicBool,
+    retry_timeout: Duration,
+    last_response: Mutex<Option<Instant>>,
+    /// Called if calls start to fail, and if they succeed again.
+    notice: Box<dyn Fn(&str) + Send + Sync>,
+    is_away: AtomicBool,
 }
 
-/// What a call is made with: its own arguments and the machine.
+/// The body of a call.
 #[derive(Serialize)]
 struct Params<'a, A> {
     arguments: Arguments<'a, A>,
@@ -44,55 +44,55 @@ struct Arguments<'a, A> {
     own: &'a A,
 }
 
-/// The parts of an answer that matter here; the data are read without a detour.
+/// The relevant parts of a response. Deserializes the data directly into `T`.
 #[derive(Deserialize)]
-struct Answered<T> {
+struct CallResponse<T> {
     success: bool,
     text: String,
     structured: Option<T>,
 }
 
-/// What the tool itself refused, as opposed to what kept it from running.
+/// The error text of a tool that ran and refused the call.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
+pub(crate) struct ToolRefusal(pub(crate) String);
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for ToolRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for ToolRefusal {}
 
 impl Remote {
-    pub(crate) fn new(hub: Hub, node: &str, patience: Duration) -> Self {
+    pub(crate) fn new(hub: Hub, node: &str, retry_timeout: Duration) -> Self {
         Self {
             hub,
             node: node.to_owned(),
-            patience,
-            answered: Mutex::new(None),
-            tell: Box::new(|_| {}),
-            away: AtomicBool::new(false),
+            retry_timeout,
+            last_response: Mutex::new(None),
+            notice: Box::new(|_| {}),
+            is_away: AtomicBool::new(false),
         }
     }
 
-    /// The same, which says so when nothing gets through for a while.
-    pub(crate) fn telling(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { tell: Box::new(tell), ..self }
+    /// Sets a function that is called if the machine cannot be reached for a while.
+    pub(crate) fn on_notice(self, notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { notice: Box::new(notice), ..self }
     }
 
     pub(crate) fn node(&self) -> &str {
         &self.node
     }
 
-    /// Calls a tool there. What the tool refuses is an error with its words.
+    /// Calls a tool. A refusal becomes an error with the tool's text.
     pub(crate) async fn call<A: Serialize, T: DeserializeOwned>(
         &self,
         tool: &str,
         arguments: &A,
         key: Option<&str>,
     ) -> anyhow::Result<T> {
-        self.try_call(tool, arguments, key).await?.map_err(|Refused(text)| {
+        self.try_call(tool, arguments, key).await?.map_err(|ToolRefusal(text)| {
             let (message, hint) = match text.split_once('\n') {
                 Some((message, hint)) => (message.to_owned(), Some(hint.trim().to_owned())),
                 None => (text, None),
@@ -102,62 +102,62 @@ impl Remote {
         })
     }
 
-    /// The same for who has something to do about a refusal.
+    /// Like [`Self::call`], for callers that handle a refusal.
     pub(crate) async fn try_call<A: Serialize, T: DeserializeOwned>(
         &self,
         tool: &str,
         arguments: &A,
         key: Option<&str>,
-    ) -> anyhow::Result<Result<T, Refused>> {
+    ) -> anyhow::Result<Result<T, ToolRefusal>> {
         let body = Params { arguments: Arguments { node: &self.node, own: arguments } };
-        let (mut pause, begun) = (PAUSE, Instant::now());
+        let (mut delay, started) = (MIN_DELAY, Instant::now());
         loop {
-            let failure = match self.once(tool, &body, key).await {
+            let failure = match self.call_once(tool, &body, key).await {
                 Ok(answer) => {
-                    *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-                    if self.away.swap(false, Ordering::Relaxed) {
-                        (self.tell)(&format!("{} is back", self.node));
+                    *self.last_response.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                    if self.is_away.swap(false, Ordering::Relaxed) {
+                        (self.notice)(&format!("{} is back", self.node));
                     }
                     return Ok(answer);
                 }
                 Err(failure) => failure,
             };
-            let last = *self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-            let passes = |failure: &Failure| {
-                // One without a key may be made twice, whatever became of the first.
+            let last = *self.last_response.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_transient = |failure: &Failure| {
+                // A call without a key is idempotent, so it does not matter whether the first one ran.
                 failure.retryable || (key.is_none() && failure.code == Some(ErrorCode::Interrupted))
             };
-            let waits = failure.downcast_ref::<Failure>().is_some_and(passes)
-                && last.is_some_and(|last| last.max(begun).elapsed() < self.patience);
-            if !waits {
+            let can_retry = failure.downcast_ref::<Failure>().is_some_and(is_transient)
+                && last.is_some_and(|last| last.max(started).elapsed() < self.retry_timeout);
+            if !can_retry {
                 return Err(failure);
             }
-            if begun.elapsed() > LONGEST_PAUSE && !self.away.swap(true, Ordering::Relaxed) {
-                (self.tell)(&format!("waiting for {}: {failure}", self.node));
+            if started.elapsed() > MAX_DELAY && !self.is_away.swap(true, Ordering::Relaxed) {
+                (self.notice)(&format!("waiting for {}: {failure}", self.node));
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
         }
     }
 
-    async fn once<A: Serialize, T: DeserializeOwned>(
+    async fn call_once<A: Serialize, T: DeserializeOwned>(
         &self,
         tool: &str,
         body: &Params<'_, A>,
         key: Option<&str>,
-    ) -> anyhow::Result<Result<T, Refused>> {
+    ) -> anyhow::Result<Result<T, ToolRefusal>> {
         let answer = self.hub.post(&["tools", tool, "call"], body, &[("idempotency-key", key)]).await?;
-        let answered: Answered<T> = answer.decode()?;
-        match (answered.success, answered.structured) {
+        let response: CallResponse<T> = answer.decode()?;
+        match (response.success, response.structured) {
             (true, Some(structured)) => Ok(Ok(structured)),
-            (true, None) => Err(Failure::new(Exit::Failed, format!("{tool} answered without data")))
-                .context("the hub or the node is of another version"),
-            (false, _) => Ok(Err(Refused(answered.text))),
+            (true, None) => Err(Failure::new(Exit::Failed, format!("{tool} returned no data")))
+                .context("the hub or the node has another version"),
+            (false, _) => Ok(Err(ToolRefusal(response.text))),
         }
     }
 }
 
-/// A key for a call that is to run once.
-pub(crate) fn fresh_key() -> String {
+/// Generates an idempotency key.
+pub(crate) fn new_idempotency_key() -> String {
     plexus_proto::CallId::new().to_string()
 }

@@ -1,57 +1,56 @@
-//! Short ids: the end of a UUID, which is random, while its beginning is the time at which it was made.
+//! Short ids: the last characters of a UUIDv7. They are random, while the first ones are a timestamp.
 
 use std::collections::HashSet;
 
 use crate::failure::{Exit, Failure};
 
-/// Characters of an id that are shown, unless it takes more to tell two ids apart.
-const SHOWN: usize = 8;
-/// Fewer characters are not taken for an id.
-const LEAST: usize = 4;
-/// Characters of a whole id.
-const WHOLE: usize = 36;
+/// Default length of a short id. It is longer if two ids share these characters.
+const DEFAULT_LEN: usize = 8;
+/// Minimum length of a suffix that a user can give as an id.
+const MIN_LEN: usize = 4;
+const UUID_LEN: usize = 36;
 
-/// Candidates that are named in an error.
-pub(crate) const CANDIDATES: usize = 20;
+/// Maximum number of candidates listed in an error.
+pub(crate) const MAX_CANDIDATES: usize = 20;
 
-/// The end of an id, as hubs compare it, where a text can be one.
-pub(crate) fn ending(text: &str) -> Option<String> {
-    let fits =
-        (LEAST..WHOLE).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-    fits.then(|| text.to_ascii_lowercase())
+/// The text as an id suffix, in the lowercase form that hubs compare. None if it cannot be one.
+pub(crate) fn parse_suffix(text: &str) -> Option<String> {
+    let is_suffix =
+        (MIN_LEN..UUID_LEN).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    is_suffix.then(|| text.to_ascii_lowercase())
 }
 
-/// How many characters of the ends tell these ids apart.
-pub(crate) fn distinct<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
-    // One id may stand in several rows.
+/// The shortest suffix length at which these ids differ from each other.
+pub(crate) fn unique_suffix_len<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
+    // The same id can occur in several rows.
     let ids: HashSet<&str> = ids.collect();
-    (SHOWN..WHOLE)
-        .find(|length| ids.iter().map(|id| end(id, *length)).collect::<HashSet<_>>().len() == ids.len())
-        .unwrap_or(WHOLE)
+    (DEFAULT_LEN..UUID_LEN)
+        .find(|length| ids.iter().map(|id| suffix(id, *length)).collect::<HashSet<_>>().len() == ids.len())
+        .unwrap_or(UUID_LEN)
 }
 
-/// The last `length` characters of a UUID; any other text as it is.
-pub(crate) fn end(id: &str, length: usize) -> &str {
-    let is_id = id.len() == WHOLE && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-    if is_id { &id[WHOLE - length.min(WHOLE)..] } else { id }
+/// The last `length` characters of a UUID. Other text is returned unchanged.
+pub(crate) fn suffix(id: &str, length: usize) -> &str {
+    let is_id = id.len() == UUID_LEN && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    if is_id { &id[UUID_LEN - length.min(UUID_LEN)..] } else { id }
 }
 
-/// An id as it is shown on its own.
+/// The short form of a single id.
 pub(crate) fn short(id: &str) -> &str {
-    end(id, SHOWN)
+    suffix(id, DEFAULT_LEN)
 }
 
-/// Several things have an id that ends like this; each candidate is a line.
+/// The error for a suffix that several ids share. Each candidate is printed on a line.
 pub(crate) fn ambiguous(what: &str, text: &str, candidates: &[String]) -> Failure {
     let mut message = format!("the ids of several {what} end with {text:?}:");
-    for candidate in candidates.iter().take(CANDIDATES) {
+    for candidate in candidates.iter().take(MAX_CANDIDATES) {
         message.push_str("\n  ");
         message.push_str(candidate);
     }
-    if candidates.len() > CANDIDATES {
+    if candidates.len() > MAX_CANDIDATES {
         message.push_str("\n  and more");
     }
-    Failure::new(Exit::Usage, message).hint("give more of the id")
+    Failure::new(Exit::Usage, message).hint("give more characters of the id")
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! What tells a process to stop.
+//! The signals that ask a process to stop.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Made before anything is started, so that a signal during start-up is not lost.
+/// Listens for SIGTERM, SIGINT and SIGHUP. Create it before starting anything, so that a signal during startup is not
+/// lost.
 #[derive(Debug)]
 pub(crate) struct Signals([Signal; 3]);
 
@@ -13,11 +14,12 @@ impl Signals {
         Ok(Self([
             listen(SignalKind::terminate())?,
             listen(SignalKind::interrupt())?,
-            // A terminal that is closed says this.
+            // Sent if the terminal is closed.
             listen(SignalKind::hangup())?,
         ]))
     }
 
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {

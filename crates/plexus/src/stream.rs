@@ -1,4 +1,4 @@
-//! Event streams of the hub, read as server-sent events and taken up again after a break.
+//! Reads event streams of the hub as server-sent events, and resumes them after a disconnect.
 
 use std::time::Duration;
 
@@ -10,91 +10,91 @@ use crate::client::{Hub, Param, decode};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-/// Before the first attempt to take a stream up again; doubled each time after that.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause while the hub is away.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// A stream that is silent for longer is dead: the hub speaks every 25 seconds.
-const SILENCE: Duration = Duration::from_secs(60);
-/// One event; far above what a hub keeps of one.
+/// Delay before the first reconnect. It doubles with each attempt.
+const MIN_DELAY: Duration = Duration::from_millis(500);
+/// Maximum delay between reconnects.
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// A stream without data for this long is dead: the hub sends something every 25 seconds.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of an event, far above the size that a hub stores.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Prints the events of a stream: up to now, or, following, for ever.
+/// Prints the events of a stream: the existing ones or, with `follow`, new ones as well, without an end.
 pub(crate) struct Tail<'a> {
     pub(crate) out: &'a Output,
     pub(crate) hub: &'a Hub,
     pub(crate) path: &'a [&'a str],
-    /// What the stream is narrowed to.
+    /// Which events to print.
     pub(crate) filters: Vec<Param<'a>>,
-    /// Where it begins.
+    /// Where the stream starts.
     pub(crate) start: Param<'a>,
     pub(crate) follow: bool,
 }
 
-/// What was heard and told so far.
+/// The state across reconnects.
 #[derive(Default)]
-struct Progress {
-    /// There is a hub, whatever it said.
-    answered: bool,
-    /// That the hub is away.
-    away: bool,
-    /// At least one event.
-    any: bool,
+struct TailState {
+    /// The hub has responded at least once.
+    connected_once: bool,
+    /// The user was told that the hub is away.
+    disconnected: bool,
+    /// At least one event was printed.
+    has_events: bool,
 }
 
 impl Tail<'_> {
-    /// `print` gets each event once, typed and as the hub wrote it.
+    /// Calls `print` once for each event, with the typed event and the hub's JSON.
     pub(crate) async fn run(
         mut self,
         print: impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let (mut pause, mut progress) = (PAUSE, Progress::default());
+        let (mut delay, mut state) = (MIN_DELAY, TailState::default());
         loop {
             let before = self.start.clone();
-            match self.read(&print, &mut progress).await {
+            match self.read(&print, &mut state).await {
                 Ok(()) if !self.follow => {
-                    if !progress.any && !self.out.json() {
+                    if !state.has_events && !self.out.json() {
                         self.out.note("No events.");
                     }
                     return Ok(());
                 }
-                // A hub that restarts is waited for: the stream goes on where it was.
-                Err(error) if !(self.follow && progress.is_passing(&error)) => return Err(error),
+                // With `follow`, wait for a hub that restarts and resume the stream.
+                Err(error) if !(self.follow && state.can_retry(&error)) => return Err(error),
                 ended => {
-                    progress.answered = true;
+                    state.connected_once = true;
                     if before != self.start {
-                        pause = PAUSE;
+                        delay = MIN_DELAY;
                     }
                     if let Err(error) = ended
-                        && !std::mem::replace(&mut progress.away, true)
+                        && !std::mem::replace(&mut state.disconnected, true)
                     {
                         self.out.note(&format!("{error}; waiting for it to come back"));
                     }
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(MAX_PAUSE);
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
         }
     }
 
-    /// Reads until the stream ends; without `follow`, until it has caught up.
+    /// Reads until the stream ends or, without `follow`, until all existing events were read.
     async fn read(
         &mut self,
         print: &impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
-        progress: &mut Progress,
+        state: &mut TailState,
     ) -> anyhow::Result<()> {
         let mut query = self.filters.clone();
         query.push(self.start.clone());
         let mut stream =
             SseReader { response: self.hub.stream(self.path, &query).await?, buffer: Vec::new() };
-        progress.answered = true;
-        if std::mem::take(&mut progress.away) {
+        state.connected_once = true;
+        if std::mem::take(&mut state.disconnected) {
             self.out.note(&format!("{} is back", self.hub.url()));
         }
         while let Some(message) = stream.next(self.hub).await? {
             match decode(&message.data)? {
                 StreamMessage::Event(event) => {
-                    progress.any = true;
+                    state.has_events = true;
                     print(self.out, &event, &message.data)?;
                 }
                 StreamMessage::Control(StreamControl::Live { .. }) if !self.follow => return Ok(()),
@@ -116,12 +116,13 @@ impl Tail<'_> {
     }
 }
 
-impl Progress {
-    /// Whether it is worth waiting: a hub that never answered is most likely not there at all.
-    fn is_passing(&self, error: &anyhow::Error) -> bool {
+impl TailState {
+    /// Whether a reconnect can help. A hub that never responded most likely does not exist.
+    fn can_retry(&self, error: &anyhow::Error) -> bool {
         let failure = error.downcast_ref::<Failure>();
-        failure
-            .is_some_and(|failure| failure.retryable && (self.answered || failure.exit != Exit::Unreachable))
+        failure.is_some_and(|failure| {
+            failure.retryable && (self.connected_once || failure.exit != Exit::Unreachable)
+        })
     }
 }
 
@@ -137,7 +138,7 @@ struct SseReader {
 }
 
 impl SseReader {
-    /// The next event; comments are passed over. None when the stream has ended.
+    /// The next event, without comments. None at the end of the stream.
     async fn next(&mut self, hub: &Hub) -> anyhow::Result<Option<SseMessage>> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
@@ -149,10 +150,10 @@ impl SseReader {
             }
             if self.buffer.len() > MAX_EVENT_BYTES {
                 let message =
-                    format!("an event of {} is longer than {} MiB", hub.url(), MAX_EVENT_BYTES >> 20);
+                    format!("an event of {} is larger than {} MiB", hub.url(), MAX_EVENT_BYTES >> 20);
                 return Err(Failure::new(Exit::Failed, message).into());
             }
-            match tokio::time::timeout(SILENCE, self.response.chunk()).await {
+            match tokio::time::timeout(IDLE_TIMEOUT, self.response.chunk()).await {
                 Ok(Ok(Some(chunk))) => self.buffer.extend_from_slice(&chunk),
                 Ok(Ok(None)) | Err(_) => return Ok(None),
                 Ok(Err(error)) => return Err(hub.unreachable(&error).into()),

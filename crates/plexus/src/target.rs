@@ -1,8 +1,8 @@
-//! Which hub a command talks to, and with which token.
+//! Selects the hub that a command talks to, and the token for it.
 //!
-//! The local admin token opens everything, so it never leaves this machine: it is presented to a
-//! loopback address, and to the address of this machine at which the hub of the same data folder
-//! says it is. For any other hub the user names the token.
+//! The local admin token permits everything, so it never leaves this machine. It is sent only to loopback addresses,
+//! and to the address of this machine that the hub on the same data folder has published. For any other hub, the user
+//! provides a token.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -17,35 +17,35 @@ use crate::cli::GlobalArgs;
 use crate::failure::{Exit, Failure};
 use crate::hub_file::HubFile;
 
-/// A hub and what to present to it.
+/// A hub, and the credential for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: Url,
     pub(crate) credential: Credential,
-    /// It is on this machine: nothing on the way to it is asked for help.
-    pub(crate) here: bool,
-    /// SHA-256 of the one certificate that it may show: that of this machine's hub, which need not be for an address.
+    /// Whether the hub is on this machine. If so, no proxy and no name service is used.
+    pub(crate) is_local: bool,
+    /// SHA-256 of the only accepted certificate: that of this machine's hub, which does not have to match its
+    /// address.
     pub(crate) certificate: Option<String>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Credential {
-    /// From the environment.
+    /// A token from the environment, or of an agent.
     Given {
         token: Secret,
-        /// Without it, the admin token of this machine's hub would be presented.
-        admin_instead: bool,
+        /// Whether the admin token of this machine's hub would be sent if this token was not set.
+        has_admin_token: bool,
     },
     /// The admin token of this machine's hub.
     Local(Secret),
-    /// A hub on this machine whose admin token is not there, most likely because it never ran:
-    /// whether it runs is the better thing to say first, so the request is made without.
+    /// The reason why there is no admin token for a hub on this machine. Most likely the hub never ran, so the
+    /// request is sent without a token: an error about the unreachable hub is more helpful.
     Missing(String),
 }
 
 impl Target {
-    /// Whose the credential is, as far as it says so itself. Nothing is believed for it: it tells files of one holder from those
-    /// of another.
+    /// The subject of the token. It is not verified, and only distinguishes the files of different token holders.
     pub(crate) fn subject(&self) -> String {
         #[derive(serde::Deserialize)]
         struct Claims {
@@ -58,77 +58,81 @@ impl Target {
         claims.map_or_else(|| "unknown".to_owned(), |claims| claims.sub)
     }
 
-    /// The same hub with another token.
-    pub(crate) fn with(&self, token: Secret) -> Self {
-        Self { credential: Credential::Given { token, admin_instead: false }, ..self.clone() }
+    /// The same hub, with another token.
+    pub(crate) fn with_token(&self, token: Secret) -> Self {
+        Self { credential: Credential::Given { token, has_admin_token: false }, ..self.clone() }
     }
 
-    /// The hub that an agent of this machine was connected to, and the agent's own token.
+    /// The hub that an agent on this machine is connected to, with the agent's token.
     pub(crate) fn of_grant(
         grant: &Grant,
         global: &GlobalArgs,
         environment: &Environment,
     ) -> anyhow::Result<Self> {
         if let Some(hub) = &grant.hub {
-            let url = parse(hub, "the address that the agent was connected to")?;
+            let url = parse_url(hub, "the URL of the agent's hub")?;
             if !is_loopback(&url) {
-                let credential = Credential::Given { token: grant.token(), admin_instead: false };
-                return Ok(Self { url, credential, here: false, certificate: None });
+                let credential = Credential::Given { token: grant.token(), has_admin_token: false };
+                return Ok(Self { url, credential, is_local: false, certificate: None });
             }
         }
-        Ok(Self::maker_of(grant.hub.clone(), global, environment)?.with(grant.token()))
+        Ok(Self::local_admin(grant.hub.clone(), global, environment)?.with_token(grant.token()))
     }
 
-    /// The same hub on this machine with its admin token, whatever the environment says: the shell that an agent was started from
-    /// may speak for somebody else.
-    pub(crate) fn maker_of(
+    /// The hub on this machine with its admin token. `PLEXUS_HUB` and `PLEXUS_TOKEN` are ignored, because the shell
+    /// that an agent was started from can belong to another hub or user.
+    pub(crate) fn local_admin(
         hub: Option<String>,
         global: &GlobalArgs,
         environment: &Environment,
     ) -> anyhow::Result<Self> {
-        let others = [env::HUB.name, env::TOKEN.name];
-        let own = environment.all().filter(|(name, _)| !others.contains(name));
-        let own: Environment = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Self::resolve(&GlobalArgs { hub, ..global.clone() }, &own)
+        let ignored = [env::HUB.name, env::TOKEN.name];
+        let kept = environment.all().filter(|(name, _)| !ignored.contains(name));
+        let kept: Environment = kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self::resolve(&GlobalArgs { hub, ..global.clone() }, &kept)
     }
 
+    /// The hub and the credential that the flags, the environment and the data folder select.
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {
         let data_dir = data_dir(global, environment);
         let data_dir = data_dir.as_deref();
-        let (url, own) = match named_hub(global.hub.as_deref(), environment)? {
+        let (url, hub_file) = match explicit_hub(global.hub.as_deref(), environment)? {
             Some(url) => (url, None),
             None => match data_dir.map(HubFile::read).transpose()?.flatten() {
-                Some(own) => (own.url.clone(), Some(own)),
-                None => (parse(&format!("http://{}", config::DEFAULT_LISTEN), "the default address")?, None),
+                Some(hub_file) => (hub_file.url.clone(), Some(hub_file)),
+                None => {
+                    (parse_url(&format!("http://{}", config::DEFAULT_LISTEN), "the default address")?, None)
+                }
             },
         };
-        let here = is_loopback(&url) || own.as_ref().is_some_and(HubFile::is_here);
-        let certificate = match (here && url.scheme() == "https", data_dir) {
+        let is_local = is_loopback(&url) || hub_file.as_ref().is_some_and(HubFile::has_local_address);
+        let certificate = match (is_local && url.scheme() == "https", data_dir) {
             (true, Some(data_dir)) => HubFile::read(data_dir)?
-                .filter(|own| same_hub(&own.url, &url))
-                .and_then(|own| own.certificate),
+                .filter(|hub_file| is_same_hub(&hub_file.url, &url))
+                .and_then(|hub_file| hub_file.certificate),
             _ => None,
         };
-        let local = match own.filter(|own| !is_loopback(&own.url) && !own.is_alive()) {
-            // Its address may be another's by now.
-            Some(gone) if here => {
-                Ok(Credential::Missing(format!("the hub there (process {}) has ended", gone.pid)))
+        let stopped = |hub: &HubFile| !is_loopback(&hub.url) && !hub.is_alive();
+        let local = match hub_file.filter(stopped) {
+            // Another server may use its address now.
+            Some(stopped) if is_local => {
+                Ok(Credential::Missing(format!("the hub there (process {}) has ended", stopped.pid)))
             }
-            _ if here => local_credential(&url, data_dir),
+            _ if is_local => local_credential(&url, data_dir),
             _ => Err(no_token(&url).into()),
         };
         let credential = match environment.get(env::TOKEN) {
             Some(token) => Credential::Given {
                 token: Secret::from(token.trim()),
-                admin_instead: matches!(local, Ok(Credential::Local(_))),
+                has_admin_token: matches!(local, Ok(Credential::Local(_))),
             },
             None => local?,
         };
-        Ok(Self { url, credential, here, certificate })
+        Ok(Self { url, credential, is_local, certificate })
     }
 }
 
-/// The data folder of this machine's hub, by flag, variable or default.
+/// The data folder of this machine's hub: from the flag, the variable or the default.
 pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option<PathBuf> {
     global
         .data_dir
@@ -137,74 +141,74 @@ pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option
         .or_else(|| config::default_data_dir(environment))
 }
 
-/// The hub that the user says is meant.
-fn named_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Option<Url>> {
+/// The hub that the user named.
+fn explicit_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Option<Url>> {
     match (flag, environment.get(env::HUB)) {
-        (Some(text), _) => parse(text, "--hub").map(Some),
-        (None, Some(text)) => parse(text, env::HUB.name).map(Some),
+        (Some(text), _) => parse_url(text, "--hub").map(Some),
+        (None, Some(text)) => parse_url(text, env::HUB.name).map(Some),
         (None, None) => Ok(None),
     }
 }
 
-/// Two ways to write one address of this machine: a port has one owner, under whatever name.
-fn same_hub(own: &Url, other: &Url) -> bool {
+/// Whether two addresses of this machine are the same hub. Only the port matters, because a host has several names.
+fn is_same_hub(own: &Url, other: &Url) -> bool {
     own.port_or_known_default() == other.port_or_known_default()
 }
 
-/// The URL of a hub, from wherever it was given.
-pub(crate) fn parse(text: &str, source: &str) -> anyhow::Result<Url> {
-    // The text is not repeated: a URL with a password in it belongs in no message.
-    let wrong = |what: &str| {
+/// Parses the URL of a hub. `source` names its origin in errors.
+pub(crate) fn parse_url(text: &str, source: &str) -> anyhow::Result<Url> {
+    // Errors do not quote the text, because the URL may contain a password.
+    let invalid = |what: &str| {
         Failure::new(Exit::Usage, format!("{source}: {what}"))
             .hint("give a URL such as http://127.0.0.1:7420")
     };
-    // An address alone is meant as http, and the MCP endpoint as the hub it belongs to.
+    // An address without a scheme means http, and the URL of the MCP endpoint means its hub.
     let text = text.trim();
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let text = text.trim_end_matches('/').trim_end_matches("/v1").trim_end_matches("/mcp");
-    let url = Url::parse(text).map_err(|e| wrong(&format!("not a URL: {e}")))?;
+    let url = Url::parse(text).map_err(|e| invalid(&format!("not a URL: {e}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("not an http:// or https:// URL").into());
+        return Err(invalid("not an http:// or https:// URL").into());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("a URL must not carry a user name or password").into());
+        return Err(invalid("the URL must not contain a user name or password").into());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong("the URL of a hub has no ?query and no #fragment").into());
+        return Err(invalid("the URL must not contain a query or a fragment").into());
     }
     Ok(url)
 }
 
-/// This machine, whatever a name service says: an address, or the one reserved name.
+/// Whether the host is a loopback address or `localhost`. No name is resolved.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     url.host_str() == Some("localhost") || ip_address(url).is_some_and(|address| address.is_loopback())
 }
 
-/// The host of the URL, where it is an address and not a name.
+/// The host of the URL. None if it is a name.
 pub(crate) fn ip_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// There is a hub on another machine, and nothing to present to it.
+/// The error for a hub on another machine without a token.
 fn no_token(url: &Url) -> Failure {
     let variable = env::TOKEN.name;
     let message =
         format!("no token for the hub at {}: {variable} is not set", url.as_str().trim_end_matches('/'));
     let hint = format!(
-        "set {variable} to a token made there with `plexus token create`; the admin token of this machine's own hub \
+        "set {variable} to a token created there with `plexus token create`; the admin token of this machine's hub \
          is never sent to another machine"
     );
     Failure::new(Exit::Denied, message).hint(hint)
 }
 
-/// What to present to a hub on this machine, where the user does not say.
+/// The credential for a hub on this machine, unless the user provides a token.
 fn local_credential(url: &Url, data_dir: Option<&Path>) -> anyhow::Result<Credential> {
     let variable = env::TOKEN.name;
     let Some(data_dir) = data_dir else {
         return Ok(Credential::Missing(format!("{variable} is not set and no data folder is known")));
     };
     if let Some(HubFile { url: own, .. }) = HubFile::read(data_dir)?
-        && !same_hub(&own, url)
+        && !is_same_hub(&own, url)
     {
         return Ok(Credential::Missing(format!(
             "{variable} is not set, and the admin token in {} is for the hub at {}",
@@ -215,7 +219,7 @@ fn local_credential(url: &Url, data_dir: Option<&Path>) -> anyhow::Result<Creden
     let path = data_dir.join("admin-token");
     let content = private_file::read(&path).map_err(|e| {
         Failure::new(Exit::Denied, format!("cannot use the local admin token: {e}"))
-            .hint(format!("make it private as said, or set {variable} to another token"))
+            .hint(format!("change its permissions as described, or set {variable} to another token"))
     })?;
     let Some(content) = content else {
         let reason = format!("{variable} is not set and {} does not exist", path.display());
@@ -223,7 +227,7 @@ fn local_credential(url: &Url, data_dir: Option<&Path>) -> anyhow::Result<Creden
     };
     let token = String::from_utf8(content).unwrap_or_default();
     match token.trim() {
-        "" => Err(Failure::new(Exit::Denied, format!("{} holds no token", path.display()))
+        "" => Err(Failure::new(Exit::Denied, format!("{} does not contain a token", path.display()))
             .hint(format!("restart the hub on this data folder, or set {variable}"))
             .into()),
         token => Ok(Credential::Local(Secret::from(token))),

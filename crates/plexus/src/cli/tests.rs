@@ -5,12 +5,12 @@ use clap::{CommandFactory, Parser};
 use super::{Cli, Command};
 
 #[test]
-fn the_command_line_is_consistent() {
+fn command_definitions_are_consistent() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn a_global_flag_may_stand_before_or_after_the_command() {
+fn global_flags_are_accepted_before_and_after_the_command() {
     for line in [["plexus", "--data-dir", "/d", "up"], ["plexus", "up", "--data-dir", "/d"]] {
         let cli = Cli::try_parse_from(line).unwrap();
         let Command::Up(up) = cli.command else { panic!("{line:?}") };

@@ -1,7 +1,7 @@
-//! The hub of this machine, known by its certificate.
+//! Certificate pinning for the hub on this machine.
 //!
-//! Its data folder says which one it has, and only the hub writes there. So no authority is asked, and the certificate need
-//! not be for the address at which the hub is reached from its own machine.
+//! The data folder names the hub's certificate, and only the hub writes there. So no certificate authority is
+//! involved, and the certificate does not have to match the address at which the hub is reached.
 
 use std::sync::Arc;
 
@@ -13,25 +13,26 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Connects to whoever has the certificate with this SHA-256, and to nobody else.
-pub(crate) fn only(certificate: &str) -> anyhow::Result<ClientConfig> {
+/// A TLS configuration that accepts only the certificate with this SHA-256.
+pub(crate) fn tls_config(certificate: &str) -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let pinned = Pinned { certificate: certificate.to_owned(), provider: provider.clone() };
+    let verifier = PinnedCertVerifier { certificate: certificate.to_owned(), provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .context("cannot set up TLS")?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(pinned));
+        .with_custom_certificate_verifier(Arc::new(verifier));
     Ok(config.with_no_client_auth())
 }
 
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertVerifier {
+    /// SHA-256 in hexadecimal.
     certificate: String,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

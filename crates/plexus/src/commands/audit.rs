@@ -106,16 +106,16 @@ fn row(out: &Output, call: &AuditCall) -> Vec<String> {
 fn took(out: &Output, call: &AuditCall) -> String {
     call.finished_at.map_or_else(
         || "-".to_owned(),
-        |finished| out.lasting(finished.as_millisecond().saturating_sub(call.started_at.as_millisecond())),
+        |finished| out.duration(finished.as_millisecond().saturating_sub(call.started_at.as_millisecond())),
     )
 }
 
 /// The call with this id, or the only call whose id ends with it.
 async fn find(hub: &Hub, text: &str) -> anyhow::Result<CallId> {
-    let Some(end) = short_id::ending(text) else {
+    let Some(end) = short_id::parse_suffix(text) else {
         return text.parse().map_err(|error: InvalidId| Failure::new(Exit::Usage, error.to_string()).into());
     };
-    let args = ListArgs { limit: short_id::CANDIDATES + 1, cursor: None };
+    let args = ListArgs { limit: short_id::MAX_CANDIDATES + 1, cursor: None };
     let page = listing::fetch(hub, &["audit"], &[("id", Some(end))], &args, |_| true).await?;
     let found: Vec<AuditCall> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     match found.as_slice() {

@@ -23,6 +23,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "plexus", &mut script);
-    output::file(&script)?;
+    output::write_bytes(&script)?;
     Ok(Exit::Ok.into())
 }

@@ -78,7 +78,7 @@ pub(crate) async fn run(args: CpArgs, invocation: &Invocation<'_>) -> anyhow::Re
     let remote = |node: &str| -> anyhow::Result<Remote> {
         let bar = report.bar();
         let patience = Duration::from_secs(args.timeout);
-        Ok(Remote::new(invocation.hub()?, node, patience).telling(move |words| bar.remark(words)))
+        Ok(Remote::new(invocation.hub()?, node, patience).on_notice(move |words| bar.note(words)))
     };
     let copy = async {
         match (from, to) {

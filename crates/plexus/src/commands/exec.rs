@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Invocation, shell};
 use crate::arguments;
-use crate::console::{Console, Ended, Keys};
+use crate::console::{Console, JobEnd, StdinReader};
 use crate::failure::{Exit, Failure};
 use crate::remote::Remote;
 
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
     if !has_input {
         arguments.insert("stdin".to_owned(), json!(""));
     }
-    let remote = Remote::new(invocation.hub()?, &args.node, patience).telling(crate::output::warning);
+    let remote = Remote::new(invocation.hub()?, &args.node, patience).on_notice(crate::output::warning);
     let console = Console::start(remote, arguments).await?;
     if args.detach {
         match invocation.out.json() {
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let Ended { code, note } = tokio::select! {
+    let JobEnd { code, note } = tokio::select! {
         ended = console.follow() => ended?,
         failed = input(&console, has_input) => return Err(failed),
         failed = signals(&console) => return Err(failed),
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
 async fn input(console: &Console, has_input: bool) -> anyhow::Error {
     let pass = async {
         if has_input {
-            let mut keys = Keys::of_stdin()?;
+            let mut keys = StdinReader::of_stdin()?;
             while let Some(bytes) = keys.next().await {
                 if !console.feed(&bytes?, false).await? {
                     // The command has closed its input, which is not an error.

@@ -22,11 +22,11 @@ pub(crate) fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();
     match args.dir {
-        None => output::file(&page(&command)?)?,
+        None => output::write_bytes(&page(&command)?)?,
         Some(folder) => {
             fs_err::create_dir_all(&folder)?;
             let pages = write_pages(&command, &folder)?;
-            output::file(format!("{pages} pages in {}\n", folder.display()).as_bytes())?;
+            output::write_bytes(format!("{pages} pages in {}\n", folder.display()).as_bytes())?;
         }
     }
     Ok(Exit::Ok.into())

@@ -22,7 +22,7 @@ use crate::client::pinned;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::signals::Signals;
-use crate::standard;
+use crate::stdio;
 use crate::target::{Credential, Target};
 
 /// Time limit for running requests when the proxy stops.
@@ -77,8 +77,8 @@ pub(crate) async fn run(args: McpArgs, invocation: &Invocation<'_>) -> anyhow::R
     let proxy = Proxy::open(options, &supervisor).await.map_err(failure)?;
     let served = match args.http {
         None => {
-            let input = standard::input().context("cannot read standard input")?;
-            let output = standard::output().context("cannot write to standard output")?;
+            let input = stdio::input().context("cannot read standard input")?;
+            let output = stdio::output().context("cannot write to standard output")?;
             tokio::select! {
                 served = proxy.serve_stdio(BufReader::new(input), output) => served.map_err(failure),
                 () = signals.next() => Ok(()),
@@ -102,10 +102,10 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     let data_dir = invocation.data_folder()?;
     let grant = read_grant(args, invocation, &data_dir)?;
     let target = match &grant {
-        Some(grant) => invocation.target_of(grant)?,
+        Some(grant) => invocation.grant_target(grant)?,
         None => invocation.target()?,
     };
-    let tls = target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new);
+    let tls = target.certificate.as_deref().map(pinned::tls_config).transpose()?.map(Arc::new);
     // Queued writes belong to one subject, because the hub scopes idempotency keys by subject.
     let subject = match &target.credential {
         Credential::Given { .. } => target.subject(),
@@ -114,7 +114,7 @@ fn options(args: &McpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ProxyO
     let folder = plexus_proxy::proxy_folder(&data_dir, &args.agent, &subject, &target.url);
     let url = target.url.clone();
     let credential = match grant {
-        Some(grant) => credential_of_grant(grant, &args.agent, target.here, invocation, &data_dir),
+        Some(grant) => credential_of_grant(grant, &args.agent, target.is_local, invocation, &data_dir),
         None => credential_of_target(target, invocation),
     };
     Ok(ProxyOptions {
@@ -154,7 +154,7 @@ fn credential_of_grant(
 ) -> CredentialSource {
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
     let by_admin = here && grant.by_admin;
-    let (agent, find) = (agent.to_owned(), invocation.maker_of(grant.hub));
+    let (agent, find) = (agent.to_owned(), invocation.local_admin_resolver(grant.hub));
     let (read, name) = (grants.clone(), agent.clone());
     let admin: FindAdminToken =
         Box::new(move || match find().map_err(|error| error.to_string())?.credential {
@@ -186,7 +186,7 @@ fn credential_of_target(target: Target, invocation: &Invocation<'_>) -> Credenti
     match target.credential {
         Credential::Given { token, .. } => CredentialSource::Token(token),
         Credential::Local(_) | Credential::Missing(_) => {
-            let find = invocation.again();
+            let find = invocation.target_resolver();
             CredentialSource::Admin(Box::new(move || {
                 match find().map_err(|error| error.to_string())?.credential {
                     Credential::Given { token, .. } | Credential::Local(token) => Ok(token),

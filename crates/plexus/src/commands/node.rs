@@ -23,7 +23,7 @@ use super::service::{InstallArgs, UninstallArgs};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-use crate::output::{Answered, Output, one_line};
+use crate::output::{Output, PromptReply, one_line};
 use crate::shell;
 
 #[derive(Debug, Args)]
@@ -201,7 +201,7 @@ async fn with_suggestion(hub: &Hub, error: anyhow::Error, node: Option<&str>) ->
         Err(error) => return error,
     };
     if let Some(node) = node.filter(|_| failure.code == Some(ErrorCode::NotFound))
-        && let Some(meant) = listing::meant(hub, "nodes", "name", node).await
+        && let Some(meant) = listing::did_you_mean(hub, "nodes", "name", node).await
     {
         let hint = failure.hint.take().unwrap_or_default();
         failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&meant))));
@@ -281,7 +281,7 @@ async fn remove(out: &Output, hub: &Hub, node: &str, yes: bool) -> anyhow::Resul
 /// Asks whether to remove the machine.
 async fn confirm_removal(out: &Output, node: &Node) -> anyhow::Result<bool> {
     let name = one_line(&node.name);
-    if !out.can_ask() {
+    if !out.can_prompt() {
         let message = format!(
             "removing {name} revokes its credential, and there is no terminal to ask for confirmation"
         );
@@ -293,9 +293,9 @@ async fn confirm_removal(out: &Output, node: &Node) -> anyhow::Result<bool> {
         (_, running) => format!(" {} running there and will end as interrupted.", calls(running)),
     };
     let question = format!("Remove {name}?{consequence} [y/N]");
-    Ok(match out.answers()?.to(&question).await {
-        Answered::With(answer) => matches!(answer.as_str(), "y" | "yes"),
-        Answered::NoMore | Answered::Interrupted => false,
+    Ok(match out.prompt()?.ask(&question).await {
+        PromptReply::Line(answer) => matches!(answer.as_str(), "y" | "yes"),
+        PromptReply::Eof | PromptReply::Interrupted => false,
     })
 }
 

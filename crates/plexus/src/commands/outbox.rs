@@ -14,7 +14,7 @@ use self::agent_outboxes::{AgentOutbox, AgentOutboxes};
 use super::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::listing;
-use crate::output::{Column, Output, bytes_in_words};
+use crate::output::{Column, Output, human_bytes};
 
 #[derive(Debug, Args)]
 pub(crate) struct OutboxArgs {
@@ -206,7 +206,7 @@ async fn show(id: i64, outboxes: &AgentOutboxes, out: &Output) -> anyhow::Result
         ("occurred", out.at(write.occurred_at)),
         ("queued", out.at(write.queued_at)),
         ("attempts", write.attempts.to_string()),
-        ("size", bytes_in_words(write.bytes)),
+        ("size", human_bytes(write.bytes)),
     ];
     match &write.state {
         WriteState::Waiting { not_before: Some(at), .. } => fields.push(("next attempt", out.at(*at))),

@@ -304,6 +304,6 @@ fn new_record(
 /// Prints a note about the run on standard error, unless `quiet` is set.
 fn print_note(quiet: bool, text: &str) {
     if !quiet {
-        output::aside(&format!("plexus: {text}"));
+        output::note(&format!("plexus: {text}"));
     }
 }

@@ -219,7 +219,7 @@ pub(crate) async fn install(
     if args.print {
         return match out.json() {
             true => out.json_line(&json!({ "unit": text }).to_string()),
-            false => output::file(text.as_bytes()),
+            false => output::write_bytes(text.as_bytes()),
         };
     }
     let file = args.unit.file(service, invocation)?;

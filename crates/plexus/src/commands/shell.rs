@@ -10,8 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Invocation;
 use crate::arguments;
-use crate::console::escape::Escapes;
-use crate::console::{Console, Ended, Keys, Raw, window};
+use crate::console::escape::EscapeFilter;
+use crate::console::{Console, JobEnd, RawMode, StdinReader, window_size};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::remote::Remote;
@@ -68,7 +68,7 @@ pub(crate) async fn run_in_terminal(
             .into());
     }
     arguments.insert("pty".to_owned(), json!(true));
-    if let Some((cols, rows)) = window() {
+    if let Some((cols, rows)) = window_size() {
         arguments.insert("cols".to_owned(), json!(cols));
         arguments.insert("rows".to_owned(), json!(rows));
     }
@@ -78,15 +78,15 @@ pub(crate) async fn run_in_terminal(
         env.entry("TERM").or_insert(json!(term));
     }
     arguments.insert("env".to_owned(), Value::Object(env));
-    let remote = Remote::new(invocation.hub()?, node, patience).telling(output::raw_remark);
+    let remote = Remote::new(invocation.hub()?, node, patience).on_notice(output::raw_mode_note);
     let console = Console::start(remote, arguments).await?;
-    let raw = Raw::begin()?;
+    let raw = RawMode::begin()?;
     let ended = tokio::select! {
         ended = console.follow() => ended,
         escaped = forward_keys(&console) => match escaped {
             Ok(()) => {
                 hang_up(&console).await;
-                Ok(Ended { code: 0, note: Some("disconnected; the remote shell ends".to_owned()) })
+                Ok(JobEnd { code: 0, note: Some("disconnected; the remote shell ends".to_owned()) })
             }
             Err(error) => Err(error),
         },
@@ -94,14 +94,14 @@ pub(crate) async fn run_in_terminal(
         terminated = termination() => match terminated {
             Ok(code) => {
                 hang_up(&console).await;
-                Ok(Ended { code, note: None })
+                Ok(JobEnd { code, note: None })
             }
             Err(error) => Err(error),
         },
     };
     // Leave raw mode before anything is printed.
     drop(raw);
-    let Ended { code, note } = ended?;
+    let JobEnd { code, note } = ended?;
     if let Some(note) = note {
         output::warning(&note);
     }
@@ -110,9 +110,9 @@ pub(crate) async fn run_in_terminal(
 
 /// Passes on all keys. Returns after the escape sequence `~.`.
 async fn forward_keys(console: &Console) -> anyhow::Result<()> {
-    let (mut keys, mut escapes) = (Keys::of_stdin()?, Escapes::default());
+    let (mut keys, mut escapes) = (StdinReader::of_stdin()?, EscapeFilter::default());
     while let Some(typed) = keys.next().await {
-        let (passed, is_escaped) = escapes.pass(&typed?);
+        let (passed, is_escaped) = escapes.filter(&typed?);
         if !passed.is_empty() && !console.feed(&passed, false).await? {
             break;
         }
@@ -129,7 +129,7 @@ async fn forward_window_size(console: &Console) -> anyhow::Error {
     let forward = async {
         let mut changes = signal(SignalKind::window_change())?;
         while changes.recv().await.is_some() {
-            if let Some(window) = window() {
+            if let Some(window) = window_size() {
                 console.resize(window).await?;
             }
         }

@@ -226,7 +226,7 @@ fn print_introduction(
             POLL_INTERVAL.as_secs()
         ),
     );
-    if invocation.target()?.here && !invocation.names_hub() {
+    if invocation.target()?.is_local && !invocation.names_hub() {
         print_note(
             out,
             "The hub runs on this machine and does the same automatically: this command is not needed here.",

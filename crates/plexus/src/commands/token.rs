@@ -1,7 +1,7 @@
-//! `plexus token`: create, list, replace and revoke tokens.
+//! `plexus token`: creates, lists, rotates and revokes tokens.
 //!
-//! A new token is shown once, alone on standard output, so that `TOKEN=$(plexus token create …)`
-//! captures exactly it; what there is to say about it goes to standard error.
+//! A new token is printed once, alone on standard output, so that `TOKEN=$(plexus token create …)` captures it. Its
+//! description goes to standard error.
 
 mod find;
 mod revoke;
@@ -29,48 +29,49 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
-    /// Create a token and print it; it cannot be shown again
+    /// Create a token and print it once
     #[command(
         after_help = "Example:\n  TOKEN=$(plexus token create --kind agent --name codex --scope call:todo --ttl 30d)"
     )]
     Create(CreateArgs),
-    /// List tokens, without the tokens themselves
+    /// List tokens without their secrets
     #[command(after_help = "Example:\n  plexus token list --all")]
     List {
-        /// Also those that were revoked or have expired
+        /// Include revoked and expired tokens
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Show all there is to know about a token
+    /// Show the details of a token
     #[command(after_help = "Example:\n  plexus token show codex")]
     Show {
-        /// Id of the token or the end of it, or its name where only one active token has it [default: the token presented]
+        /// Id of the token, its last characters, or its name if only one active token has it [default: the token in
+        /// use]
         token: Option<String>,
     },
-    /// Print a new token in the place of an old one
+    /// Replace a token and print the new one
     #[command(
-        after_help = "The new token has the same kind, name, scopes, profile and lifetime. The old one ends, and its \
-renewals with it; other tokens that it made live on.\n\n\
+        after_help = "The new token has the same kind, name, scopes, profile and lifetime. The old token and its renewals \
+end, after --grace if it is given. Other tokens created with it stay valid.\n\n\
 Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
     )]
     Rotate {
         /// Id of the token or the end of it, or its name where only one active token has it
         token: String,
-        /// How long the old token goes on: 30s, 10m, 1d [default: it ends at once]
+        /// How long the old token stays valid: 30s, 10m, 1d [default: revoked immediately]
         #[arg(long, value_name = "TIME", value_parser = arguments::span)]
         grace: Option<u64>,
     },
-    /// Print a new token like the one in PLEXUS_TOKEN, which goes on until it expires
+    /// Print a new token like the one in PLEXUS_TOKEN, which stays valid until it expires
     #[command(after_help = "Example:\n  TOKEN=$(PLEXUS_TOKEN=$TOKEN plexus token renew)")]
     Renew,
-    /// Revoke a token at once, on every hub, and what was made from it
+    /// Revoke a token and the tokens created with it, immediately and on all hubs
     #[command(after_help = "Example:\n  plexus token revoke 099a8057")]
     Revoke {
         /// Id of the token or the end of it, or its name where only one active token has it
         token: String,
-        /// Also where it is the admin token with which commands on the hub's machine reach it
+        /// Revoke it even if it is the admin token that commands on the hub's machine use
         #[arg(long)]
         force: bool,
     },
@@ -78,34 +79,34 @@ Example:\n  TOKEN=$(plexus token rotate codex --grace 10m)"
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// Who will hold the token
+    /// Kind of the token's holder
     #[arg(long, value_parser = kinds())]
     kind: TokenKind,
     /// Name of the holder, such as codex
     #[arg(long)]
     name: String,
-    /// Profile that narrows what the token sees; `plexus profile list` shows them, and each is a folder in profiles/ of
-    /// the data folder or comes with Plexus [default: none, which narrows nothing]
+    /// Profile that restricts the visible tools. `plexus profile list` lists the built-in profiles and those in
+    /// profiles/ of the data folder [default: none]
     #[arg(long)]
     profile: Option<String>,
-    /// Machine where its calls go that name none; `plexus node list` shows them [default: local]
+    /// Default machine for its calls. `plexus node list` lists the machines [default: local]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// What the token may do, such as call:todo or read:sessions; may be repeated [default: that of the kind]
+    /// Permission, such as call:todo or read:sessions (repeatable) [default: the scopes of the kind]
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
-    /// How long it lives: 15m, 12h, 30d, 1y [default: that of the kind]
+    /// Lifetime: 15m, 12h, 30d, 1y [default: the lifetime of the kind]
     #[arg(long, value_parser = arguments::ttl)]
     ttl: Option<u64>,
-    /// How long it may be renewed: 90d, 1y, or 0 for not at all [default: 90d for agent and node, else 0]
+    /// How long the token can be renewed: 90d, 1y, or 0 to disable renewal [default: 90d for agent and node, else 0]
     #[arg(long, value_name = "TIME", value_parser = arguments::span)]
     renew_for: Option<u64>,
 }
 
 fn kinds() -> impl TypedValueParser<Value = TokenKind> {
-    // A node is given its credential when it joins.
-    let made = TokenKind::ALL.into_iter().filter(|kind| *kind != TokenKind::Node);
-    PossibleValuesParser::new(made.map(TokenKind::as_str)).try_map(|kind| kind.parse::<TokenKind>())
+    // Nodes get their token when they join.
+    let kinds = TokenKind::ALL.into_iter().filter(|kind| *kind != TokenKind::Node);
+    PossibleValuesParser::new(kinds.map(TokenKind::as_str)).try_map(|kind| kind.parse::<TokenKind>())
 }
 
 pub(crate) async fn run(args: TokenArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
@@ -129,27 +130,27 @@ async fn create(args: CreateArgs, invocation: &Invocation<'_>) -> anyhow::Result
     let hub = invocation.hub()?;
     let answer = match hub.post(&["tokens"], &params, &[]).await {
         Ok(answer) => answer,
-        Err(error) => return Err(misspelt(&hub, error, params.profile.as_deref()).await),
+        Err(error) => return Err(with_suggestion(&hub, error, params.profile.as_deref()).await),
     };
     print_new("Created", &answer, invocation)
 }
 
-/// A profile that is not there is most likely one of another spelling.
-async fn misspelt(hub: &Hub, error: anyhow::Error, profile: Option<&str>) -> anyhow::Error {
+/// Suggests a profile with a similar name, because an unknown profile is most likely misspelled.
+async fn with_suggestion(hub: &Hub, error: anyhow::Error, profile: Option<&str>) -> anyhow::Error {
     let mut failure = match error.downcast::<Failure>() {
         Ok(failure) => failure,
         Err(error) => return error,
     };
     if let Some(profile) = profile.filter(|_| failure.exit == Exit::Failed)
-        && let Some(meant) = listing::meant(hub, "profiles", "id", profile).await
-        && meant != profile
+        && let Some(similar) = listing::did_you_mean(hub, "profiles", "id", profile).await
+        && similar != profile
     {
-        failure.hint = Some(format!("did you mean --profile {}?", shell::name(&one_line(&meant))));
+        failure.hint = Some(format!("did you mean --profile {}?", shell::name(&one_line(&similar))));
     }
     failure.into()
 }
 
-/// The token alone on standard output, and beside it what there is to say.
+/// Prints the token on standard output and its description on standard error.
 fn print_new(done: &str, answer: &Answer, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
     if out.json() {
@@ -165,7 +166,7 @@ fn print_new(done: &str, answer: &Answer, invocation: &Invocation<'_>) -> anyhow
     if let Some(until) = created.renew_until {
         out.note(&format!("Can be renewed until {}.", out.at(until)));
     }
-    out.note("Keep it now: it is not stored and cannot be shown again.");
+    out.note("Save the token now: it is not stored and cannot be shown again.");
     out.line(&created.token)?;
     Ok(Exit::Ok.into())
 }
@@ -173,7 +174,7 @@ fn print_new(done: &str, answer: &Answer, invocation: &Invocation<'_>) -> anyhow
 async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let out = &invocation.out;
     let now = out.now();
-    // One that does not parse is shown and complained about, not hidden.
+    // A token that does not parse is kept, so that it causes an error instead of being hidden.
     let keep =
         |raw: &RawValue| all || client::decode(raw).map_or(true, |token: Token| token.state(now).is_alive());
     let page = listing::fetch(&invocation.hub()?, &["tokens"], &[], args, keep).await?;
@@ -202,10 +203,10 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
         Column::whole("STATE"),
     ];
     let empty = match all {
-        true => "No tokens. Make one with `plexus token create --kind agent --name NAME`.",
+        true => "No tokens. Create one with `plexus token create --kind agent --name NAME`.",
         false => {
-            "No active tokens. Make one with `plexus token create --kind agent --name NAME`; --all shows those \
-             that were revoked or have expired."
+            "No active tokens. Create one with `plexus token create --kind agent --name NAME`, or list revoked and \
+             expired tokens with --all."
         }
     };
     listing::show(out, &page, &columns, row, empty)?;
@@ -215,7 +216,7 @@ async fn list(all: bool, args: &ListArgs, invocation: &Invocation<'_>) -> anyhow
 async fn show(token: Option<&str>, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (hub, out) = (invocation.hub()?, &invocation.out);
     let id = match token {
-        Some(token) => find::one(&hub, token, out).await?.to_string(),
+        Some(token) => find::find_id(&hub, token, out).await?.to_string(),
         None => "self".to_owned(),
     };
     let answer = hub.get(&["tokens", &id], &[]).await?;
@@ -245,13 +246,13 @@ async fn show(token: Option<&str>, invocation: &Invocation<'_>) -> anyhow::Resul
 
 async fn rotate(token: &str, grace: Option<u64>, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let hub = invocation.hub()?;
-    let jti = find::one(&hub, token, &invocation.out).await?.to_string();
+    let jti = find::find_id(&hub, token, &invocation.out).await?.to_string();
     let params = RotateTokenParams { grace_seconds: grace };
     let answer = hub.post(&["tokens", &jti, "rotate"], &params, &[]).await?;
-    print_new("Put in its place:", &answer, invocation)
+    print_new("Created replacement:", &answer, invocation)
 }
 
-/// The token is accepted until then: one that was replaced or revoked ends before it expires.
+/// The time until which the token is accepted. A replaced or revoked token ends before its expiry.
 fn ends(token: &Token) -> Timestamp {
     token.revoked_at.map_or(token.expires_at, |revoked| revoked.min(token.expires_at))
 }

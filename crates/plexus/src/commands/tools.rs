@@ -1,4 +1,4 @@
-//! `plexus tools`: list, describe and call tools.
+//! `plexus tools`: lists, describes and calls tools, and manages user-defined ones.
 
 mod content;
 mod cost;
@@ -30,50 +30,50 @@ pub(crate) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ToolsCommand {
-    /// List the tools your token may call
+    /// List the tools that your token may call
     #[command(visible_alias = "ls", after_help = "Example:\n  plexus tools list --server time")]
     List {
-        /// Only those of this MCP server behind the hub
+        /// Only tools of this MCP server behind the hub
         #[arg(long, value_name = "NAME")]
         server: Option<String>,
-        /// User-defined tools instead, also those that are off or wrong
+        /// List user-defined tools instead, including disabled and invalid ones
         #[arg(long, conflicts_with = "server")]
         defined: bool,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Describe one tool: what it does, its arguments, what it needs
+    /// Show a tool: description, arguments and required scope
     #[command(visible_alias = "describe", after_help = "Example:\n  plexus tools show todo")]
     Show {
         /// Name of the tool
         name: String,
     },
-    /// Show how many tokens of a model's context each tool and server takes
+    /// Show how many tokens of a model's context each tool and server uses
     #[command(
         after_help = "Counted with o200k_base: exact for OpenAI's models since GPT-4o, an estimate for others.\n\n\
 Example:\n  plexus tools cost --profile developer"
     )]
     Cost(CostArgs),
-    /// Make a user-defined tool on this machine, to be filled in
+    /// Create a user-defined tool on this machine from a template
     #[command(
-        after_help = "It is made in tools.d of the data folder, and runs only after `plexus tools enable`.\n\n\
+        after_help = "The tool is created in tools.d of the data folder, and must be enabled with `plexus tools enable`.\n\n\
 Example:\n  plexus tools new disk_usage"
     )]
     New {
         /// Name of the tool: letters, digits, _ and -
         name: String,
     },
-    /// Try a user-defined tool out, also one that is off, on the hub's own machine
-    #[command(after_help = "It is called for real. The exit code is 1 when it does not work.\n\n\
+    /// Test a user-defined tool on the hub's machine, even if it is disabled
+    #[command(after_help = "The test runs the tool's program. The exit code is 1 if the call fails.\n\n\
 Example:\n  plexus tools test disk_usage --arg path=/home")]
     Test(TestArgs),
-    /// Switch a user-defined tool on, on the hub's own machine
+    /// Enable a user-defined tool, on the hub's machine
     #[command(after_help = "Example:\n  plexus tools enable disk_usage")]
     Enable {
         /// Name of the tool
         name: String,
     },
-    /// Switch a user-defined tool off
+    /// Disable a user-defined tool
     #[command(after_help = "Example:\n  plexus tools disable disk_usage")]
     Disable {
         /// Name of the tool
@@ -81,9 +81,9 @@ Example:\n  plexus tools test disk_usage --arg path=/home")]
     },
     /// Call a tool and print its result
     #[command(
-        after_help = "A value that is JSON (3, true, {\"a\": 1}) is taken as JSON, anything else as a string;\n\
-quote it to keep a number a string: --arg 'version=\"1.10\"'. --arg goes over --json-args.\n\
-The exit code is 1 when the tool reports a failure.\n\n\
+        after_help = "A value that is valid JSON (3, true, {\"a\": 1}) is sent as JSON, any other value as a string.\n\
+Quote a number to send it as a string: --arg 'version=\"1.10\"'. --arg overrides --json-args.\n\
+The exit code is 1 if the tool reports a failure.\n\n\
 Example:\n  plexus tools call scratchpad --arg action=write --arg section=notes --arg content='buy milk'\n  \
 echo '{\"action\": \"list\"}' | plexus tools call todo --json-args -\n  \
 plexus tools call terminal --node local --arg action=run --arg command='df -h /'"
@@ -95,20 +95,20 @@ plexus tools call terminal --node local --arg action=run --arg command='df -h /'
 struct CallArgs {
     /// Name of the tool
     name: String,
-    /// One argument; may be repeated
+    /// Argument (repeatable)
     #[arg(long = "arg", value_name = "KEY=VALUE", value_parser = arguments::key_value)]
     pairs: Vec<(String, Value)>,
-    /// All arguments as a JSON object, as @FILE, or as - for standard input
+    /// Arguments as a JSON object, as @FILE, or as - for standard input
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     json_args: Option<String>,
-    /// Machine to run it on: name, id, or label such as role=nas; the same as --arg node=… [default: that of the
-    /// profile or the token, else the hub's own]
+    /// Machine to run it on: name, id, or label such as role=nas; same as --arg node=… [default: the machine of the
+    /// profile or the token, else that of the hub]
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Name of the session that the call is recorded in
+    /// Name of the session that records the call
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// Key under which the call runs at most once, however often it is sent [default: a fresh one]
+    /// Idempotency key: calls with the same key run only once [default: a new key]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -133,22 +133,30 @@ async fn list(
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<ExitCode> {
     let wanted = server.map(|server| format!("upstream:{server}"));
-    // One that does not parse is shown and complained about, not hidden.
+    // A tool that does not parse is kept, so that it causes an error instead of being hidden.
     let keep = |raw: &RawValue| match &wanted {
-        Some(wanted) => client::decode(raw).map_or(true, |tool: Tool| is_of(&tool.placement, wanted)),
+        Some(wanted) => {
+            client::decode(raw).map_or(true, |tool: Tool| is_from_server(&tool.placement, wanted))
+        }
         None => true,
     };
     let page = listing::fetch(&invocation.hub()?, &["tools"], &[], args, keep).await?;
     let row = |tool: &Tool| {
         let about = tool.description.lines().next().unwrap_or_default();
-        vec![tool.name.clone(), place(&tool.placement), effect(tool.annotations).to_owned(), about.to_owned()]
+        vec![
+            tool.name.clone(),
+            placement(&tool.placement),
+            effect(tool.annotations).to_owned(),
+            about.to_owned(),
+        ]
     };
     let empty = match server {
         Some(server) => {
             let shown = shell::name(&one_line(server));
-            format!("No tools of {shown}. `plexus upstream show {shown}` says how it is doing.")
+            format!("No tools of {shown}. `plexus upstream show {shown}` shows its state.")
         }
-        None => "No tools. Your token's scopes or profile allow none: see `plexus token list`.".to_owned(),
+        None => "No tools. The scopes or the profile of your token permit none: see `plexus token list`."
+            .to_owned(),
     };
     listing::show(&invocation.out, &page, &["NAME", "PLACEMENT", "EFFECT", "ABOUT"], row, &empty)?;
     Ok(Exit::Ok.into())
@@ -165,7 +173,7 @@ async fn show(name: &str, invocation: &Invocation<'_>) -> anyhow::Result<ExitCod
     out.fields(&[
         ("name", tool.name),
         ("title", tool.title),
-        ("placement", place(&tool.placement)),
+        ("placement", placement(&tool.placement)),
         ("scope", tool.scope),
         ("effect", effect(tool.annotations).to_owned()),
         ("deadline", format!("{} s", tool.deadline_seconds)),
@@ -198,16 +206,16 @@ fn schema(out: &Output, heading: &str, schema: &Value) -> anyhow::Result<()> {
 async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let CallArgs { name, mut pairs, json_args, node, session, idempotency_key } = args;
     pairs.extend(node.map(|node| ("node".to_owned(), Value::String(node))));
-    let no_text = pairs.iter().find(|(_, value)| !value.is_string()).cloned();
-    let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
-    // Stamped before the first attempt: where the answer gets lost, the same call can be sent again.
+    let json_pair = pairs.iter().find(|(_, value)| !value.is_string()).cloned();
+    let params = CallToolParams { arguments: arguments::tool_arguments(json_args.as_deref(), pairs)? };
+    // The key exists before the first attempt, so the call can be repeated if its response is lost.
     let key = idempotency_key.unwrap_or_else(|| format!("cli-{}", CallId::new()));
     let headers = [("idempotency-key", Some(key.as_str())), ("plexus-session", session.as_deref())];
     let answer = invocation
         .hub()?
         .post(&["tools", &name, "call"], &params, &headers)
         .await
-        .map_err(|e| as_text(lost(e, &key), no_text))?;
+        .map_err(|e| with_string_hint(with_retry_hint(e, &key), json_pair))?;
     let out = &invocation.out;
     if out.json() {
         out.json_line(answer.raw().get())?;
@@ -218,34 +226,36 @@ async fn call(args: CallArgs, invocation: &Invocation<'_>) -> anyhow::Result<Exi
             (Some(structured), true) => out.block(&format!("{structured:#}\n"))?,
             _ => out.block(&response.text)?,
         }
-        content::unshown(&response).iter().for_each(|told| out.note(told));
+        content::omitted_blocks(&response).iter().for_each(|note| out.note(note));
         if response.replayed {
-            out.note("note: this is the result of an earlier call with the same idempotency key");
+            out.note("note: this is the stored result of an earlier call with the same idempotency key");
         }
     }
     if response.success {
         return Ok(Exit::Ok.into());
     }
     let message = format!("{} reported a failure", one_line(&response.tool));
-    let hint = format!("its record: plexus audit show {}", response.call_id);
+    let hint = format!("see its audit record: plexus audit show {}", response.call_id);
     Err(Failure::new(Exit::Failed, message).hint(hint).into())
 }
 
-/// A text that looks like JSON was taken as JSON, which the tool may not want.
-fn as_text(error: anyhow::Error, no_text: Option<(String, Value)>) -> anyhow::Error {
-    match (error.downcast::<Failure>(), no_text) {
+/// Suggests a string for an argument that was parsed as JSON, which the tool may not accept.
+fn with_string_hint(error: anyhow::Error, json_pair: Option<(String, Value)>) -> anyhow::Error {
+    match (error.downcast::<Failure>(), json_pair) {
         (Ok(failure), Some((key, value))) if failure.code == Some(ErrorCode::InvalidArguments) => {
             let pair = shell::name(&format!("{key}={}", Value::String(value.to_string())));
             let before = failure.hint.as_ref().map(|hint| format!("{hint} ")).unwrap_or_default();
-            failure.hint(format!("{before}{key} was taken as JSON; as a text it is --arg {pair}")).into()
+            failure
+                .hint(format!("{before}{key} was sent as JSON; to send it as a string, use --arg {pair}"))
+                .into()
         }
         (Ok(failure), _) => failure.into(),
         (Err(error), _) => error,
     }
 }
 
-/// A call whose answer did not come may have run all the same.
-fn lost(error: anyhow::Error, key: &str) -> anyhow::Error {
+/// Suggests a retry with the same key: a call without a response may have run.
+fn with_retry_hint(error: anyhow::Error, key: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) if failure.after_sending => {
             let hint =
@@ -257,13 +267,13 @@ fn lost(error: anyhow::Error, key: &str) -> anyhow::Error {
     }
 }
 
-/// Whether a tool is of this server, wherever that runs.
-fn is_of(placement: &str, server: &str) -> bool {
+/// Whether a tool belongs to this server, on any machine.
+fn is_from_server(placement: &str, server: &str) -> bool {
     placement.split_once('@').map_or(placement, |(server, _)| server) == server
 }
 
-/// Where a tool runs: in the hub, on a node that each call names, or in a server behind the hub or on a node.
-fn place(placement: &str) -> String {
+/// Where a tool runs: in the hub, on the node that a call names, or in a server behind the hub or on a node.
+fn placement(placement: &str) -> String {
     match placement.strip_prefix("upstream:") {
         Some(server) => match server.split_once('@') {
             Some((server, node)) => format!("server {server} on {node}"),

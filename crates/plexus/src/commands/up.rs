@@ -1,7 +1,7 @@
-//! `plexus up`: becomes the hub.
+//! `plexus up`: runs the hub.
 
 mod background;
-mod refusal;
+mod start_error;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -18,53 +18,50 @@ use plexus_kit::{Clock, Config, ConfigError, Environment, Secret, env};
 use plexus_proto::api::{Upstream, UpstreamState};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Output};
-use crate::shell;
+use crate::{output, shell};
 
-/// Start the hub on this machine and run it until it is told to stop
+/// Start the hub on this machine
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Flags win over the environment, which wins over the configuration file: see `plexus config`.\n\
-SIGHUP reads the configuration and the profiles again; SIGTERM and SIGINT finish what runs and stop.\n\n\
+    after_help = "Flags override the environment, which overrides the configuration file: see `plexus config`.\n\
+SIGHUP reloads the configuration and the profiles. SIGTERM and SIGINT finish running work and stop the hub.\n\n\
 Examples:\n  plexus up --data-dir ~/plexus --listen 127.0.0.1:7420\n  plexus up --background"
 )]
 pub(crate) struct UpArgs {
-    /// Data folder: database, keys, admin token [env: PLEXUS_DATA_DIR] [default:
-    /// ~/.local/share/plexus]
+    /// Data folder: database, keys, admin token [env: PLEXUS_DATA_DIR] [default: ~/.local/share/plexus]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Address to listen on [env: PLEXUS_LISTEN] [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
-    /// Database; put a URL with a password into the variable instead, where other users do not
-    /// see it [env: PLEXUS_DATABASE_URL] [default: SQLite in the data folder]
+    /// Database URL. Set a URL with a password in the variable, because other users can see command lines
+    /// [env: PLEXUS_DATABASE_URL] [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<Secret>,
-    /// Folder with one file for each MCP server [env: PLEXUS_MCP_DIR] [default: mcp_servers.d in the
-    /// data folder]
+    /// Folder with one file per MCP server [env: PLEXUS_MCP_DIR] [default: mcp_servers.d in the data folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) mcp_dir: Option<PathBuf>,
     /// Folder with user-defined tools [env: PLEXUS_TOOLS_DIR] [default: tools.d in the data folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) tools_dir: Option<PathBuf>,
-    /// Start it in the background, wait until it is ready, and print where it is; `plexus down` stops it
+    /// Start the hub in the background, wait until it is ready, and print its URL; `plexus down` stops it
     #[arg(long)]
     background: bool,
-    /// Leave the terminal: set by --background
+    /// Detach from the terminal; set by --background
     #[arg(long, hide = true, conflicts_with = "background")]
     detached: bool,
-    /// Form of the log: text for people, json for programs [env: PLEXUS_LOG_FORMAT] [default: text]
+    /// Log format [env: PLEXUS_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     pub(crate) log_format: Option<String>,
-    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it is
-    /// there]
+    /// Configuration file [env: PLEXUS_CONFIG] [default: plexus.toml in the data folder, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
 impl UpArgs {
-    /// What the flags, the environment and the file say now.
+    /// Loads the configuration from the flags, the environment and the file.
     fn load(&self, environment: &Environment) -> Result<Config, ConfigError> {
         let flags = RawConfig {
             data_dir: self.data_dir.clone(),
@@ -78,16 +75,17 @@ impl UpArgs {
     }
 }
 
-pub(crate) async fn run(args: UpArgs, environment: &Environment, out: &Output) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: UpArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
+    let environment = invocation.environment();
     let config = args.load(environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     if args.background {
-        return background::start(&config, environment, out).await;
+        return background::start(&config, environment, &invocation.out).await;
     }
     if args.detached {
-        // Fails only where it leads a session already, which is as good.
+        // Fails only if the process already leads a session, which is fine.
         let _ = rustix::process::setsid();
     }
-    // Held to the end: what was traced until then is sent when it is dropped.
+    // Held until the end, because dropping it flushes the traces.
     let logs = telemetry::init(
         Options {
             filter: &config.telemetry.log,
@@ -105,30 +103,30 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment, out: &Output) -
     let data_dir = config.data_dir.clone();
     if !config.listen.ip().is_loopback() && config.tls.cert.is_none() {
         tracing::warn!(
-            "{} can be reached from other machines, over plain HTTP: set tls.cert and tls.key, or put a proxy with TLS in \
-             front and name it in public_url or allowed_hosts",
+            "{} is reachable from other machines over unencrypted HTTP: set tls.cert and tls.key, or use a proxy with TLS \
+             and set its name in public_url or allowed_hosts",
             config.listen
         );
     }
     if args.mcp_dir.is_some() && !config.upstreams.dir.is_dir() {
         tracing::warn!(
-            "--mcp-dir names {}, which is no folder that is there: there are no MCP servers until it is",
+            "the folder {} of --mcp-dir does not exist: no MCP servers are available until it does",
             config.upstreams.dir.display()
         );
     }
-    refusal::unoccupied(&data_dir)?;
-    // Before anything is started, so that a signal during start-up is not lost.
+    start_error::check_unoccupied(&data_dir)?;
+    // Before starting anything, so that a signal during startup is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let at_terminal = io::stdin().is_terminal();
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let hub = tokio::select! {
-        started = Hub::start(HubOptions { environment: environment.clone(), launcher: std::env::current_exe().ok(), ..HubOptions::new(config) }) => started.map_err(refusal::explained)?,
+        started = Hub::start(HubOptions { environment: environment.clone(), launcher: std::env::current_exe().ok(), ..HubOptions::new(config) }) => started.map_err(start_error::explain)?,
         _ = terminate.recv() => return Ok(Exit::Ok.into()),
         _ = interrupt.recv() => return Ok(Exit::Ok.into()),
     };
     let agents = match io::stdout().is_terminal() {
-        true => unconnected(&data_dir, environment),
+        true => unconnected_agents(&data_dir, environment),
         false => Vec::new(),
     };
     output::announce(&welcome(&hub, &data_dir, environment, &agents));
@@ -136,7 +134,8 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment, out: &Output) -
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            // The same signal says that the terminal was closed, and then nobody is left to stop us.
+            // SIGHUP also means that the terminal was closed. The user can no longer press Ctrl-C then, so the hub
+            // stops.
             _ = hangup.recv() => match at_terminal && !io::stdin().is_terminal() {
                 true => break,
                 false => reload(&hub, &logs, args.load(environment)),
@@ -152,32 +151,37 @@ pub(crate) async fn run(args: UpArgs, environment: &Environment, out: &Output) -
     }
 }
 
-/// Gives a running hub what was read anew; what is wrong changes nothing.
-fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
+/// Applies a reloaded configuration to a running hub. An invalid one changes nothing.
+fn reload(hub: &Hub, logs: &Telemetry, config: Result<Config, ConfigError>) {
     hub.reload_profiles();
-    let read = match read {
-        Ok(read) => read,
+    let config = match config {
+        Ok(config) => config,
         Err(error) => {
             for problem in error.problems {
                 tracing::error!("{problem}");
             }
-            tracing::error!("the configuration was not reloaded; the hub goes on with the one it has");
+            tracing::error!("the configuration was not reloaded; the hub keeps the current one");
             return;
         }
     };
-    for warning in read.warnings() {
+    for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    let reloaded = hub.reload(read);
+    let reloaded = hub.reload(config);
     if let Err(error) = hub.reload_tls() {
-        tracing::error!("{error} ({}); the hub goes on with the certificate it has", error.fix);
+        tracing::error!("{error} ({}); the hub keeps its current certificate", error.fix);
     }
     logs.set_filter(&hub.config().telemetry.log);
     for Change { key, old, new } in &reloaded.changed {
         tracing::info!(key, old, new, "setting changed");
     }
     for Change { key, old, new } in &reloaded.needs_restart {
-        tracing::warn!(key, old, new, "this setting needs a restart to change; the old value stays");
+        tracing::warn!(
+            key,
+            old,
+            new,
+            "this setting changes only after a restart; the old value stays in effect"
+        );
     }
     tracing::info!(
         changed = reloaded.changed.len(),
@@ -186,12 +190,12 @@ fn reload(hub: &Hub, logs: &Telemetry, read: Result<Config, ConfigError>) {
     );
 }
 
-/// What a person needs to know now; nothing secret, for it may end up in a log.
+/// The startup message. It must not contain secrets, because it can end up in a log.
 fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str]) -> String {
-    // Only a name that is in the hub's certificate is one that clients believe.
+    // With TLS, clients accept only a name that is in the hub's certificate.
     let config = hub.config();
     let url = config.public_url.clone().filter(|_| config.tls.cert.is_some()).unwrap_or_else(|| hub.url());
-    let everywhere = match hub.address() {
+    let all_interfaces = match hub.address() {
         address if address.ip().is_unspecified() => format!("\n  Listens on    {address}, all interfaces"),
         _ => String::new(),
     };
@@ -204,14 +208,17 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
     let found = match agents {
         [] => String::new(),
         agents => {
-            format!("\n  Agents        {} found and not connected: {plexus}{flag} connect", agents.join(", "))
+            format!(
+                "\n  Agents        {} found, not connected yet: {plexus}{flag} connect",
+                agents.join(", ")
+            )
         }
     };
     let next = [
-        ("connect", "let your agents use it"),
-        ("status", "how the hub is doing"),
-        ("tools list", "the tools there are"),
-        ("upstream add --help", "how to put an MCP server behind it"),
+        ("connect", "connect your agents"),
+        ("status", "show the state of the hub"),
+        ("tools list", "list the tools"),
+        ("upstream add --help", "how to add an MCP server"),
     ];
     let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let next: Vec<String> = next
@@ -220,7 +227,7 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
         .collect();
     format!(
         "Plexus is ready.\n\
-         \x20 MCP endpoint  {url}/mcp{everywhere}\n\
+         \x20 MCP endpoint  {url}/mcp{all_interfaces}\n\
          \x20 Data folder   {}{servers}{found}\n\
          \n\
          Next, in another terminal:\n{}\n\
@@ -230,39 +237,39 @@ fn welcome(hub: &Hub, data_dir: &Path, environment: &Environment, agents: &[&str
     )
 }
 
-/// The flag with which commands find this data folder, after a blank. Empty where they find it by themselves.
+/// The flag that selects this data folder, with a leading space. Empty if commands find the folder without it.
 fn folder_flag(data_dir: &Path, environment: &Environment) -> String {
-    let other = default_data_dir(environment).is_none_or(|default| default != data_dir)
+    let needs_flag = default_data_dir(environment).is_none_or(|default| default != data_dir)
         && environment.get(env::DATA_DIR).is_none_or(|named| Path::new(named) != data_dir);
-    if other { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() }
+    if needs_flag { format!(" --data-dir {}", shell::word(data_dir)) } else { String::new() }
 }
 
-/// Agents of this machine that somebody may want to connect.
-fn unconnected(data_dir: &Path, environment: &Environment) -> Vec<&'static str> {
+/// Agents on this machine that are not connected.
+fn unconnected_agents(data_dir: &Path, environment: &Environment) -> Vec<&'static str> {
     let bridge = Bridge::new(&data_dir.join(plexus_bridge::FOLDER), environment, Clock::system());
     let connected: Vec<String> = match bridge.ledger() {
         Ok(ledger) => ledger.connections.into_values().map(|connection| connection.agent).collect(),
-        // What is wrong with it is said by the commands that are about it.
+        // `plexus connect` reports errors of the ledger.
         Err(_) => return Vec::new(),
     };
-    let there = AGENTS.iter().filter(|agent| agents::present(agent, environment));
-    there.filter(|agent| !connected.iter().any(|id| id == agent.id)).map(|agent| agent.name).collect()
+    let present = AGENTS.iter().filter(|agent| agents::present(agent, environment));
+    present.filter(|agent| !connected.iter().any(|id| id == agent.id)).map(|agent| agent.name).collect()
 }
 
-/// Longest list of servers in the welcome.
-const SERVERS_NAMED: usize = 6;
+/// Maximum number of servers in the startup message.
+const MAX_SERVERS: usize = 6;
 
-/// The MCP servers behind the hub; they are only being started now.
+/// The names of the enabled MCP servers, which are still starting.
 fn servers(upstreams: &[Upstream]) -> Option<String> {
-    let on: Vec<&str> = upstreams
+    let enabled: Vec<&str> = upstreams
         .iter()
         .filter(|upstream| upstream.state != UpstreamState::Disabled)
         .map(|upstream| upstream.name.as_str())
         .collect();
-    let more = match on.len().saturating_sub(SERVERS_NAMED) {
+    let more = match enabled.len().saturating_sub(MAX_SERVERS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let named = on.iter().take(SERVERS_NAMED).copied().collect::<Vec<_>>().join(", ");
-    (!on.is_empty()).then(|| format!("{}: {}{more}", on.len(), output::one_line(&named)))
+    let names = enabled.iter().take(MAX_SERVERS).copied().collect::<Vec<_>>().join(", ");
+    (!enabled.is_empty()).then(|| format!("{}: {}{more}", enabled.len(), output::one_line(&names)))
 }

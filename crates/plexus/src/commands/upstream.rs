@@ -185,7 +185,7 @@ async fn misspelt(hub: &Hub, error: anyhow::Error, name: Option<&str>) -> anyhow
         Err(error) => return error,
     };
     if let Some(name) = name.filter(|_| failure.code == Some(ErrorCode::NotFound))
-        && let Some(meant) = listing::meant(hub, "upstreams", "name", name).await
+        && let Some(meant) = listing::did_you_mean(hub, "upstreams", "name", name).await
     {
         let hint = failure.hint.take().unwrap_or_default();
         failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&meant))));

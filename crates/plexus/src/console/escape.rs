@@ -1,36 +1,37 @@
-//! The one thing that is not passed on: `~.` at the beginning of a line leaves, as with ssh. `~~` is a single `~`.
+//! Escape sequences of the terminal, as in ssh: `~.` at the start of a line leaves, `~~` sends one `~`.
 
-/// Where in a line the keys are.
+/// The position in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum At {
+enum Position {
     #[default]
-    Beginning,
+    LineStart,
     Middle,
-    /// After a `~` at the beginning, which is held back.
+    /// After a `~` at the start of a line, which is held back.
     Escape,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Escapes(At);
+pub(crate) struct EscapeFilter(Position);
 
-impl Escapes {
-    /// What is to be passed on of these keys, and whether to leave after it.
-    pub(crate) fn pass(&mut self, keys: &[u8]) -> (Vec<u8>, bool) {
+impl EscapeFilter {
+    /// Returns the bytes to send, and whether to leave after sending them.
+    pub(crate) fn filter(&mut self, keys: &[u8]) -> (Vec<u8>, bool) {
         let mut passed = Vec::with_capacity(keys.len());
         for key in keys {
             match (self.0, key) {
-                (At::Beginning, b'~') => self.0 = At::Escape,
-                (At::Escape, b'.') => return (passed, true),
-                (At::Escape, b'~') => {
+                (Position::LineStart, b'~') => self.0 = Position::Escape,
+                (Position::Escape, b'.') => return (passed, true),
+                (Position::Escape, b'~') => {
                     passed.push(b'~');
-                    self.0 = At::Middle;
+                    self.0 = Position::Middle;
                 }
-                (at, key) => {
-                    if at == At::Escape {
+                (position, key) => {
+                    if position == Position::Escape {
                         passed.push(b'~');
                     }
                     passed.push(*key);
-                    self.0 = if matches!(key, b'\r' | b'\n') { At::Beginning } else { At::Middle };
+                    self.0 =
+                        if matches!(key, b'\r' | b'\n') { Position::LineStart } else { Position::Middle };
                 }
             }
         }

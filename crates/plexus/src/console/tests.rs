@@ -1,15 +1,15 @@
-use super::escape::Escapes;
-use super::{Ended, State, ended};
+use super::escape::EscapeFilter;
+use super::{JobEnd, JobState, job_end};
 
-/// However the keys are cut into pieces.
-fn pass(keys: &str) -> (String, bool) {
-    let (whole, one_by_one) = (Escapes::default().pass(keys.as_bytes()), {
-        let (mut escapes, mut passed, mut leaves) = (Escapes::default(), Vec::new(), false);
+/// Filters the keys in one chunk and one by one; both must agree.
+fn filter(keys: &str) -> (String, bool) {
+    let (whole, one_by_one) = (EscapeFilter::default().filter(keys.as_bytes()), {
+        let (mut escapes, mut passed, mut leaves) = (EscapeFilter::default(), Vec::new(), false);
         for key in keys.bytes() {
             if leaves {
                 break;
             }
-            let (more, leave) = escapes.pass(&[key]);
+            let (more, leave) = escapes.filter(&[key]);
             passed.extend(more);
             leaves = leave;
         }
@@ -20,7 +20,7 @@ fn pass(keys: &str) -> (String, bool) {
 }
 
 #[test]
-fn only_a_tilde_and_a_dot_at_the_beginning_of_a_line_leave() {
+fn tilde_dot_at_the_start_of_a_line_leaves() {
     for (keys, passed, leaves) in [
         ("ls\r", "ls\r", false),
         ("~.", "", true),
@@ -31,14 +31,14 @@ fn only_a_tilde_and_a_dot_at_the_beginning_of_a_line_leave() {
         ("~/bin\r", "~/bin\r", false),
         ("~\r~.", "~\r", true),
     ] {
-        assert_eq!(pass(keys), (passed.to_owned(), leaves), "{keys:?}");
+        assert_eq!(filter(keys), (passed.to_owned(), leaves), "{keys:?}");
     }
 }
 
 #[test]
-fn an_exit_code_is_the_commands_own() {
-    let state = |exit_code, timed_out| State { exit_code, timed_out, note: None };
-    let code = |state| ended(state).map(|Ended { code, .. }| code).ok();
+fn exit_code_is_that_of_the_command() {
+    let state = |exit_code, timed_out| JobState { exit_code, timed_out, note: None };
+    let code = |state| job_end(state).map(|JobEnd { code, .. }| code).ok();
     assert_eq!(code(state(Some(0), false)), Some(0));
     assert_eq!(code(state(Some(255), false)), Some(255));
     assert_eq!(code(state(Some(137), false)), Some(137));

@@ -1,4 +1,4 @@
-//! How far a copy is: a bar on standard error, and only on a terminal.
+//! A progress bar for transfers. It is drawn on standard error, and only on a terminal.
 
 use std::io::{self, BufRead as _, IsTerminal, Write as _};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::text::one_line;
 
 const TICK: Duration = Duration::from_millis(150);
 
-/// Cheap to clone; all clones are one bar.
+/// A progress bar. Clones share the same bar.
 #[derive(Debug, Clone)]
 pub(crate) struct Bar(Option<ProgressBar>);
 
@@ -19,8 +19,8 @@ impl Bar {
             return Self(None);
         }
         let bar = ProgressBar::new(0);
-        let form = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec} {eta} {msg}";
-        if let Ok(style) = ProgressStyle::with_template(form) {
+        let template = "{bytes} of {total_bytes} [{wide_bar}] {bytes_per_sec} {eta} {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.enable_steady_tick(TICK);
@@ -31,28 +31,28 @@ impl Bar {
         self.0.is_some()
     }
 
-    /// So much more is to come.
+    /// Adds to the total.
     pub(crate) fn expect(&self, bytes: u64) {
         if let Some(bar) = &self.0 {
             bar.inc_length(bytes);
         }
     }
 
-    /// So much more is done.
+    /// Adds to the transferred bytes.
     pub(crate) fn advance(&self, bytes: u64) {
         if let Some(bar) = &self.0 {
             bar.inc(bytes);
         }
     }
 
-    /// So much has to be done again.
+    /// Subtracts bytes that have to be transferred again.
     pub(crate) fn retract(&self, bytes: u64) {
         if let Some(bar) = &self.0 {
             bar.set_position(bar.position().saturating_sub(bytes));
         }
     }
 
-    /// Asks a person something; anything but yes is no.
+    /// Asks the user a yes/no question. Any other reply is no.
     pub(crate) fn ask(&self, question: &str) -> anyhow::Result<bool> {
         let ask = || {
             let mut answer = String::new();
@@ -66,14 +66,15 @@ impl Bar {
         }
     }
 
-    /// A line above the bar.
-    pub(crate) fn remark(&self, words: &str) {
+    /// Prints a note above the bar.
+    pub(crate) fn note(&self, text: &str) {
         match &self.0 {
-            Some(bar) => bar.suspend(|| super::remark(&one_line(words))),
-            None => super::remark(&one_line(words)),
+            Some(bar) => bar.suspend(|| super::note(text)),
+            None => super::note(text),
         }
     }
 
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
@@ -81,6 +82,6 @@ impl Bar {
     }
 }
 
-pub(crate) fn bytes_in_words(bytes: u64) -> String {
+pub(crate) fn human_bytes(bytes: u64) -> String {
     HumanBytes(bytes).to_string()
 }

@@ -1,4 +1,4 @@
-//! A session event on one line, for a person.
+//! Formats a session event on one line.
 
 use plexus_proto::{Event, EventKind};
 use serde_json::Value;
@@ -7,23 +7,23 @@ use super::text::shorten;
 use super::time::utc;
 use crate::short_id;
 
-/// Longest summary of a payload.
-const SUMMARY: usize = 160;
+/// Maximum length of the summary of a payload.
+const MAX_SUMMARY: usize = 160;
 
-/// With its number in the session.
+/// An event with its number in the session.
 pub(super) fn line(event: &Event) -> String {
-    format!("{:>6}  {}", event.seq, what(event))
+    format!("{:>6}  {}", event.seq, description(event))
 }
 
-/// With its place among all events, and its session.
+/// An event with its position among all events, and its session.
 pub(super) fn line_of_all(event: &Event, terminal: bool) -> String {
     let session = event.session_id.to_string();
     let session = if terminal { short_id::short(&session) } else { &session };
-    format!("{:>8}  {session}  {}", event.pos, what(event))
+    format!("{:>8}  {session}  {}", event.pos, description(event))
 }
 
-fn what(event: &Event) -> String {
-    let summary = shorten(&summary(event), SUMMARY);
+fn description(event: &Event) -> String {
+    let summary = shorten(&summary(event), MAX_SUMMARY);
     format!("{}  {:<12}  {}  {summary}", utc(event.at), event.kind.as_str(), event.actor)
 }
 
@@ -31,17 +31,17 @@ fn summary(event: &Event) -> String {
     let payload = &event.payload;
     let tool = payload["tool"].as_str().unwrap_or("?");
     match &event.kind {
-        EventKind::ToolStarted => format!("{tool} {}", short(&payload["args"])),
+        EventKind::ToolStarted => format!("{tool} {}", value_text(&payload["args"])),
         EventKind::ToolCall => {
             let outcome = if payload["success"].as_bool() == Some(true) { "ok" } else { "failed" };
-            format!("{tool} {outcome}: {}", short(&payload["result"]))
+            format!("{tool} {outcome}: {}", value_text(&payload["result"]))
         }
-        EventKind::Other(_) => short(payload),
+        EventKind::Other(_) => value_text(payload),
     }
 }
 
-/// A string as it is, the text of a result, anything else as JSON.
-fn short(value: &Value) -> String {
+/// A string unchanged, the text of a result, or any other value as JSON.
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -1,7 +1,7 @@
-//! What a person sees while a command takes its time.
+//! A spinner for work of unknown length.
 //!
-//! Drawn on standard error and only on a terminal: a pipe, a log and a program get nothing. It goes
-//! when the command ends early, and leaves one line when the work is done.
+//! It is drawn on standard error, and only on a terminal. It disappears if the command ends early, and leaves one
+//! line when the work is done.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -10,20 +10,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::text::one_line;
 
-/// Work that is over sooner than this shows nothing.
+/// Redraw interval. Shorter work shows nothing.
 const TICK: Duration = Duration::from_millis(150);
 
-/// Something that is under way.
+/// A running spinner. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Work of unknown length.
-    pub(super) fn start(doing: &str, quiet: bool) -> Self {
+    pub(super) fn start(message: &str, quiet: bool) -> Self {
         if quiet || !io::stderr().is_terminal() {
             return Self(None);
         }
-        let bar = ProgressBar::new_spinner().with_message(one_line(doing));
+        let bar = ProgressBar::new_spinner().with_message(one_line(message));
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
@@ -31,19 +30,19 @@ impl Progress {
         Self(Some(bar))
     }
 
-    /// What is being done now.
-    pub(crate) fn tell(&self, doing: &str) {
+    /// Changes the message.
+    pub(crate) fn tell(&self, message: &str) {
         if let Some(bar) = &self.0 {
-            bar.set_message(one_line(doing));
+            bar.set_message(one_line(message));
         }
     }
 
-    /// It is done; the line stays where the bar was.
+    /// Replaces the spinner by a line with the elapsed time.
     pub(crate) fn finish(mut self, done: &str) {
         if let Some(bar) = self.0.take() {
-            let took = super::time::lasting(i64::try_from(bar.elapsed().as_millis()).unwrap_or(i64::MAX));
+            let took = super::time::duration(i64::try_from(bar.elapsed().as_millis()).unwrap_or(i64::MAX));
             bar.finish_and_clear();
-            super::remark(&format!("{} in {took}", one_line(done)));
+            super::note(&format!("{done} in {took}"));
         }
     }
 }

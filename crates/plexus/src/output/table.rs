@@ -1,69 +1,70 @@
-//! Rows for a terminal and for a pipe.
+//! Formats rows for a terminal or a pipe.
 //!
-//! A terminal gets rows that are no wider than itself: texts are cut, then columns of low importance are left out.
-//! Ids are shown by their end, as far as it takes to tell them apart. A pipe gets every value as a whole.
+//! On a terminal, rows fit its width: texts are truncated first, then less important columns are omitted. Ids are
+//! shortened to the suffix at which they differ. In a pipe, all values are complete.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::text::one_line;
 use crate::short_id;
 
-/// Width of a terminal that does not tell its own.
-const WIDTH: usize = 80;
-/// Between two columns.
+/// Width of a terminal whose size is unknown.
+const DEFAULT_WIDTH: usize = 80;
+/// Spaces between columns.
 const GAP: usize = 2;
-/// Width to which texts are cut while less important columns remain.
-const COMFORTABLE: usize = 14;
-/// Width to which texts are cut when no column can be left out any more.
-const LEAST: usize = 8;
+/// Minimum width of truncated texts before columns are omitted.
+const PREFERRED_MIN_WIDTH: usize = 14;
+/// Minimum width of truncated texts if no column can be omitted.
+const MIN_WIDTH: usize = 8;
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     heading: &'static str,
-    form: Form,
+    format: CellFormat,
     rank: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum CellFormat {
     Text,
-    /// Cut at its beginning: the end of a path says more.
+    /// Truncated at the start, because the end of a path is more useful.
     Path,
-    /// A UUID, shown by its end.
+    /// A UUID, shortened to its suffix.
     Id,
-    /// Never cut.
+    /// Never truncated.
     Whole,
 }
 
 impl Column {
     pub(crate) const fn new(heading: &'static str) -> Self {
-        Self { heading, form: Form::Text, rank: 0 }
+        Self { heading, format: CellFormat::Text, rank: 0 }
     }
 
     /// A column of UUIDs.
     pub(crate) const fn id(heading: &'static str) -> Self {
-        Self { heading, form: Form::Id, rank: 0 }
+        Self { heading, format: CellFormat::Id, rank: 0 }
     }
 
     /// A column of paths.
     pub(crate) const fn path(heading: &'static str) -> Self {
-        Self { heading, form: Form::Path, rank: 0 }
+        Self { heading, format: CellFormat::Path, rank: 0 }
     }
 
-    /// A column of numbers, times or words that mean nothing when they are cut.
+    /// A column of numbers, times or words that are never truncated.
     pub(crate) const fn whole(heading: &'static str) -> Self {
-        Self { heading, form: Form::Whole, rank: 0 }
+        Self { heading, format: CellFormat::Whole, rank: 0 }
     }
 
-    /// Left out on a narrow terminal: those of the highest rank first. 0: only when nothing else helps.
+    /// Sets the rank. On a narrow terminal, columns of the highest rank are omitted first, and those of rank 0 only
+    /// if truncation does not suffice.
     pub(crate) const fn rank(mut self, rank: u8) -> Self {
         self.rank = rank;
         self
     }
 
     fn can_shrink(self) -> bool {
-        matches!(self.form, Form::Text | Form::Path)
+        matches!(self.format, CellFormat::Text | CellFormat::Path)
     }
 }
 
@@ -73,12 +74,12 @@ impl From<&'static str> for Column {
     }
 }
 
-/// For a terminal of this many characters; 0: it does not tell.
-pub(super) fn framed(columns: &[Column], rows: &[Vec<String>], terminal: usize) -> String {
-    let terminal = if terminal == 0 { WIDTH } else { terminal };
+/// Formats a table for a terminal of this width. 0 means that the width is unknown.
+pub(super) fn fitted(columns: &[Column], rows: &[Vec<String>], terminal: usize) -> String {
+    let terminal = if terminal == 0 { DEFAULT_WIDTH } else { terminal };
     let mut rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
-    for (index, _) in columns.iter().enumerate().filter(|(_, column)| column.form == Form::Id) {
+    for (index, _) in columns.iter().enumerate().filter(|(_, column)| column.format == CellFormat::Id) {
         shorten_ids(&mut rows, index);
     }
     let shown = layout(columns, &rows, terminal);
@@ -90,15 +91,16 @@ pub(super) fn framed(columns: &[Column], rows: &[Vec<String>], terminal: usize) 
     text
 }
 
-/// Leaves of each id the end that no other id of the column has.
+/// Shortens the ids of a column to the suffix at which they differ.
 fn shorten_ids(rows: &mut [Vec<String>], column: usize) {
-    let length = short_id::distinct(rows.iter().filter_map(|row| row.get(column)).map(String::as_str));
+    let length =
+        short_id::unique_suffix_len(rows.iter().filter_map(|row| row.get(column)).map(String::as_str));
     for cell in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
-        *cell = short_id::end(cell, length).to_owned();
+        *cell = short_id::suffix(cell, length).to_owned();
     }
 }
 
-/// The columns that are shown, and how wide each of them is.
+/// The columns to show, and their widths.
 fn layout(columns: &[Column], rows: &[Vec<String>], terminal: usize) -> Vec<(usize, usize)> {
     let natural = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width());
@@ -107,30 +109,30 @@ fn layout(columns: &[Column], rows: &[Vec<String>], terminal: usize) -> Vec<(usi
     let mut shown: Vec<(usize, usize)> = (0..columns.len()).map(|column| (column, natural(column))).collect();
     loop {
         let mut widths = shown.clone();
-        if shrink(columns, &mut widths, terminal, COMFORTABLE) {
+        if shrink(columns, &mut widths, terminal, PREFERRED_MIN_WIDTH) {
             return widths;
         }
-        // The first column says what the row is about.
-        let least =
+        // The first column is never omitted, because it identifies the row.
+        let least_important =
             shown.iter().enumerate().skip(1).max_by_key(|(_, (column, _))| (columns[*column].rank, *column));
-        match least {
-            Some((place, (column, _))) if columns[*column].rank > 0 => drop(shown.remove(place)),
-            _ if shrink(columns, &mut widths, terminal, LEAST) => return widths,
-            Some((place, _)) => drop(shown.remove(place)),
+        match least_important {
+            Some((index, (column, _))) if columns[*column].rank > 0 => drop(shown.remove(index)),
+            _ if shrink(columns, &mut widths, terminal, MIN_WIDTH) => return widths,
+            Some((index, _)) => drop(shown.remove(index)),
             None => return widths,
         }
     }
 }
 
-/// Makes the widest texts narrower until the line fits. False: it does not fit.
-fn shrink(columns: &[Column], widths: &mut [(usize, usize)], terminal: usize, least: usize) -> bool {
+/// Narrows the widest texts until the line fits. False if it cannot fit.
+fn shrink(columns: &[Column], widths: &mut [(usize, usize)], terminal: usize, min_width: usize) -> bool {
     let gaps = GAP * widths.len().saturating_sub(1);
     loop {
         let over = (widths.iter().map(|(_, width)| width).sum::<usize>() + gaps).saturating_sub(terminal);
         if over == 0 {
             return true;
         }
-        let floor = |column: usize| columns[column].heading.width().max(least);
+        let floor = |column: usize| columns[column].heading.width().max(min_width);
         let widest = widths
             .iter_mut()
             .filter(|(column, width)| columns[*column].can_shrink() && *width > floor(*column))
@@ -146,21 +148,21 @@ fn line<'a>(
     cell: impl Fn(usize) -> &'a str,
     columns: &[Column],
 ) {
-    let begin = text.len();
-    for (place, (column, width)) in shown.iter().enumerate() {
-        if place > 0 {
+    let start = text.len();
+    for (index, (column, width)) in shown.iter().enumerate() {
+        if index > 0 {
             text.push_str(&" ".repeat(GAP));
         }
-        let cell = fit(cell(*column), *width, columns[*column].form);
+        let cell = fit(cell(*column), *width, columns[*column].format);
         text.push_str(&cell);
         text.push_str(&" ".repeat(width.saturating_sub(cell.width())));
     }
-    text.truncate(begin + text[begin..].trim_end().len());
+    text.truncate(start + text[start..].trim_end().len());
     text.push('\n');
 }
 
-/// At most `width` wide, with a sign where something is missing.
-fn fit(cell: &str, width: usize, form: Form) -> String {
+/// Truncates a cell to `width`, with an ellipsis.
+fn fit(cell: &str, width: usize, format: CellFormat) -> String {
     if cell.width() <= width {
         return cell.to_owned();
     }
@@ -172,8 +174,8 @@ fn fit(cell: &str, width: usize, form: Form) -> String {
         }
         None => false,
     };
-    match form {
-        Form::Path => {
+    match format {
+        CellFormat::Path => {
             let end: Vec<char> = cell.chars().rev().take_while(&mut fits).collect();
             format!("…{}", end.iter().rev().collect::<String>())
         }
@@ -181,8 +183,8 @@ fn fit(cell: &str, width: usize, form: Form) -> String {
     }
 }
 
-/// For a pipe: a line for each row, a tab between cells, nothing else.
-pub(super) fn plain(rows: &[Vec<String>]) -> String {
+/// Formats rows for a pipe: one line per row, with tabs between cells.
+pub(super) fn tab_separated(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for row in rows {
         let cells: Vec<_> = row.iter().map(|cell| one_line(cell)).collect();
@@ -192,7 +194,7 @@ pub(super) fn plain(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// For a terminal: names and values, the values below each other.
+/// Formats names and values for a terminal, with aligned values.
 pub(super) fn aligned(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.width()).max().unwrap_or_default();
     fields.iter().map(|(name, value)| format!("{name:width$}  {}\n", one_line(value))).collect()

@@ -6,14 +6,14 @@ use super::{event, table, text, time};
 const ATTACK: &str = "a\x1b[2J\x1b]0;owned\x07b\u{9b}31mc\r\nd\te\u{202e}f\x7f";
 
 #[test]
-fn no_control_character_reaches_a_terminal() {
+fn control_characters_are_removed() {
     assert_eq!(text::one_line(ATTACK), "a[2J]0;ownedb31mc d ef");
     assert_eq!(text::lines(ATTACK), "a[2J]0;ownedb31mc\nd\tef");
     assert_eq!(text::one_line("grüße 👩‍🚀 日本"), "grüße 👩‍🚀 日本");
 }
 
 #[test]
-fn json_keeps_its_value_without_control_characters() {
+fn json_keeps_its_value_when_control_characters_are_escaped() {
     let raw = "{\n\t\"text\": \"a\u{9b}31m \u{202e}\x7f \\u001b[2J\"\r\n}";
     let safe = text::json_on_one_line(raw);
     assert!(!safe.chars().any(char::is_control), "{safe:?}");
@@ -22,19 +22,19 @@ fn json_keeps_its_value_without_control_characters() {
 }
 
 #[test]
-fn a_plain_table_has_one_line_a_row_and_one_tab_a_gap() {
+fn tab_separated_table_has_one_line_per_row() {
     let rows = vec![
         vec!["a\tb".to_owned(), "c\nd".to_owned(), String::new()],
         vec!["\x1b[1me".to_owned(), "f".to_owned()],
     ];
-    assert_eq!(table::plain(&rows), "a b\tc d\t\n[1me\tf\n");
-    assert_eq!(table::plain(&[]), "");
+    assert_eq!(table::tab_separated(&rows), "a b\tc d\t\n[1me\tf\n");
+    assert_eq!(table::tab_separated(&[]), "");
 }
 
 #[test]
-fn a_framed_table_has_headings_and_no_escapes() {
+fn fitted_table_has_headings_and_no_escapes() {
     let columns = ["NAME", "ABOUT"].map(table::Column::from);
-    let text = table::framed(&columns, &[vec!["echo".to_owned(), "says \x1b[31mit".to_owned()]], 80);
+    let text = table::fitted(&columns, &[vec!["echo".to_owned(), "says \x1b[31mit".to_owned()]], 80);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines, ["NAME  ABOUT", "echo  says [31mit"]);
 }
@@ -57,12 +57,12 @@ fn shown(width: usize) -> Vec<String> {
         table::Column::whole("CALLS"),
         table::Column::whole("KEY").rank(2),
     ];
-    let text = table::framed(&columns, &[ROW.map(str::to_owned).to_vec()], width);
+    let text = table::fitted(&columns, &[ROW.map(str::to_owned).to_vec()], width);
     text.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn a_table_is_no_wider_than_the_terminal_and_keeps_its_ids() {
+fn table_fits_the_terminal_and_keeps_its_ids() {
     for width in [24, 40, 60, 80, 100, 120, 160, 400] {
         let lines = shown(width);
         assert_eq!(lines.len(), 2, "{lines:?}");
@@ -72,41 +72,41 @@ fn a_table_is_no_wider_than_the_terminal_and_keeps_its_ids() {
         assert!(lines[1].starts_with("099a8057  "), "{width}: {lines:?}");
     }
     assert!(ROW[1..].iter().all(|cell| shown(400)[1].contains(cell)));
-    assert_eq!(shown(0), shown(80), "a terminal that does not tell its width");
+    assert_eq!(shown(0), shown(80), "the default width");
 }
 
 #[test]
-fn columns_of_low_importance_are_left_out_first() {
+fn columns_of_the_highest_rank_are_omitted_first() {
     let headings = |width| shown(width)[0].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(headings(160), ["ID", "AGENT", "FOLDER", "TITLE", "CALLS", "KEY"]);
     assert_eq!(headings(80), ["ID", "AGENT", "FOLDER", "TITLE", "CALLS"]);
     assert_eq!(headings(60), ["ID", "AGENT", "TITLE", "CALLS"]);
-    // Of a path the end is kept, of a text the beginning.
+    // The end of a path is kept, and the start of a text.
     let row = &shown(80)[1];
     assert!(row.contains("product/frontend  Rewrite the") && row.contains('…'), "{row}");
 }
 
 #[test]
-fn ids_that_end_alike_are_shown_as_far_as_they_differ() {
+fn ids_with_equal_suffixes_are_shown_until_they_differ() {
     let ids = ["01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b312099a8057"];
     let rows: Vec<Vec<String>> = ids.iter().map(|id| vec![(*id).to_owned()]).collect();
-    assert_eq!(table::framed(&[table::Column::id("ID")], &rows, 80), "ID\n02099a8057\n12099a8057\n");
+    assert_eq!(table::fitted(&[table::Column::id("ID")], &rows, 80), "ID\n02099a8057\n12099a8057\n");
 }
 
 #[test]
-fn fields_stand_below_each_other() {
+fn field_values_are_aligned() {
     let fields = [("id", "1".to_owned()), ("version", "2\n3".to_owned())];
     assert_eq!(table::aligned(&fields), "id       1\nversion  2 3\n");
 }
 
 #[test]
-fn a_long_text_is_cut_between_characters() {
+fn long_text_is_cut_between_characters() {
     assert_eq!(text::shorten("grüße", 5), "grüße");
     assert_eq!(text::shorten("grüße!", 5), "grüß…");
 }
 
 #[test]
-fn times_are_short() {
+fn times_have_short_forms() {
     let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
     let at = |text: &str| time::relative(text.parse().unwrap(), now);
     assert_eq!(at("2026-03-01T11:59:58Z"), "now");
@@ -115,11 +115,11 @@ fn times_are_short() {
     assert_eq!(at("2026-03-31T12:00:00Z"), "in 30d");
     assert_eq!(at("2025-03-01T12:00:00Z"), "2025-03-01");
     assert_eq!(time::utc(now), "2026-03-01 12:00:00Z");
-    assert_eq!([12, 3_456, 306_000, 183_600_000].map(time::lasting), ["12ms", "3.4s", "5m 6s", "2d 3h"]);
+    assert_eq!([12, 3_456, 306_000, 183_600_000].map(time::duration), ["12ms", "3.4s", "5m 6s", "2d 3h"]);
 }
 
 #[test]
-fn an_event_is_one_line() {
+fn event_is_one_line() {
     let event = |kind, payload| Event {
         session_id: SessionId::new(),
         seq: 7,

@@ -1,24 +1,24 @@
-//! Times in short forms.
+//! Formats times and durations.
 
 use plexus_proto::Timestamp;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// From here on a date says more than a number of days.
-const FAR: i64 = 60 * DAY;
+/// Times at least this far away are formatted as a date.
+const MAX_RELATIVE: i64 = 60 * DAY;
 
 /// `2026-01-02 03:04:05Z`.
 pub(super) fn utc(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// `now`, `5m ago`, `in 3h`; a date where it is far.
+/// `now`, `5m ago`, `in 3h`, or a date.
 pub(super) fn relative(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.as_second().saturating_sub(now.as_second());
     match seconds {
         -4..=4 => "now".to_owned(),
-        _ if seconds.abs() >= FAR => at.strftime("%Y-%m-%d").to_string(),
+        _ if seconds.abs() >= MAX_RELATIVE => at.strftime("%Y-%m-%d").to_string(),
         _ if seconds < 0 => format!("{} ago", coarse(-seconds)),
         _ => format!("in {}", coarse(seconds)),
     }
@@ -34,7 +34,7 @@ fn coarse(seconds: i64) -> String {
 }
 
 /// `12ms`, `3.4s`, `5m 6s`, `2d 3h`.
-pub(super) fn lasting(milliseconds: i64) -> String {
+pub(super) fn duration(milliseconds: i64) -> String {
     let seconds = milliseconds / 1000;
     match milliseconds {
         ..1_000 => format!("{milliseconds}ms"),

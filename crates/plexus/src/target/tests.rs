@@ -27,7 +27,7 @@ fn folder_with_admin_token() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_admin_token_goes_to_loopback_only() {
+fn admin_token_is_sent_to_loopback_only() {
     let folder = folder_with_admin_token();
     for hub in [
         "http://127.0.0.1:7420",
@@ -57,7 +57,7 @@ fn the_admin_token_goes_to_loopback_only() {
 }
 
 #[test]
-fn a_token_the_user_names_goes_anywhere_and_wins() {
+fn token_from_the_environment_is_sent_to_any_hub_and_takes_precedence() {
     let folder = folder_with_admin_token();
     for hub in ["https://hub.example.net", "http://127.0.0.1:7420"] {
         let target = resolve(folder.path(), Some(hub), &[("PLEXUS_TOKEN", "mine")]).unwrap();
@@ -66,7 +66,7 @@ fn a_token_the_user_names_goes_anywhere_and_wins() {
 }
 
 #[test]
-fn a_loopback_hub_without_an_admin_token_is_still_asked() {
+fn missing_admin_token_is_not_an_error_for_a_loopback_hub() {
     let folder = tempfile::tempdir().unwrap();
     let target = resolve(folder.path(), None, &[]).unwrap();
     assert!(token(&target).is_none());
@@ -74,7 +74,7 @@ fn a_loopback_hub_without_an_admin_token_is_still_asked() {
 }
 
 #[test]
-fn an_admin_token_that_others_can_read_is_refused() {
+fn admin_token_that_others_can_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder_with_admin_token();
     let path = folder.path().join("admin-token");
@@ -84,7 +84,7 @@ fn an_admin_token_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn the_flag_wins_over_the_variable_over_the_running_hub() {
+fn flag_overrides_variable_which_overrides_the_running_hub() {
     let folder = folder_with_admin_token();
     std::fs::write(folder.path().join("hub.json"), r#"{"url":"http://127.0.0.1:3","pid":7}"#).unwrap();
     let port =
@@ -96,14 +96,14 @@ fn the_flag_wins_over_the_variable_over_the_running_hub() {
 }
 
 #[test]
-fn a_hub_file_that_points_elsewhere_does_not_get_the_admin_token() {
+fn admin_token_is_not_sent_to_a_remote_address_in_the_hub_file() {
     let folder = folder_with_admin_token();
     std::fs::write(folder.path().join("hub.json"), r#"{"url":"http://203.0.113.9:7420","pid":7}"#).unwrap();
     assert!(resolve(folder.path(), None, &[]).is_err());
 }
 
 #[test]
-fn what_is_no_hub_url_is_a_usage_error_that_repeats_no_password() {
+fn invalid_hub_url_is_a_usage_error_without_the_password() {
     let folder = tempfile::tempdir().unwrap();
     for hub in ["ftp://127.0.0.1", "http://u:hunter2@127.0.0.1", "http://h/?a=b", "http://", "not a url"] {
         let error = resolve(folder.path(), Some(hub), &[]).unwrap_err();
@@ -114,7 +114,7 @@ fn what_is_no_hub_url_is_a_usage_error_that_repeats_no_password() {
 }
 
 #[test]
-fn an_address_alone_and_the_mcp_endpoint_name_the_hub() {
+fn address_without_scheme_and_mcp_endpoint_are_accepted_as_hub_url() {
     let folder = tempfile::tempdir().unwrap();
     for hub in ["127.0.0.1:7420", "http://127.0.0.1:7420/mcp", "http://127.0.0.1:7420/mcp/v1/"] {
         let target = resolve(folder.path(), Some(hub), &[]).unwrap();
@@ -123,18 +123,18 @@ fn an_address_alone_and_the_mcp_endpoint_name_the_hub() {
 }
 
 #[test]
-fn the_admin_token_goes_to_the_hub_of_its_own_folder_only() {
+fn admin_token_is_sent_only_to_the_hub_of_its_data_folder() {
     let folder = folder_with_admin_token();
     std::fs::write(folder.path().join("hub.json"), r#"{"url":"http://127.0.0.1:3","pid":7}"#).unwrap();
-    let asked = |hub: &str| resolve(folder.path(), Some(hub), &[]).unwrap().credential;
-    assert!(matches!(asked("http://localhost:3"), Credential::Local(_)));
-    assert!(matches!(asked("http://127.0.0.1:4"), Credential::Missing(_)));
+    let credential = |hub: &str| resolve(folder.path(), Some(hub), &[]).unwrap().credential;
+    assert!(matches!(credential("http://localhost:3"), Credential::Local(_)));
+    assert!(matches!(credential("http://127.0.0.1:4"), Credential::Missing(_)));
 }
 
-/// An address of this machine that is not loopback; none where it is on no network.
+/// A non-loopback address of this machine. None without a network.
 fn network_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: this only asks which way it would go.
+    // Sends nothing; this only selects a route.
     socket.connect("203.0.113.77:9").ok()?;
     Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
@@ -145,26 +145,26 @@ fn write_hub_file(folder: &Path, ip: impl std::fmt::Display, pid: u32) {
 }
 
 #[test]
-fn the_admin_token_goes_to_the_address_of_this_machine_where_its_own_hub_listens() {
+fn admin_token_is_sent_to_the_local_address_in_the_hub_file() {
     let Some(ip) = network_address() else {
-        eprintln!("left out: this machine is on no network");
+        eprintln!("skipped: this machine has no network");
         return;
     };
     let folder = folder_with_admin_token();
     write_hub_file(folder.path(), ip, std::process::id());
     let own = resolve(folder.path(), None, &[]).unwrap();
-    assert_eq!((token(&own), own.here), (Some("local-admin"), true));
-    // The same address named by hand may be anybody's.
+    assert_eq!((token(&own), own.is_local), (Some("local-admin"), true));
+    // The same address given by the user may belong to another server.
     let url = format!("http://{ip}:7420");
     assert!(resolve(folder.path(), Some(&url), &[]).is_err());
     assert!(resolve(folder.path(), None, &[("PLEXUS_HUB", &url)]).is_err());
-    // So may the address of a hub that has ended: no process has a number as high as this.
+    // So may the address of a hub that has ended. No process has an id this high.
     write_hub_file(folder.path(), ip, 0x7fff_ffff);
     assert!(matches!(resolve(folder.path(), None, &[]).unwrap().credential, Credential::Missing(_)));
 }
 
 #[test]
-fn a_live_process_does_not_make_a_foreign_address_ones_own() {
+fn live_process_does_not_make_a_remote_address_local() {
     let folder = folder_with_admin_token();
     for ip in ["203.0.113.9", "0.0.0.0", "[::]", "hub.example.net"] {
         write_hub_file(folder.path(), ip, std::process::id());
@@ -173,16 +173,17 @@ fn a_live_process_does_not_make_a_foreign_address_ones_own() {
 }
 
 #[test]
-fn it_is_known_whether_the_admin_token_would_do_instead_of_the_one_given() {
+fn has_admin_token_tells_whether_the_admin_token_would_be_used() {
     let folder = folder_with_admin_token();
-    let instead = |folder: &Path, hub: &str| match resolve(folder, Some(hub), &[("PLEXUS_TOKEN", "mine")])
-        .unwrap()
-        .credential
-    {
-        Credential::Given { admin_instead, .. } => admin_instead,
-        other => panic!("{other:?}"),
-    };
-    assert!(instead(folder.path(), "http://127.0.0.1:7420"));
-    assert!(!instead(folder.path(), "https://hub.example.net"));
-    assert!(!instead(tempfile::tempdir().unwrap().path(), "http://127.0.0.1:7420"));
+    let has_admin_token =
+        |folder: &Path, hub: &str| match resolve(folder, Some(hub), &[("PLEXUS_TOKEN", "mine")])
+            .unwrap()
+            .credential
+        {
+            Credential::Given { has_admin_token, .. } => has_admin_token,
+            other => panic!("{other:?}"),
+        };
+    assert!(has_admin_token(folder.path(), "http://127.0.0.1:7420"));
+    assert!(!has_admin_token(folder.path(), "https://hub.example.net"));
+    assert!(!has_admin_token(tempfile::tempdir().unwrap().path(), "http://127.0.0.1:7420"));
 }

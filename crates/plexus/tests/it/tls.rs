@@ -133,7 +133,7 @@ async fn renewed_certificate_is_loaded_on_sighup_and_an_invalid_one_is_not() {
     authority.issue_with(NAME, Validity::Past);
     hub.signal(Signal::HUP);
     hub.logged("configuration reloaded", 2).await;
-    assert!(hub.log().contains("the hub goes on with the certificate it has"), "{}", hub.log());
+    assert!(hub.log().contains("the hub keeps its current certificate"), "{}", hub.log());
     assert_eq!((certificate(), healthz(&authority.file, address).await), (second, Ok(200)));
     plexus.run(&["status"]).await.ok();
     assert!(hub.terminate().await.success());

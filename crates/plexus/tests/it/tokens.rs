@@ -186,21 +186,21 @@ async fn revocation_reports_derived_tokens_and_admin_token_needs_force() {
     let admin = shown["jti"].as_str().expect("an id");
     let refused = plexus.run(&["token", "revoke", admin]).await;
     let stderr = refused.failed(1);
-    for expected in ["admin token", "3 tokens made from it", "--force", "restarted"] {
+    for expected in ["admin token", "3 tokens created with it", "--force", "restarts"] {
         assert!(stderr.contains(expected), "no {expected:?} in {stderr}");
     }
 
     let ended = plexus.run(&["token", "revoke", "builder"]).await;
-    assert!(ended.ok().ends_with("With it ended 1 token made from it.\n"), "{ended:?}");
+    assert!(ended.ok().ends_with("Also revoked 1 token created with it.\n"), "{ended:?}");
     // A token without rights on other tokens may revoke itself.
     let careless = hub.token("careless").await;
     let presented = [("PLEXUS_TOKEN", careless.token.as_str())];
     plexus.run_with(&["token", "renew"], &presented).await.ok();
     let itself = plexus.run_with(&["token", "revoke", &careless.jti.to_string()], &presented).await;
-    assert!(itself.ok().contains("1 token made from it"), "{itself:?}");
+    assert!(itself.ok().contains("1 token created with it"), "{itself:?}");
 
     let forced = plexus.run(&["token", "revoke", admin, "--force"]).await;
-    assert!(forced.ok().contains("1 token made from it"), "{forced:?}");
+    assert!(forced.ok().contains("1 token created with it"), "{forced:?}");
     assert!(forced.stderr.contains("Restart the hub"), "{forced:?}");
     plexus.run(&["status"]).await.failed(5);
     // The suggested restart works.

@@ -58,7 +58,7 @@ pub(super) async fn run(args: &VerifyArgs, invocation: &Invocation<'_>) -> anyho
             FolderHub::Down { folder } => {
                 let verification = verify_folder(&folder, &args.database, invocation).await?;
                 // The database was read as if nobody writes to it.
-                if !verification.report.ok && !matches!(Occupant::of(&folder)?, Occupant::Nobody) {
+                if !verification.report.ok && !matches!(Occupant::of(&folder)?, Occupant::None) {
                     return Err(started_meanwhile(&folder).into());
                 }
                 let noted = LastVerification::new(&verification.report, out.now());

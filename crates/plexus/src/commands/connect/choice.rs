@@ -84,7 +84,7 @@ pub(super) fn agents(
             .hint("install one, or name one to write its files in advance: plexus connect codex")
             .into());
     }
-    let can_ask = invocation.out.can_ask() && invocation.out.terminal();
+    let can_ask = invocation.out.can_prompt() && invocation.out.terminal();
     if change.yes || (change.dry_run && !can_ask) {
         return Ok(Some(choices.into_iter().map(|choice| (choice.agent, Some(choice.installed))).collect()));
     }

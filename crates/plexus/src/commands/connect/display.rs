@@ -28,7 +28,7 @@ pub(crate) fn print_change(out: &Output, change: &Change) -> anyhow::Result<()> 
         _ if !change.is_needed() => format!("  {path} (up to date)"),
         _ => format!("  {path}"),
     })?;
-    lines(change).iter().try_for_each(|line| out.compared(line))
+    lines(change).iter().try_for_each(|line| out.diff_line(line))
 }
 
 /// The added and removed text. The text around it, even on the same line, is not displayed, because it may contain credentials.
@@ -106,8 +106,8 @@ pub(crate) fn change_json(change: &Change) -> Value {
 
 pub(crate) fn print_problem(out: &Output, error: &BridgeError) -> anyhow::Result<()> {
     let kind = if error.is_conflict() { "conflict" } else { "refused" };
-    out.compared(&format!("! {kind}: {error}"))?;
-    out.compared(&format!("  {}", error.fix()))
+    out.diff_line(&format!("! {kind}: {error}"))?;
+    out.diff_line(&format!("  {}", error.fix()))
 }
 
 pub(crate) fn problem_json(error: &BridgeError) -> Value {

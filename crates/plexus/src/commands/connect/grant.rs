@@ -22,7 +22,7 @@ const NODE_SCOPE: &str = "node:";
 
 /// The URL of the hub, as grants and connections store it; none for the hub on this machine.
 pub(super) fn hub_of(issuer: &TokenIssuer, invocation: &Invocation<'_>) -> Option<String> {
-    let here = issuer.target.here && !invocation.names_hub();
+    let here = issuer.target.is_local && !invocation.names_hub();
     (!here).then(|| issuer.hub.url().to_owned())
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn ensure(
         let first = asked.and_then(|asked| asked.node.clone());
         nodes.sort_by_key(|node| Some(node) != first.as_ref());
     }
-    let ttl = if issuer.target.here { TTL_LOCAL } else { TTL_REMOTE };
+    let ttl = if issuer.target.is_local { TTL_LOCAL } else { TTL_REMOTE };
     let request = AgentTokenRequest {
         agent: agent.id,
         profile: args.profile.as_deref().or_else(|| asked?.profile.as_deref()),
@@ -80,7 +80,7 @@ pub(super) async fn ensure(
 /// Whether the hub accepts the token.
 async fn is_valid(grant: &Grant, invocation: &Invocation<'_>) -> bool {
     let response = async {
-        let hub = Hub::new(invocation.target_of(grant)?)?;
+        let hub = Hub::new(invocation.grant_target(grant)?)?;
         hub.get(&["tokens", "self"], &[]).await
     };
     response.await.is_ok()
@@ -102,11 +102,11 @@ pub(super) async fn revoke_unused(agent: &Agent, local_agents: &LocalAgents, inv
 pub(crate) async fn revoke(grant: &Grant, agent: &str, invocation: &Invocation<'_>) {
     let mut hubs: Vec<Hub> = Vec::new();
     if let Ok(target) = invocation.target()
-        && invocation.target_of(grant).is_ok_and(|own| own.url == target.url)
+        && invocation.grant_target(grant).is_ok_and(|own| own.url == target.url)
     {
         hubs.extend(Hub::new(target).ok());
     }
-    hubs.extend(invocation.target_of(grant).ok().and_then(|own| Hub::new(own).ok()));
+    hubs.extend(invocation.grant_target(grant).ok().and_then(|own| Hub::new(own).ok()));
     let mut left = false;
     for token in &grant.tokens {
         left |= !revoke_token(&hubs, *token).await;

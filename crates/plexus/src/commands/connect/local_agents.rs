@@ -10,7 +10,7 @@ use plexus_kit::{Clock, Environment, env, private_file};
 
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{Answered, Answers, Output};
+use crate::output::{Output, Prompt, PromptReply};
 
 /// Name of the lock file, in the folder of the ledger.
 const LOCK_FILE: &str = "turn";
@@ -76,23 +76,23 @@ pub(crate) async fn confirm(out: &Output, question: &str) -> anyhow::Result<bool
 
 /// Asks all questions of one command, because standard input can have only one reader.
 #[derive(Default)]
-pub(crate) struct Questions(Option<Answers>);
+pub(crate) struct Questions(Option<Prompt>);
 
 impl Questions {
     pub(crate) async fn confirm(&mut self, out: &Output, question: &str) -> anyhow::Result<bool> {
-        if !out.can_ask() {
+        if !out.can_prompt() {
             return Err(Failure::new(Exit::Usage, "nothing was changed: there is no terminal to ask on")
                 .hint("pass --yes to write, or --dry-run to only show the changes")
                 .into());
         }
-        let answers = match &mut self.0 {
-            Some(answers) => answers,
-            none => none.insert(out.answers()?),
+        let prompt = match &mut self.0 {
+            Some(prompt) => prompt,
+            none => none.insert(out.prompt()?),
         };
-        match answers.to(question).await {
-            Answered::With(answer) => Ok(matches!(answer.as_str(), "y" | "yes")),
-            Answered::NoMore => Ok(false),
-            Answered::Interrupted => {
+        match prompt.ask(question).await {
+            PromptReply::Line(answer) => Ok(matches!(answer.as_str(), "y" | "yes")),
+            PromptReply::Eof => Ok(false),
+            PromptReply::Interrupted => {
                 Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into())
             }
         }

@@ -61,7 +61,7 @@ pub(super) async fn plan(
     (invocation, questions): (&Invocation<'_>, &mut Questions),
 ) -> anyhow::Result<()> {
     let out = &invocation.out;
-    let can_ask = out.can_ask() && out.terminal() && !args.change.yes && !args.change.dry_run;
+    let can_ask = out.can_prompt() && out.terminal() && !args.change.yes && !args.change.dry_run;
     if args.no_move_servers || *scope != Scope::User || !(args.move_servers || can_ask) {
         return Ok(());
     }

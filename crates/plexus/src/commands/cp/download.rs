@@ -21,7 +21,7 @@ use super::upload::{changed, is_too_large};
 use super::{CopyOptions, PARTS};
 use crate::failure::{Exit, Failure};
 use crate::output::{Bar, Output};
-use crate::remote::{Refused, Remote};
+use crate::remote::{Remote, ToolRefusal};
 
 /// Copies the file `from`, described by `entry`, to exactly the path `to`.
 pub(super) async fn download_file(
@@ -154,11 +154,11 @@ async fn part(
         let reply = match reply {
             Ok(Ok(reply)) => reply,
             // The tool reports an oversized response as text, not as a code.
-            Ok(Err(Refused(text))) if text.contains("bytes, the most allowed") && step > MIN_CHUNK => {
+            Ok(Err(ToolRefusal(text))) if text.contains("bytes, the most allowed") && step > MIN_CHUNK => {
                 step = (step / 2).max(MIN_CHUNK);
                 continue;
             }
-            Ok(Err(Refused(text))) => {
+            Ok(Err(ToolRefusal(text))) => {
                 return Err(Failure::new(Exit::Failed, format!("{from}: {text}")).into());
             }
             Err(error) if is_too_large(&error) && step > MIN_CHUNK => {

@@ -80,9 +80,9 @@ impl CopyReport {
                 &json!({ "event": "failed", "from": from, "message": format!("{error:#}"), "hint": hint }),
             )?,
             false => {
-                self.bar.remark(&format!("error: {from}: {error:#}"));
+                self.bar.note(&format!("error: {from}: {error:#}"));
                 if let Some(hint) = hint {
-                    self.bar.remark(&format!("hint: {hint}"));
+                    self.bar.note(&format!("hint: {hint}"));
                 }
             }
         }
@@ -93,7 +93,7 @@ impl CopyReport {
         match self.json {
             true => output::json_event(&json!({ "event": "left_out", "what": what })),
             false => {
-                self.bar.remark(&format!("skipped: {what}"));
+                self.bar.note(&format!("skipped: {what}"));
                 Ok(())
             }
         }
@@ -118,15 +118,13 @@ impl CopyReport {
             }));
         }
         if self.bar.is_shown() {
-            let rate = output::bytes_in_words(
+            let rate = output::human_bytes(
                 ((totals.bytes - totals.already_present) as f64 / seconds.max(0.001)) as u64,
             );
             let files =
                 if totals.files == 1 { "1 file".to_owned() } else { format!("{} files", totals.files) };
-            self.bar.remark(&format!(
-                "{files}, {} in {seconds:.1} s, {rate}/s",
-                output::bytes_in_words(totals.bytes)
-            ));
+            self.bar
+                .note(&format!("{files}, {} in {seconds:.1} s, {rate}/s", output::human_bytes(totals.bytes)));
         }
         Ok(())
     }

@@ -218,7 +218,7 @@ fn is_unreachable(error: &anyhow::Error) -> bool {
 
 /// Asks whether to replace an existing file; an error without a terminal.
 pub(super) fn may_replace(target: &str, bar: &Bar, out: &Output) -> anyhow::Result<bool> {
-    if !out.can_ask() {
+    if !out.can_prompt() {
         return Err(super::local::already_exists(target));
     }
     match bar.ask(&format!("{target} already exists. Replace it? [y/N] "))? {

@@ -16,7 +16,7 @@ use super::transfer::{self, CHUNK, Entry, EntryKind, MIN_CHUNK, TransferRequest}
 use super::{CopyOptions, PARTS, local};
 use crate::failure::{Exit, Failure};
 use crate::output::{Bar, Output};
-use crate::remote::{Refused, Remote};
+use crate::remote::{Remote, ToolRefusal};
 
 /// Attempts for a file that arrived damaged, or that the node refused.
 const ATTEMPTS: u32 = 3;
@@ -83,7 +83,7 @@ pub(super) async fn upload_file(
     for _ in 0..ATTEMPTS {
         match attempt(remote, &source, to, replace, bar, &mut copied).await? {
             Ok(()) => return Ok(copied),
-            Err(Refused(text)) => last = Some(text),
+            Err(ToolRefusal(text)) => last = Some(text),
         }
     }
     Err(Failure::new(Exit::Failed, format!("{shown}: {}", last.unwrap_or_default()))
@@ -103,7 +103,7 @@ async fn attempt(
     replace: bool,
     bar: &Bar,
     copied: &mut CopiedFile,
-) -> anyhow::Result<Result<(), Refused>> {
+) -> anyhow::Result<Result<(), ToolRefusal>> {
     let request = TransferRequest {
         path: to,
         size: Some(source.size),
@@ -135,7 +135,7 @@ async fn attempt(
     let sent = parts.buffered(PARTS).try_collect::<()>().await;
     let retry = |text: String| {
         bar.retract(progress.load(Ordering::Relaxed));
-        Ok(Err(Refused(text)))
+        Ok(Err(ToolRefusal(text)))
     };
     match sent {
         Ok(()) => {}
@@ -152,7 +152,7 @@ async fn attempt(
             .await?
         {
             Ok(reply) => reply,
-            Err(Refused(text)) => return retry(text),
+            Err(ToolRefusal(text)) => return retry(text),
         };
         let reply: transfer::TransferReply = reply;
         match reply {
@@ -204,7 +204,7 @@ async fn part(remote: &Remote, source: &Source, to: &str, offset: u64, length: u
         };
         match remote.try_call::<_, transfer::TransferReply>(transfer::TOOL, &request, None).await {
             Ok(Ok(_)) => offset += length,
-            Ok(Err(Refused(text))) => return Err(SendError::Refused(text)),
+            Ok(Err(ToolRefusal(text))) => return Err(SendError::Refused(text)),
             Err(error) if is_too_large(&error) && length > MIN_CHUNK => step = (length / 2).max(MIN_CHUNK),
             Err(error) => return Err(error.into()),
         }

@@ -80,7 +80,7 @@ async fn unreachable(
         return (!runs).then(|| format!("the hub of {}", local_agents.data_dir.display()));
     };
     let grant = local_agents.keeper.grants().read(&connection.agent).ok().flatten();
-    let hub = grant.and_then(|grant| Hub::new(invocation.target_of(&grant).ok()?).ok());
+    let hub = grant.and_then(|grant| Hub::new(invocation.grant_target(&grant).ok()?).ok());
     let responds = match hub {
         Some(hub) => hub.probe("/healthz").await.is_ok_and(|alive| alive.ok),
         None => false,

@@ -56,5 +56,5 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: InviteArgs) -> anyhow::Re
 
 /// Whether the URL refers to whichever machine it is used on.
 fn is_loopback(url: &str) -> bool {
-    target::parse(url, "the hub's URL").is_ok_and(|url| target::is_loopback(&url))
+    target::parse_url(url, "the hub's URL").is_ok_and(|url| target::is_loopback(&url))
 }

@@ -40,7 +40,7 @@ struct NodeFolder {
 
 pub(super) fn run(args: PolicyArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     if args.default {
-        output::file(policy::DEFAULT.as_bytes())?;
+        output::write_bytes(policy::DEFAULT.as_bytes())?;
         return Ok(Exit::Ok.into());
     }
     let (out, environment) = (&invocation.out, invocation.environment());

@@ -277,7 +277,7 @@ impl AgentRun<'_> {
             None => 0,
         };
         if waiting > 0 {
-            output::aside(&format!(
+            output::note(&format!(
                 "plexus: writes of {} waiting for the hub: {waiting}. Its next run delivers them: `plexus outbox list`",
                 self.agent_name
             ));
@@ -287,7 +287,7 @@ impl AgentRun<'_> {
             // The run has never had a token, so the hub knows nothing of it.
             record.reported = record.events.len();
         } else if !reap::settle(self.issuer, token.as_ref(), &mut record).await {
-            output::aside(&format!(
+            output::note(&format!(
                 "plexus: the hub does not answer; `plexus ps` later reports the end of run {} and revokes its token",
                 record.id
             ));

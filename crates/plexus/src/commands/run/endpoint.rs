@@ -70,7 +70,7 @@ async fn start_proxy(options: &EndpointOptions<'_>) -> anyhow::Result<Endpoint> 
     let folder = plexus_proxy::proxy_folder(data_dir, agent, &subject, &target.url);
     let options = ProxyOptions {
         workspace: std::env::current_dir().ok().and_then(|folder| Some(folder.to_str()?.to_owned())),
-        tls: target.certificate.as_deref().map(pinned::only).transpose()?.map(Arc::new),
+        tls: target.certificate.as_deref().map(pinned::tls_config).transpose()?.map(Arc::new),
         session: conversation.map(str::to_owned),
         ..ProxyOptions::new(target.url.clone(), CredentialSource::Supplied((*token).clone()), agent, folder)
     };

@@ -66,7 +66,7 @@ impl TokenIssuer {
 
     /// A client of the hub that uses this token.
     pub(crate) fn hub_with(&self, token: &Secret) -> anyhow::Result<Hub> {
-        Hub::new(self.target.with(token.clone()))
+        Hub::new(self.target.with_token(token.clone()))
     }
 
     /// Creates the token of a run. Its name has the names of the user's token and of the agent, but not of the run.

@@ -39,7 +39,7 @@ pub(in crate::commands) async fn session_id(hub: &Hub, text: &str) -> anyhow::Re
 /// Finds the only session whose id ends with the text.
 async fn by_id_suffix(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
     let mut found: Vec<Session> = Vec::new();
-    if let Some(suffix) = short_id::ending(text) {
+    if let Some(suffix) = short_id::parse_suffix(text) {
         let args = ListArgs { limit: CANDIDATES + 1, cursor: None };
         let page = listing::fetch(hub, &["sessions"], &[("id", Some(suffix))], &args, |_| true).await?;
         found = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;

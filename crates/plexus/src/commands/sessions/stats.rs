@@ -15,7 +15,7 @@ pub(super) async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Re
             stats.session.key.clone(),
             at_least(stats, stats.calls.total),
             stats.calls.failed.to_string(),
-            out.lasting(stats.calls.took_ms),
+            out.duration(stats.calls.took_ms),
             stats.queued.writes.to_string(),
             stats.dead_letters.to_string(),
             stats.tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
@@ -53,7 +53,7 @@ pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Resu
         ("last", at(stats.last_at)),
         ("calls", stats.calls.total.to_string()),
         ("failed", failed(&stats)),
-        ("time in calls", out.lasting(stats.calls.took_ms)),
+        ("time in calls", out.duration(stats.calls.took_ms)),
         ("queued writes", queued(out, &stats)),
         ("dead letters", stats.dead_letters.to_string()),
         ("tokens", stats.tokens.map_or_else(|| "unknown".to_owned(), |tokens| tokens.to_string())),
@@ -67,7 +67,7 @@ pub(super) async fn show(out: &Output, hub: &Hub, id: SessionId) -> anyhow::Resu
     }
     out.block("\n")?;
     let rows = stats.calls.tools.iter().map(|tool| {
-        vec![tool.tool.clone(), tool.calls.to_string(), tool.failed.to_string(), out.lasting(tool.took_ms)]
+        vec![tool.tool.clone(), tool.calls.to_string(), tool.failed.to_string(), out.duration(tool.took_ms)]
     });
     out.table(&["TOOL", "CALLS", "FAILED", "TOOK"], rows.collect())
 }
@@ -91,8 +91,8 @@ fn queued(out: &Output, stats: &SessionStats) -> String {
         0 => "0".to_owned(),
         writes => format!(
             "{writes} (waited {} on average, {} at most)",
-            out.lasting(queued.mean_ms),
-            out.lasting(queued.longest_ms)
+            out.duration(queued.mean_ms),
+            out.duration(queued.longest_ms)
         ),
     }
 }

@@ -98,7 +98,7 @@ fn hub_fields(status: &Status, out: &Output) -> Vec<(&'static str, String)> {
         ("version", status.version.clone()),
         ("instance", status.instance_id.clone()),
         ("started", out.at(status.started_at)),
-        ("uptime", out.lasting(uptime)),
+        ("uptime", out.duration(uptime)),
         ("database", database(status)),
         ("durability", status.durability.clone()),
         ("tools", tools(status.tools, status.broken_tools)),

@@ -1,4 +1,4 @@
-//! The token that a person means: by its id or the end of it, or by its name where that says it.
+//! Finds a token by its id, the last characters of its id, or its name.
 
 use plexus_proto::TokenId;
 use plexus_proto::api::{Token, TokenState};
@@ -9,29 +9,30 @@ use crate::listing::{self, ListArgs};
 use crate::output::Output;
 use crate::short_id;
 
-/// Candidates that are named in an error.
-const SHOWN: usize = 20;
-/// Tokens that are looked at.
-pub(super) const MOST: usize = 10_000;
+/// Maximum number of candidates listed in an error.
+const MAX_CANDIDATES: usize = 20;
+/// Maximum number of tokens to search.
+pub(super) const MAX_TOKENS: usize = 10_000;
 
-/// The id itself, or that of the only active token of this name.
-pub(super) async fn one(hub: &Hub, text: &str, out: &Output) -> anyhow::Result<TokenId> {
+/// Resolves an id, an id suffix or a name to a token id.
+pub(super) async fn find_id(hub: &Hub, text: &str, out: &Output) -> anyhow::Result<TokenId> {
     if let Ok(jti) = text.parse() {
         return Ok(jti);
     }
     let is_named = |token: &Token| token.name == text && token.state(out.now()).is_alive();
-    let end = short_id::ending(text);
-    let ends = |token: &Token| end.as_ref().is_some_and(|end| token.jti.to_string().ends_with(end));
-    let all = ListArgs { limit: MOST, cursor: None };
+    let suffix = short_id::parse_suffix(text);
+    let has_suffix =
+        |token: &Token| suffix.as_ref().is_some_and(|suffix| token.jti.to_string().ends_with(suffix));
+    let all = ListArgs { limit: MAX_TOKENS, cursor: None };
     let page = listing::fetch(hub, &["tokens"], &[], &all, |raw| {
-        client::decode::<Token>(raw).is_ok_and(|token| is_named(&token) || ends(&token))
+        client::decode::<Token>(raw).is_ok_and(|token| is_named(&token) || has_suffix(&token))
     })
     .await?;
-    let fitting: Vec<Token> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
-    let (mut found, by_end): (Vec<Token>, Vec<Token>) = fitting.into_iter().partition(is_named);
-    // A name counts before an id: it may look like one.
+    let matches: Vec<Token> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
+    let (mut found, by_suffix): (Vec<Token>, Vec<Token>) = matches.into_iter().partition(is_named);
+    // Names take precedence, because a name can look like an id suffix.
     if found.is_empty() {
-        match by_end.as_slice() {
+        match by_suffix.as_slice() {
             [] => {}
             [token] => return Ok(token.jti),
             several => {
@@ -41,25 +42,25 @@ pub(super) async fn one(hub: &Hub, text: &str, out: &Output) -> anyhow::Result<T
             }
         }
     }
-    // One that was replaced and has time left is meant only where there is no other.
+    // A replaced token in its grace period is only a candidate if no active token has the name.
     let is_active = |token: &Token| token.state(out.now()) == TokenState::Active;
     if found.iter().any(is_active) {
         found.retain(is_active);
     }
-    match heads(&found).as_slice() {
+    match without_renewals(&found).as_slice() {
         [token] => Ok(token.jti),
         [] => Err(Failure::new(
             Exit::Failed,
-            format!("there is no active token named {text:?}, and none whose id ends like this"),
+            format!("no active token is named {text:?}, and no token id ends with it"),
         )
-        .hint("`plexus token list` shows the active ones")
+        .hint("`plexus token list` lists the active tokens")
         .into()),
         several => Err(ambiguous(text, several, out).into()),
     }
 }
 
-/// Those that are not the child of another: a token and its renewals are one.
-fn heads(found: &[Token]) -> Vec<&Token> {
+/// The tokens that are not renewals of another token: a token and its renewals count as one.
+fn without_renewals(found: &[Token]) -> Vec<&Token> {
     let is_child =
         |token: &Token| found.iter().any(|other| token.parent == Some(other.jti) && token.kind == other.kind);
     found.iter().filter(|token| !is_child(token)).collect()
@@ -67,7 +68,7 @@ fn heads(found: &[Token]) -> Vec<&Token> {
 
 fn ambiguous(text: &str, found: &[&Token], out: &Output) -> Failure {
     let mut message = format!("{} active tokens are named {text:?}:", found.len());
-    for token in found.iter().take(SHOWN) {
+    for token in found.iter().take(MAX_CANDIDATES) {
         message.push_str(&format!(
             "\n  {}  {}  created {}  ends {}",
             token.jti,
@@ -76,8 +77,8 @@ fn ambiguous(text: &str, found: &[&Token], out: &Output) -> Failure {
             out.when(super::ends(token)),
         ));
     }
-    if found.len() > SHOWN {
-        message.push_str(&format!("\n  and {} more", found.len() - SHOWN));
+    if found.len() > MAX_CANDIDATES {
+        message.push_str(&format!("\n  and {} more", found.len() - MAX_CANDIDATES));
     }
-    Failure::new(Exit::Failed, message).hint("say which one by its id")
+    Failure::new(Exit::Failed, message).hint("select one by its id")
 }

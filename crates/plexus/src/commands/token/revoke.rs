@@ -1,4 +1,4 @@
-//! `plexus token revoke`: ends a token, and says what ends with it.
+//! `plexus token revoke`: revokes a token and reports which other tokens end with it.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -15,30 +15,30 @@ use crate::output::Output;
 
 pub(super) async fn run(token: &str, force: bool, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let (hub, out) = (invocation.hub()?, &invocation.out);
-    let jti = find::one(&hub, token, out).await?;
+    let jti = find::find_id(&hub, token, out).await?;
     let id = jti.to_string();
-    // Who may revoke a token but not look at it revokes it without more ado.
+    // Without permission to read the token, it is revoked without the checks below.
     let detail = match hub.get(&["tokens", &id], &[]).await {
         Ok(answer) => Some(answer.decode::<TokenDetail>()?),
         Err(_) => None,
     };
-    let ending = match &detail {
-        // Who may not see the others learns only how many there ever were.
+    let descendants = match &detail {
+        // Without permission to list tokens, only the total number of children is known.
         Some(TokenDetail { children: children @ 1.., .. }) => {
-            made_from(&hub, jti, out).await.unwrap_or(usize::try_from(*children).unwrap_or_default())
+            live_descendants(&hub, jti, out).await.unwrap_or(usize::try_from(*children).unwrap_or_default())
         }
         _ => 0,
     };
     let is_local = detail.as_ref().is_some_and(is_local_admin);
     if is_local && !force {
         let message = format!(
-            "this is the admin token with which commands on the hub's machine reach it{}",
-            match ending {
+            "this is the admin token that commands on the hub's machine use{}",
+            match descendants {
                 0 => String::new(),
-                _ => format!("; {} made from it would end as well", tokens(ending)),
+                _ => format!("; {} created with it would be revoked too", tokens(descendants)),
             }
         );
-        let hint = "pass --force to revoke it all the same; the hub makes a new one when it is restarted";
+        let hint = "pass --force to revoke it anyway; the hub creates a new one when it restarts";
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
     let answer = hub.delete(&["tokens", &id]).await?;
@@ -48,24 +48,24 @@ pub(super) async fn run(token: &str, force: bool, invocation: &Invocation<'_>) -
     }
     let token: Token = answer.decode()?;
     out.line(&format!("Revoked {} token {} ({}).", token.kind, token.name, token.jti))?;
-    if ending > 0 {
-        out.line(&format!("With it ended {} made from it.", tokens(ending)))?;
+    if descendants > 0 {
+        out.line(&format!("Also revoked {} created with it.", tokens(descendants)))?;
     }
     if is_local {
-        out.note("Restart the hub: it makes a new admin token when it starts.");
+        out.note("Restart the hub, which then creates a new admin token.");
     }
     Ok(Exit::Ok.into())
 }
 
-/// Every other token was made with one that was there before.
+/// Whether this is the hub's own admin token: only that one has no parent.
 fn is_local_admin(detail: &TokenDetail) -> bool {
     let TokenDetail { token, state, .. } = detail;
     token.kind == TokenKind::Admin && token.parent.is_none() && *state == TokenState::Active
 }
 
-/// How many tokens that are alive were made from this one, by it or by one it made.
-async fn made_from(hub: &Hub, jti: TokenId, out: &Output) -> anyhow::Result<usize> {
-    let all = ListArgs { limit: find::MOST, cursor: None };
+/// The number of valid tokens that were created with this token or its descendants.
+async fn live_descendants(hub: &Hub, jti: TokenId, out: &Output) -> anyhow::Result<usize> {
+    let all = ListArgs { limit: find::MAX_TOKENS, cursor: None };
     let page = listing::fetch(hub, &["tokens"], &[], &all, |_| true).await?;
     let all: Vec<Token> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     Ok(descendants(&all, jti).iter().filter(|token| token.state(out.now()).is_alive()).count())

@@ -1,22 +1,22 @@
-//! The blocks of a result that a terminal cannot show.
+//! Describes the blocks of a result that are not text.
 
 use plexus_proto::api::CallToolResponse;
 use serde_json::Value;
 
-/// A line for each block that is not text: what it is, and how long.
-pub(super) fn unshown(response: &CallToolResponse) -> Vec<String> {
+/// A note for each block that is not text, with its type and size.
+pub(super) fn omitted_blocks(response: &CallToolResponse) -> Vec<String> {
     let blocks = response.content.as_ref().and_then(Value::as_array);
     let others = blocks.into_iter().flatten().filter(|block| block["type"] != "text");
-    others.map(|block| format!("{}; --json has it whole", told(block))).collect()
+    others.map(|block| format!("{}; --json prints it", description(block))).collect()
 }
 
-fn told(block: &Value) -> String {
+fn description(block: &Value) -> String {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match block["type"].as_str() {
         Some(kind @ ("image" | "audio")) => {
             let mime = text(&block["mimeType"]).unwrap_or_else(|| "of an unknown type".to_owned());
-            let one = if kind == "image" { "1 image" } else { "1 recording" };
-            format!("{one} ({mime}, {}) not shown", size(&block["data"]))
+            let what = if kind == "image" { "1 image" } else { "1 audio recording" };
+            format!("{what} ({mime}, {}) not shown", base64_size(&block["data"]))
         }
         Some("resource_link") => {
             format!("1 link to a resource not shown: {}", text(&block["uri"]).unwrap_or_default())
@@ -24,22 +24,22 @@ fn told(block: &Value) -> String {
         Some("resource") => {
             let resource = &block["resource"];
             let length = match &resource["blob"] {
-                Value::Null => amount(resource["text"].as_str().map_or(0, str::len)),
-                blob => size(blob),
+                Value::Null => byte_size(resource["text"].as_str().map_or(0, str::len)),
+                blob => base64_size(blob),
             };
             format!("1 resource ({}, {length}) not shown", text(&resource["uri"]).unwrap_or_default())
         }
-        kind => format!("1 block ({}) not shown", kind.unwrap_or("of no type")),
+        kind => format!("1 block ({}) not shown", kind.unwrap_or("without a type")),
     }
 }
 
-/// Of what stands there as base64.
-fn size(base64: &Value) -> String {
+/// The size of base64-encoded data.
+fn base64_size(base64: &Value) -> String {
     let text = base64.as_str().unwrap_or_default();
-    amount(text.trim_end_matches('=').len() * 3 / 4)
+    byte_size(text.trim_end_matches('=').len() * 3 / 4)
 }
 
-fn amount(bytes: usize) -> String {
+fn byte_size(bytes: usize) -> String {
     if bytes < 1024 { format!("{bytes} B") } else { format!("{} KB", bytes.div_ceil(1024)) }
 }
 
@@ -47,19 +47,19 @@ fn amount(bytes: usize) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::told;
+    use super::description;
 
     #[test]
-    fn what_is_not_shown_is_named_with_its_type_and_size() {
+    fn omitted_block_is_described_with_type_and_size() {
         let picture = "A".repeat(16 * 1024);
-        for (block, said) in [
+        for (block, expected) in [
             (
                 json!({ "type": "image", "mimeType": "image/png", "data": picture }),
                 "1 image (image/png, 12 KB) not shown",
             ),
             (
                 json!({ "type": "audio", "mimeType": "audio/wav", "data": "AAAA" }),
-                "1 recording (audio/wav, 3 B) not shown",
+                "1 audio recording (audio/wav, 3 B) not shown",
             ),
             (
                 json!({ "type": "resource_link", "uri": "file:///a" }),
@@ -71,7 +71,7 @@ mod tests {
             ),
             (json!({ "type": "new" }), "1 block (new) not shown"),
         ] {
-            assert_eq!(told(&block), said);
+            assert_eq!(description(&block), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `plexus tools cost`: what tools take of a model's context.
+//! `plexus tools cost`: shows how much of a model's context the tools use.
 
 use std::process::ExitCode;
 
@@ -11,10 +11,10 @@ use crate::listing;
 
 #[derive(Debug, Args)]
 pub(super) struct CostArgs {
-    /// What a token of this profile is shown, instead of yours
+    /// Count the tools that a token with this profile sees [default: those of your token]
     #[arg(long, value_name = "ID")]
     profile: Option<String>,
-    /// Show at most this many tools
+    /// Maximum number of tools to show
     #[arg(long, value_name = "N", default_value = "20", value_parser = listing::limit)]
     limit: usize,
 }
@@ -27,11 +27,11 @@ pub(super) async fn run(args: &CostArgs, invocation: &Invocation<'_>) -> anyhow:
         return Ok(Exit::Ok.into());
     }
     let cost: ToolsCost = answer.decode()?;
-    let of = |server: &Option<String>| server.clone().unwrap_or_else(|| "(hub)".to_owned());
+    let server_name = |server: &Option<String>| server.clone().unwrap_or_else(|| "(hub)".to_owned());
     let share = |share: f64| format!("{share:.1} %");
     let servers = cost.servers.iter().map(|server| {
         vec![
-            of(&server.server),
+            server_name(&server.server),
             server.tools.to_string(),
             server.tool_tokens.to_string(),
             server.instruction_tokens.to_string(),
@@ -44,24 +44,23 @@ pub(super) async fn run(args: &CostArgs, invocation: &Invocation<'_>) -> anyhow:
         servers.collect(),
     )?;
     out.block("\n")?;
-    let dearest =
-        cost.tools.iter().take(args.limit).map(|tool| {
-            vec![tool.name.clone(), of(&tool.server), tool.tokens.to_string(), share(tool.share)]
-        });
-    out.table(&["TOOL", "SERVER", "TOKENS", "SHARE"], dearest.collect())?;
+    let most_expensive = cost.tools.iter().take(args.limit).map(|tool| {
+        vec![tool.name.clone(), server_name(&tool.server), tool.tokens.to_string(), share(tool.share)]
+    });
+    out.table(&["TOOL", "SERVER", "TOKENS", "SHARE"], most_expensive.collect())?;
     if let Some(more @ 1..) = cost.tools.len().checked_sub(args.limit) {
         out.note(&format!("{} more: raise --limit", tools(more)));
     }
-    let whose = cost.profile.map_or(String::new(), |profile| format!(" in the profile {profile}"));
+    let profile = cost.profile.map_or(String::new(), |profile| format!(" in the profile {profile}"));
     out.block(&format!(
-        "\n{} tokens for {}{whose}, counted with {}.\n",
+        "\n{} tokens for {}{profile}, counted with {}.\n",
         cost.tokens,
         tools(cost.tools.len()),
         cost.tokenizer
     ))?;
     if let Some(unlisted) = cost.unlisted {
         out.block(&format!(
-            "{} more can be found and called, and would cost {} tokens if listed.\n",
+            "{} more can be searched and called, and would use {} tokens if listed.\n",
             tools(unlisted.tools),
             unlisted.tokens
         ))?;

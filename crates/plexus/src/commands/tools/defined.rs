@@ -1,4 +1,4 @@
-//! `plexus tools list --defined`, `test`, `enable` and `disable`: tools that are programs of the user.
+//! `plexus tools list --defined`, `test`, `enable` and `disable`: manages user-defined tools.
 
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ use crate::output::{Column, one_line};
 pub(super) struct TestArgs {
     /// Name of the tool
     name: String,
-    /// An argument; may be repeated
+    /// Argument (repeatable)
     #[arg(long = "arg", value_name = "KEY=VALUE", value_parser = arguments::key_value)]
     pairs: Vec<(String, Value)>,
-    /// All arguments as a JSON object, as @FILE, or as - for standard input
+    /// Arguments as a JSON object, as @FILE, or as - for standard input
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     json_args: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(super) async fn list(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode
     }
     let DefinedTools { dir, items } = answer.decode()?;
     if items.is_empty() {
-        out.note(&format!("No user-defined tools in {dir}. `plexus tools new NAME` makes one."));
+        out.note(&format!("No user-defined tools in {dir}. Create one with `plexus tools new NAME`."));
         return Ok(Exit::Ok.into());
     }
     let rows = items.iter().map(|tool| {
@@ -51,11 +51,11 @@ pub(super) async fn list(invocation: &Invocation<'_>) -> anyhow::Result<ExitCode
 
 fn state(tool: &DefinedTool) -> &'static str {
     match (tool.state, tool.enabled_by) {
-        (DefinedToolState::Invalid, Some(_)) => "on, but invalid",
+        (DefinedToolState::Invalid, Some(_)) => "enabled, but invalid",
         (DefinedToolState::Invalid, None) => "invalid",
-        (DefinedToolState::Disabled, _) => "off",
-        (DefinedToolState::Enabled, Some(EnabledBy::Configuration)) => "on, by configuration",
-        (DefinedToolState::Enabled, _) => "on",
+        (DefinedToolState::Disabled, _) => "disabled",
+        (DefinedToolState::Enabled, Some(EnabledBy::Configuration)) => "enabled, by configuration",
+        (DefinedToolState::Enabled, _) => "enabled",
     }
 }
 
@@ -73,15 +73,15 @@ pub(super) async fn switch(
     let tool: DefinedTool = answer.decode()?;
     let name = one_line(&tool.name);
     out.line(&match tool.state {
-        DefinedToolState::Enabled => format!("{name} is on: `plexus tools call {name}` calls it."),
-        _ => format!("{name} is off."),
+        DefinedToolState::Enabled => format!("Enabled {name}. Call it with `plexus tools call {name}`."),
+        _ => format!("Disabled {name}."),
     })?;
     Ok(Exit::Ok.into())
 }
 
 pub(super) async fn test(args: TestArgs, invocation: &Invocation<'_>) -> anyhow::Result<ExitCode> {
     let TestArgs { name, pairs, json_args } = args;
-    let params = CallToolParams { arguments: arguments::merged(json_args.as_deref(), pairs)? };
+    let params = CallToolParams { arguments: arguments::tool_arguments(json_args.as_deref(), pairs)? };
     let answer = invocation.hub()?.post(&["tools", &name, "test"], &params, &[]).await?;
     let out = &invocation.out;
     let trial: ToolTrial = answer.decode()?;
@@ -112,16 +112,16 @@ pub(super) async fn test(args: TestArgs, invocation: &Invocation<'_>) -> anyhow:
     }
     let message = match trial.problems.is_empty() {
         true => format!("{} does not work", one_line(&trial.tool)),
-        false => format!("{} was not tried: the arguments are wrong", one_line(&trial.tool)),
+        false => format!("{} was not tested: the arguments are invalid", one_line(&trial.tool)),
     };
     Err(Failure::new(Exit::Failed, message).into())
 }
 
-/// Wrong arguments say nothing about the tool.
+/// Whether the tool works. Invalid arguments prove nothing about the tool.
 fn works(trial: &ToolTrial) -> &'static str {
     match (trial.success, trial.problems.is_empty()) {
         (true, _) => "yes",
         (false, true) => "no",
-        (false, false) => "not tried",
+        (false, false) => "not tested",
     }
 }

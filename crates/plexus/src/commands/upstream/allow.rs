@@ -10,7 +10,7 @@ use plexus_kit::allowed_commands;
 
 use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
-use crate::output::{Answered, Output};
+use crate::output::{Output, PromptReply};
 use crate::target::Credential;
 
 #[derive(Debug, Clone, Copy, Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Owner<'a> {
 impl<'a> Owner<'a> {
     pub(crate) fn of(invocation: &'a Invocation<'_>) -> anyhow::Result<Self> {
         let target = invocation.target()?;
-        let is_local = target.here && matches!(target.credential, Credential::Local(_));
+        let is_local = target.is_local && matches!(target.credential, Credential::Local(_));
         let data_dir = is_local.then(|| invocation.data_folder()).transpose()?;
         Ok(Self { out: &invocation.out, data_dir })
     }
@@ -64,16 +64,16 @@ impl<'a> Owner<'a> {
                 .hint("run the command on the hub's machine as the hub's user, without PLEXUS_TOKEN")
                 .into());
         }
-        if self.data_dir.is_none() || !(args.allow_command || self.out.can_ask()) {
+        if self.data_dir.is_none() || !(args.allow_command || self.out.can_prompt()) {
             return Ok(false);
         }
         if !args.allow_command {
             self.out.note(&format!("The setting `upstreams.commands` does not list {names}."));
             let question = "May the hub run it, now and from now on? [y/N]";
-            match self.out.answers()?.to(question).await {
-                Answered::With(answer) if matches!(answer.as_str(), "y" | "yes") => {}
-                Answered::With(_) | Answered::NoMore => return Ok(false),
-                Answered::Interrupted => {
+            match self.out.prompt()?.ask(question).await {
+                PromptReply::Line(answer) if matches!(answer.as_str(), "y" | "yes") => {}
+                PromptReply::Line(_) | PromptReply::Eof => return Ok(false),
+                PromptReply::Interrupted => {
                     return Err(Failure::new(Exit::Interrupted, "interrupted: nothing was changed").into());
                 }
             }

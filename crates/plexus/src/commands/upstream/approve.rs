@@ -58,7 +58,7 @@ pub(super) async fn run(out: &Output, hub: &Hub, args: &ApproveArgs) -> anyhow::
             false => Ok(()),
         };
     }
-    if !yes && out.can_ask() {
+    if !yes && out.can_prompt() {
         return asking::each(out, hub, name, &waiting, all_waiting).await;
     }
     if !out.json() {

@@ -27,7 +27,7 @@ pub(super) struct ImportArgs {
 pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: &ImportArgs) -> anyhow::Result<()> {
     let name = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let file_name = name.ok_or_else(|| Failure::new(Exit::Usage, "give the file to import"))?;
-    let content = without_yaml(arguments::file(&args.file)?)?;
+    let content = without_yaml(arguments::read_file(&args.file)?)?;
     let params =
         |dry_run| ImportUpstreamsParams { file_name: file_name.clone(), content: content.clone(), dry_run };
     let request = async |dry_run| hub.post(&["upstreams", "-", "import"], &params(dry_run), &[]).await;

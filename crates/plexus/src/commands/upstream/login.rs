@@ -136,7 +136,7 @@ async fn wait_for(
     });
     let mut callback = Callback::start(listener, state.clone());
     let mut pasted = match no_browser || io::stdin().is_terminal() {
-        true => output::typed(),
+        true => output::stdin_lines(),
         false => mpsc::channel(1).1,
     };
     let left = begun.expires_at.as_millisecond().saturating_sub(out.now().as_millisecond());

@@ -106,7 +106,7 @@ pub(super) async fn test(
         out.json_line(answer.raw().get())?;
     }
     let found: UpstreamTest = answer.decode()?;
-    let took = out.lasting(i64::try_from(found.elapsed_ms).unwrap_or(i64::MAX));
+    let took = out.duration(i64::try_from(found.elapsed_ms).unwrap_or(i64::MAX));
     if !out.json() {
         for strange in &found.warnings {
             warning(strange);

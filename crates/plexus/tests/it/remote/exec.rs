@@ -37,7 +37,7 @@ async fn input_output_and_exit_code_are_passed_through() {
     assert_eq!(site.ok(&["exec", "nas", "--", "echo", "$HOME; *", "-n"]).await, "$HOME; * -n\n");
     assert_eq!(site.run(&["exec", "nas", "--", "sh", "-c", "kill -9 $$"]).await.0, 137);
     let (code, _, stderr) = site.run(&["exec", "nas", "--timeout", "1s", "--", "sleep", "30"]).await;
-    assert!(code == 124 && stderr.contains("its time was up"), "{stderr}");
+    assert!(code == 124 && stderr.contains("the command timed out"), "{stderr}");
     assert!(site.fails_with(1, &["exec", "elsewhere", "--", "true"]).await.contains("there is no node"));
     assert_eq!(site.run(&["exec", "nas", "--", "no-such-program"]).await.0, 127);
 }

@@ -168,6 +168,6 @@ async fn missing_servers_folder_is_logged_as_a_warning() {
     let plexus = crate::plexus();
     let folder = plexus.home().join("no-such-folder");
     let hub = plexus.up_with(&["--mcp-dir", folder.to_str().expect("UTF-8")]).await;
-    assert!(hub.log().contains("no-such-folder, which is no folder that is there"), "{}", hub.log());
+    assert!(hub.log().contains("no-such-folder of --mcp-dir does not exist"), "{}", hub.log());
     assert!(hub.welcome().contains(" upstream add --help "), "{}", hub.welcome());
 }

@@ -5,7 +5,7 @@ use plexus_proto::api::{PendingTool, QuarantineReason, UpstreamApproval};
 use super::{approve, tell};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
-use crate::output::{Answered, Answers, Output};
+use crate::output::{Output, Prompt, PromptReply};
 
 /// What a person has decided on one tool.
 enum Decision {
@@ -25,7 +25,7 @@ pub(super) async fn each(
     tools: &[PendingTool],
     mut pending: Vec<String>,
 ) -> anyhow::Result<()> {
-    let mut answers = out.answers()?;
+    let mut prompt = out.prompt()?;
     let mut approved = Vec::new();
     let mut all = false;
     let mut end = Ok(());
@@ -37,7 +37,7 @@ pub(super) async fn each(
         };
         let decision = match all {
             true => Decision::Yes,
-            false => decision(out, &mut answers, &format!("Approve {}{of}? [y/n/a/q]", tool.name)).await,
+            false => decision(out, &mut prompt, &format!("Approve {}{of}? [y/n/a/q]", tool.name)).await,
         };
         match decision {
             Decision::Yes => {}
@@ -68,12 +68,12 @@ pub(super) async fn each(
 }
 
 /// Asks until there is an answer that means something.
-async fn decision(out: &Output, answers: &mut Answers, question: &str) -> Decision {
+async fn decision(out: &Output, prompt: &mut Prompt, question: &str) -> Decision {
     loop {
-        let answer = match answers.to(question).await {
-            Answered::With(answer) => answer,
-            Answered::NoMore => return Decision::Quit,
-            Answered::Interrupted => return Decision::Interrupted,
+        let answer = match prompt.ask(question).await {
+            PromptReply::Line(answer) => answer,
+            PromptReply::Eof => return Decision::Quit,
+            PromptReply::Interrupted => return Decision::Interrupted,
         };
         match answer.as_str() {
             "y" | "yes" => return Decision::Yes,
@@ -100,8 +100,8 @@ pub(super) fn show(out: &Output, tool: &PendingTool) -> anyhow::Result<()> {
     };
     out.line(&format!("{} {why}", tool.name))?;
     for flag in &tool.flags {
-        out.compared(&format!("! {} in {}: {}", flag.kind.as_str(), flag.at, flag.found))?;
+        out.diff_line(&format!("! {} in {}: {}", flag.kind.as_str(), flag.at, flag.found))?;
     }
-    tool.diff.iter().try_for_each(|line| out.compared(line))?;
+    tool.diff.iter().try_for_each(|line| out.diff_line(line))?;
     out.block("\n")
 }

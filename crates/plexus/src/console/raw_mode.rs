@@ -1,13 +1,13 @@
-//! The terminal of whoever sits here, which passes every key on while a shell elsewhere has it.
+//! Raw mode of the local terminal, in which every key is sent to the remote shell.
 
 use std::io;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Takes every key as it is. Dropped, the terminal is what it was before, also when something went wrong.
-pub(crate) struct Raw(Termios);
+/// Raw mode while this exists. Dropping it restores the terminal, also after an error.
+pub(crate) struct RawMode(Termios);
 
-impl Raw {
+impl RawMode {
     pub(crate) fn begin() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -17,14 +17,14 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }
 
-/// Columns and rows of the window, within what a terminal elsewhere can have.
-pub(crate) fn window() -> Option<(u16, u16)> {
+/// Columns and rows of the terminal, within the limits of a remote terminal.
+pub(crate) fn window_size() -> Option<(u16, u16)> {
     let size = [tcgetwinsize(io::stdout()), tcgetwinsize(io::stdin())].into_iter().flatten();
     let (cols, rows) =
         size.map(|size| (size.ws_col, size.ws_row)).find(|(cols, rows)| *cols > 0 && *rows > 0)?;

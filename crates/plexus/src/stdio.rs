@@ -1,4 +1,5 @@
-//! Standard input and output without a thread in between, where they are pipes or sockets, as agents make them.
+//! Asynchronous standard input and output. Pipes and sockets, which agents use, are polled directly; Tokio's own
+//! stdin and stdout would go through a thread.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

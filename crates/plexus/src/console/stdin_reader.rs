@@ -1,25 +1,25 @@
-//! What comes in on standard input, read by a thread of its own: a read cannot be given up, and must not keep the program
-//! from ending.
+//! Reads standard input on a separate thread. A blocking read cannot be cancelled, and must not keep the program from
+//! ending.
 
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 
 use tokio::sync::mpsc;
 
-/// Bytes that are read at once.
-const BLOCK: usize = 64 << 10;
-/// Blocks that wait to be sent; a thread that has more waits.
-const WAITING: usize = 4;
+/// Maximum number of bytes per read.
+const BLOCK_SIZE: usize = 64 << 10;
+/// Maximum number of blocks in the channel. The thread blocks if it is full.
+const QUEUE_LEN: usize = 4;
 
-pub(crate) struct Keys(mpsc::Receiver<io::Result<Vec<u8>>>);
+pub(crate) struct StdinReader(mpsc::Receiver<io::Result<Vec<u8>>>);
 
-impl Keys {
+impl StdinReader {
     pub(crate) fn of_stdin() -> io::Result<Self> {
-        // Not through the buffer of the standard library, which would wait for more.
+        // Bypasses the buffer of the standard library, which would wait for more input.
         let mut stdin = std::fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let (sender, receiver) = mpsc::channel(WAITING);
+        let (sender, receiver) = mpsc::channel(QUEUE_LEN);
         std::thread::Builder::new().name("standard input".to_owned()).spawn(move || {
-            let mut block = vec![0; BLOCK];
+            let mut block = vec![0; BLOCK_SIZE];
             loop {
                 let read = match stdin.read(&mut block) {
                     Ok(0) => return,
@@ -36,11 +36,11 @@ impl Keys {
         Ok(Self(receiver))
     }
 
-    /// All that is there, once there is something; none: it has ended.
+    /// Waits for input and returns all that is available. None at the end of the input.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
         let mut first = self.0.recv().await?;
         if let Ok(bytes) = &mut first {
-            while bytes.len() < BLOCK
+            while bytes.len() < BLOCK_SIZE
                 && let Ok(Ok(more)) = self.0.try_recv()
             {
                 bytes.extend_from_slice(&more);
