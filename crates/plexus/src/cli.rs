@@ -25,7 +25,7 @@ Exit codes:
   5  not authenticated, or not allowed
 
 Environment:
-  PLEXUS_HUB       URL of the hub if --hub is not given
+  PLEXUS_HUB       URL of the hub if neither --hub nor --data-dir is given
   PLEXUS_TOKEN     token for the hub (default: <data-dir>/admin-token, only for a hub on this
                    machine)
   PLEXUS_DATA_DIR  data folder if --data-dir is not given (default: ~/.local/share/plexus)

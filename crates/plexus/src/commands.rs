@@ -41,7 +41,7 @@ use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::hub_file::Occupant;
 use crate::output::Output;
-use crate::target::Target;
+use crate::target::{self, Target};
 
 /// The context of a command: its output, the global flags and the environment.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl<'a> Invocation<'a> {
 
     /// Whether the user named a hub, by flag or variable.
     pub(crate) fn names_hub(&self) -> bool {
-        self.global.hub.is_some() || self.environment.get(env::HUB).is_some()
+        self.hub_address().is_some()
     }
 
     /// Whether the user named a data folder, by flag or variable.
@@ -107,7 +107,7 @@ impl<'a> Invocation<'a> {
 
     /// The hub's URL as the user wrote it. None if the user named no hub.
     pub(crate) fn hub_address(&self) -> Option<&str> {
-        self.global.hub.as_deref().or_else(|| self.environment.get(env::HUB))
+        target::hub_text(self.global, self.environment).map(|(text, _)| text)
     }
 
     /// The data folder of this machine.

@@ -15,7 +15,7 @@ use reqwest::Url;
 
 use crate::cli::GlobalArgs;
 use crate::failure::{Exit, Failure};
-use crate::hub_file::HubFile;
+use crate::hub_file::{HubFile, Occupant};
 
 /// A hub, and the credential for it.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl Target {
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {
         let data_dir = data_dir(global, environment);
         let data_dir = data_dir.as_deref();
-        let (url, hub_file) = match explicit_hub(global.hub.as_deref(), environment)? {
+        let (url, hub_file) = match explicit_hub(global, environment)? {
             Some(url) => (url, None),
             None => match data_dir.map(HubFile::read).transpose()?.flatten() {
                 Some(hub_file) => (hub_file.url.clone(), Some(hub_file)),
@@ -112,11 +112,10 @@ impl Target {
                 .and_then(|hub_file| hub_file.certificate),
             _ => None,
         };
-        let stopped = |hub: &HubFile| !is_loopback(&hub.url) && !hub.is_alive();
-        let local = match hub_file.filter(stopped) {
-            // Another server may use its address now.
-            Some(stopped) if is_local => {
-                Ok(Credential::Missing(format!("the hub there (process {}) has ended", stopped.pid)))
+        let by_folder = hub_file.is_some() || global.data_dir.is_some() && global.hub.is_none();
+        let local = match data_dir.filter(|_| by_folder) {
+            Some(folder) if is_local && has_stopped(folder, hub_file.as_ref()) => {
+                Ok(Credential::Missing(format!("no hub runs on the data folder {}", folder.display())))
             }
             _ if is_local => local_credential(&url, data_dir),
             _ => Err(no_token(&url).into()),
@@ -132,6 +131,16 @@ impl Target {
     }
 }
 
+/// Whether the folder's admin token must not be sent, because another server may use the address: a killed hub leaves its file
+/// behind, and the file in a copy of the folder names the hub of the original.
+fn has_stopped(folder: &Path, hub_file: Option<&HubFile>) -> bool {
+    match Occupant::of(folder) {
+        Ok(Occupant::None) => true,
+        Ok(Occupant::Unready(_)) => hub_file.is_some_and(|hub| !is_loopback(&hub.url) && !hub.is_alive()),
+        Ok(Occupant::Hub(_)) | Err(_) => false,
+    }
+}
+
 /// The data folder of this machine's hub: from the flag, the variable or the default.
 pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option<PathBuf> {
     global
@@ -141,13 +150,22 @@ pub(crate) fn data_dir(global: &GlobalArgs, environment: &Environment) -> Option
         .or_else(|| config::default_data_dir(environment))
 }
 
-/// The hub that the user named.
-fn explicit_hub(flag: Option<&str>, environment: &Environment) -> anyhow::Result<Option<Url>> {
-    match (flag, environment.get(env::HUB)) {
-        (Some(text), _) => parse_url(text, "--hub").map(Some),
-        (None, Some(text)) => parse_url(text, env::HUB.name).map(Some),
-        (None, None) => Ok(None),
+/// The text that names the hub, and where it is from. The command line wins over the variable: `--data-dir` alone means the hub
+/// that runs on that folder.
+pub(crate) fn hub_text<'a>(
+    global: &'a GlobalArgs,
+    environment: &'a Environment,
+) -> Option<(&'a str, &'static str)> {
+    match (&global.hub, &global.data_dir) {
+        (Some(text), _) => Some((text, "--hub")),
+        (None, Some(_)) => None,
+        (None, None) => environment.get(env::HUB).map(|text| (text, env::HUB.name)),
     }
+}
+
+/// The hub that the user named.
+fn explicit_hub(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Option<Url>> {
+    hub_text(global, environment).map(|(text, source)| parse_url(text, source)).transpose()
 }
 
 /// Whether two addresses of this machine are the same hub. Only the port matters, because a host has several names.

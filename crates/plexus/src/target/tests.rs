@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
@@ -8,9 +9,20 @@ use crate::cli::GlobalArgs;
 use crate::failure::{Exit, Failure};
 
 fn resolve(data_dir: &Path, hub: Option<&str>, vars: &[(&str, &str)]) -> anyhow::Result<Target> {
-    let environment: Environment = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let global = GlobalArgs { hub: hub.map(str::to_owned), json: false, data_dir: Some(data_dir.to_owned()) };
+    let data_dir = ("PLEXUS_DATA_DIR", data_dir.to_str().unwrap());
+    let vars = vars.iter().chain([&data_dir]);
+    let environment: Environment = vars.map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let global = GlobalArgs { hub: hub.map(str::to_owned), json: false, data_dir: None };
     Target::resolve(&global, &environment)
+}
+
+/// Holds the lock of a folder, as the hub with this process id does.
+fn lock(data_dir: &Path, pid: u32) -> File {
+    let path = data_dir.join("plexus.lock");
+    std::fs::write(&path, pid.to_string()).unwrap();
+    let lock = File::open(&path).unwrap();
+    lock.lock().unwrap();
+    lock
 }
 
 fn token(target: &Target) -> Option<&str> {
@@ -93,6 +105,26 @@ fn flag_overrides_variable_which_overrides_the_running_hub() {
     assert_eq!(port(Some("http://127.0.0.1:1"), &variable), Some(1));
     assert_eq!(port(None, &variable), Some(2));
     assert_eq!(port(None, &[]), Some(3));
+    // A folder on the command line means its own hub.
+    let environment: Environment = variable.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+    let global = GlobalArgs { hub: None, json: false, data_dir: Some(folder.path().to_owned()) };
+    assert_eq!(Target::resolve(&global, &environment).unwrap().url.port(), Some(3));
+}
+
+#[test]
+fn admin_token_is_not_sent_for_a_folder_that_no_hub_runs_on() {
+    let folder = folder_with_admin_token();
+    write_hub_file(folder.path(), "127.0.0.1", 7);
+    // As in a copy of the folder of a running hub, or after a crash.
+    let missing = resolve(folder.path(), None, &[]).unwrap().credential;
+    assert!(matches!(missing, Credential::Missing(why) if why.contains(folder.path().to_str().unwrap())));
+    let lock = lock(folder.path(), 7);
+    assert_eq!(token(&resolve(folder.path(), None, &[]).unwrap()), Some("local-admin"));
+    drop(lock);
+    std::fs::remove_file(folder.path().join("hub.json")).unwrap();
+    let global = GlobalArgs { hub: None, json: false, data_dir: Some(folder.path().to_owned()) };
+    let named = Target::resolve(&global, &Environment::default()).unwrap();
+    assert!(matches!(named.credential, Credential::Missing(_)));
 }
 
 #[test]
@@ -152,14 +184,17 @@ fn admin_token_is_sent_to_the_local_address_in_the_hub_file() {
     };
     let folder = folder_with_admin_token();
     write_hub_file(folder.path(), ip, std::process::id());
+    let lock = lock(folder.path(), std::process::id());
     let own = resolve(folder.path(), None, &[]).unwrap();
     assert_eq!((token(&own), own.is_local), (Some("local-admin"), true));
     // The same address given by the user may belong to another server.
     let url = format!("http://{ip}:7420");
     assert!(resolve(folder.path(), Some(&url), &[]).is_err());
     assert!(resolve(folder.path(), None, &[("PLEXUS_HUB", &url)]).is_err());
-    // So may the address of a hub that has ended. No process has an id this high.
+    // So may the address of a hub that has ended, also while another one starts. No process has an id this high.
     write_hub_file(folder.path(), ip, 0x7fff_ffff);
+    assert!(matches!(resolve(folder.path(), None, &[]).unwrap().credential, Credential::Missing(_)));
+    drop(lock);
     assert!(matches!(resolve(folder.path(), None, &[]).unwrap().credential, Credential::Missing(_)));
 }
 

@@ -295,6 +295,27 @@ async fn named_folder_takes_precedence_over_the_hub_variable() {
 }
 
 #[tokio::test]
+async fn copy_of_a_folder_gives_no_access_to_the_hub_of_the_original() {
+    let (plexus, hub, copy) = copied().await;
+    for args in [
+        &["token", "create", "--kind", "agent", "--name", "intruder"][..],
+        &["keys", "list"],
+        &["audit", "list"],
+    ] {
+        let of_copy = plexus.run(&[args, &["--data-dir", text(&copy)]].concat()).await;
+        assert!(
+            stderr_with_code(&of_copy, 5)
+                .contains(&format!("no hub runs on the data folder {}", text(&copy)))
+        );
+        let of_original = plexus.run(&[args, &["--data-dir", text(&plexus.data_dir())]].concat()).await;
+        assert_eq!(of_original.code, Some(0), "{of_original:?}");
+    }
+    let tokens = hub.list("/api/v1/tokens", |_| false).await;
+    let made = tokens.iter().filter(|token| token["name"] == "intruder").count();
+    assert_eq!(made, 1, "only through the original folder: {tokens:#?}");
+}
+
+#[tokio::test]
 async fn folder_with_a_sqlite_file_elsewhere_is_found_without_its_url() {
     let plexus = crate::plexus();
     let file = plexus.home().join("elsewhere.db");
