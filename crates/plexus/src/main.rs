@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             let words: Vec<String> =
                 std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
             let json = words.iter().any(|word| word == "--json");
-            return match commands::upstream::without_dashes(&error, &words) {
+            return match commands::upstream::missing_separator(&error, &words) {
                 Some(failure) => output::report(&failure, json),
                 None => output::usage(&error, json),
             };
