@@ -443,8 +443,8 @@ fn print_connected(
             agent.id
         ))?;
     }
-    if let Some(afterwards) = agent.afterwards(scope) {
-        out.line(&format!("  Before it uses the hub: {afterwards}."))?;
+    if let Some(step) = agent.manual_step(scope) {
+        out.line(&format!("  Before it uses the hub: {step}."))?;
     }
     if !written.is_empty() {
         out.line(&format!(
