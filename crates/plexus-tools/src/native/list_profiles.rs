@@ -63,7 +63,7 @@ impl TypedTool for ListProfiles {
             name: profile.name.clone(),
             description: profile.description.clone(),
             when_to_use: profile.full_description.when_to_use.clone(),
-            key_tools: visible.seen_of(&profile.full_description.key_tools),
+            key_tools: visible.visible_names(&profile.full_description.key_tools),
         });
         let output = Output { profiles: profiles.collect() };
         let text = match output.profiles.is_empty() {
