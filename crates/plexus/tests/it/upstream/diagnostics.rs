@@ -157,7 +157,7 @@ async fn problems_of_a_file_are_not_truncated_in_a_pipe() {
     let listed = plexus.run(&["upstream", "ls"]).await;
     assert!(listed.ok().contains("\tmy server.json: `"), "{listed:?}");
     assert!(listed.ok().contains("is not a duration") && !listed.ok().contains('…'), "{listed:?}");
-    assert!(listed.stderr.contains("`plexus upstream show 'my server'` says why"), "{listed:?}");
+    assert!(listed.stderr.contains("`plexus upstream show 'my server'` shows why"), "{listed:?}");
     let shown = plexus.run(&["upstream", "show", "my server"]).await;
     let problems = shown.stderr.lines().filter(|line| line.starts_with("  /")).count();
     assert_eq!(problems, 3, "{shown:?}");
