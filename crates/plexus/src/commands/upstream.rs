@@ -50,9 +50,9 @@ enum UpstreamCommand {
     /// Add a server to the hub and wait until it is up
     #[command(
         after_help = "A server that is a process runs on the hub's machine. If the setting upstreams.commands does not list its \
-command, you are asked once whether the hub may run it; without a terminal, pass --allow-command. Do not write credentials in \
-plain text: use ${env:NAME} or ${file:PATH}, which the hub expands when it starts the server. If the server does not come up, \
-its file is kept and the exit code is 1.\n\n\
+command, you are asked once whether the hub may run it; without a terminal, pass --allow-command. Do not write \
+credentials in plain text: use ${env:NAME} or ${file:PATH}, which the hub expands when it starts the server. If \
+the server does not come up, its file is kept and the exit code is 1.\n\n\
 Example:\n  plexus upstream add time -- uvx mcp-server-time\n  \
 plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:DOCS_KEY}'"
     )]
@@ -102,12 +102,12 @@ Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-ser
     },
     /// Review a server's tools in quarantine and approve them
     #[command(
-        after_help = "New, changed and flagged tools are in quarantine: they are neither listed nor called until you approve them. \
-An approval applies only to the definition that was shown. On a terminal, each tool is shown with a prompt: y approves it at \
-once, n leaves it in quarantine, a approves it and all remaining ones, q stops. Without a terminal, --yes is required to \
-approve; without it, the tools are only shown and the exit code is 1. With --json and without --yes, the tools are only shown \
-and the exit code is 0, even if there are none. The exit code is 1 if the server has no tool of that name or is not up, and 0 if \
-the tool is already approved.\n\n\
+        after_help = "New, changed and flagged tools are in quarantine: they are neither listed nor called until you approve them. An \
+approval applies only to the definition that was shown. On a terminal, each tool is shown with a prompt: y \
+approves it at once, n leaves it in quarantine, a approves it and all remaining ones, q stops. Without a \
+terminal, --yes is required to approve; without it, the tools are only shown and the exit code is 1. With --json \
+and without --yes, the tools are only shown and the exit code is 0, even if there are none. The exit code is 1 \
+if the server has no tool of that name or is not up, and 0 if the tool is already approved.\n\n\
 Example:\n  plexus upstream approve time\n  plexus upstream approve time convert_time --yes"
     )]
     Approve(approve::ApproveArgs),
@@ -136,8 +136,8 @@ Example:\n  plexus upstream login docs\n  plexus upstream login docs --no-browse
     /// Import servers from the configuration file of another program
     #[command(
         after_help = "Reads mcp_servers.json and the files of Claude Code, Cursor, Windsurf, Gemini CLI (mcpServers), VS Code \
-(servers), Codex (mcp_servers, TOML), Zed (context_servers), OpenCode (mcp) and goose (extensions, YAML). The file is not \
-changed. An entry for this hub itself is not imported. The exit code is 1 if any server was skipped.\n\n\
+(servers), Codex (mcp_servers, TOML), Zed (context_servers), OpenCode (mcp) and goose (extensions, YAML). The \
+file is not changed. An entry for this hub itself is not imported. The exit code is 1 if any server was skipped.\n\n\
 Example:\n  plexus upstream import ~/.claude.json --dry-run\n  plexus upstream import ~/.codex/config.toml"
     )]
     Import(import::ImportArgs),

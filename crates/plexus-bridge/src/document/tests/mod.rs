@@ -23,8 +23,8 @@ struct Case {
 }
 
 enum Expected {
-    /// The edited text. `change` is a change by somebody else: after the edit, the first text is replaced by the second one.
-    /// It must remain when the edit is undone.
+    /// The edited text. `change` is a change by somebody else: after the edit, the first text is replaced by the
+    /// second one. It must remain when the edit is undone.
     Edit { after: &'static str, change: Option<(&'static str, &'static str)> },
     /// The file is not changed, for this reason.
     Refusal(&'static str),

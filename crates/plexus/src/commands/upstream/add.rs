@@ -82,7 +82,8 @@ pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: AddArg
     report(out, hub, &params.name, &wait, started).await
 }
 
-/// Turns a refusal of the server's settings into a usage error. Removes the file from the message, because no file was written.
+/// Turns a refusal of the server's settings into a usage error. Removes the file from the message, because no file
+/// was written.
 fn as_usage_error(error: anyhow::Error, name: &str) -> anyhow::Error {
     let mut failure = match error.downcast::<Failure>() {
         Ok(failure) => failure,

@@ -57,8 +57,8 @@ pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: &Impor
     Err(Failure::new(Exit::Failed, message).into())
 }
 
-/// Converts the `extensions` of YAML, the format of goose, to JSON, because the hub reads only JSON and TOML. Any other text is
-/// returned unchanged.
+/// Converts the `extensions` of YAML, the format of goose, to JSON, because the hub reads only JSON and TOML. Any
+/// other text is returned unchanged.
 fn yaml_to_json(text: String) -> anyhow::Result<String> {
     const EXTENSIONS: &str = "extensions";
     if text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])

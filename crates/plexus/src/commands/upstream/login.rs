@@ -1,7 +1,7 @@
 //! `plexus upstream login` and `logout`: the user logs the hub in to a server, in a browser.
 //!
-//! The browser is redirected to a URL on this machine. If it runs on another machine, such as over SSH, it cannot load that
-//! URL, and the user pastes it into the terminal instead.
+//! The browser is redirected to a URL on this machine. If it runs on another machine, such as over SSH, it cannot
+//! load that URL, and the user pastes it into the terminal instead.
 
 mod callback;
 
@@ -84,7 +84,8 @@ enum BeginError {
     Failed(anyhow::Error),
 }
 
-/// Without an authorization server, a server that is up needs no login. For any other server, adds a hint how to authenticate.
+/// Without an authorization server, a server that is up needs no login. For any other server, adds a hint how to
+/// authenticate.
 fn classify(error: anyhow::Error, server: &Upstream) -> BeginError {
     let failure = match error.downcast::<Failure>() {
         Ok(failure) if failure.message.contains(NO_AUTHORIZATION_SERVER) => failure,

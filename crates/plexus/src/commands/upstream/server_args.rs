@@ -174,8 +174,8 @@ fn insert_pairs(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String
     }
 }
 
-/// Makes the path of a program absolute, because the hub runs in another folder. A bare name is kept; the hub looks it up in
-/// its `PATH`.
+/// Makes the path of a program absolute, because the hub runs in another folder. A bare name is kept; the hub looks
+/// it up in its `PATH`.
 fn absolute_program(program: &str) -> String {
     if program.contains('/') { absolute(Path::new(program)) } else { program.to_owned() }
 }

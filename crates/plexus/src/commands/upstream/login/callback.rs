@@ -1,7 +1,7 @@
 //! The OAuth redirect URI: a local HTTP server that receives the authorization response and shows a page to the user.
 //!
-//! Any page in the browser can send requests to it. A request without the `state` of the login gets a 400 response and has no
-//! effect.
+//! Any page in the browser can send requests to it. A request without the `state` of the login gets a 400 response
+//! and has no effect.
 
 use std::future::pending;
 use std::pin::Pin;
