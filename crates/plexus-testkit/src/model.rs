@@ -39,7 +39,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-pub use request::{Asked, MadeCall, Message, ModelRequest, OfferedTool, Played, ToolResult, Wire};
+pub use request::{MadeCall, Message, ModelRequest, OfferedTool, ParsedRequest, Played, ToolResult, Wire};
 pub use script::{Fault, Script, Tool, Turn, Usage};
 
 use stage::{Record, Stage};

@@ -1,21 +1,21 @@
-//! The answer to a write that was accepted on its way to the hub, and not carried out yet: what the local proxy says while
-//! the hub is away. Output schemas of tools whose calls may be buffered allow it beside the tool's own answer.
+//! The result of a queued write: the local proxy returns it while the hub is unreachable. The output schema of a tool whose
+//! calls may be queued allows it besides the tool's own result.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The write was kept on its way and is sent when the hub is back; the tool has not run yet.
+/// The write is queued until the hub is reachable again; the tool has not run yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueuedWrite {
-    /// Always true: the write is kept and will be sent, and the hub has not carried it out yet.
+    /// Always true: the write is stored and will be sent, and the hub has not executed it yet.
     #[schemars(extend("const" = true))]
     queued: bool,
     /// Name of the tool.
     pub tool: String,
-    /// What the write is known by, here and at the hub.
+    /// Idempotency key of the write, here and at the hub.
     pub idempotency_key: String,
-    /// What that means, for whoever reads it.
+    /// Explains the state of the write.
     pub note: String,
 }
 

@@ -88,7 +88,7 @@ impl Visible {
 
     /// The given names that refer to a visible tool, so a shared text can be filtered for this caller.
     #[must_use]
-    pub fn seen_of(&self, names: &[String]) -> Vec<String> {
+    pub fn visible_names(&self, names: &[String]) -> Vec<String> {
         names.iter().filter(|name| self.resolve(name).is_ok()).cloned().collect()
     }
 
@@ -152,27 +152,27 @@ impl Visible {
     }
 }
 
-/// Longest words that are compared; the cost grows with its square.
-const LIKENESS: usize = 64;
-/// The most words that are compared letter by letter: the most promising ones.
-const COMPARED: usize = 50;
+/// Maximum length of compared words; the cost grows with its square.
+const MAX_LENGTH: usize = 64;
+/// Maximum number of words that are compared letter by letter: the most promising ones.
+const MAX_COMPARED: usize = 50;
 /// The minimum similarity of a suggestion, from 0 to 1.
-const ALIKE: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 /// The candidate closest to a misspelled word; of two equally close ones, the last.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
-    let word: String = word.to_lowercase().chars().take(LIKENESS).collect();
-    let letters = Letters::of(&word);
-    let begins_so = |candidate: &str| word.len() >= 3 && candidate.starts_with(&word);
+    let word: String = word.to_lowercase().chars().take(MAX_LENGTH).collect();
+    let letters = LetterCounts::of(&word);
+    let has_prefix = |candidate: &str| word.len() >= 3 && candidate.starts_with(&word);
     let mut promising: Vec<(f64, usize, &str)> = candidates
         .enumerate()
-        .filter(|(_, candidate)| candidate.len() <= LIKENESS)
-        .map(|(place, candidate)| (letters.likeness(&Letters::of(candidate)), place, candidate))
-        .filter(|(most, _, candidate)| *most >= ALIKE || begins_so(candidate))
+        .filter(|(_, candidate)| candidate.len() <= MAX_LENGTH)
+        .map(|(place, candidate)| (letters.max_similarity(&LetterCounts::of(candidate)), place, candidate))
+        .filter(|(most, _, candidate)| *most >= MIN_SIMILARITY || has_prefix(candidate))
         .collect();
-    if promising.len() > COMPARED {
+    if promising.len() > MAX_COMPARED {
         promising.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
-        promising.truncate(COMPARED);
+        promising.truncate(MAX_COMPARED);
         promising.sort_by_key(|(_, place, _)| *place);
     }
     promising
@@ -180,19 +180,19 @@ pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Opt
         .map(|(_, _, candidate)| {
             (strsim::normalized_damerau_levenshtein(&word, &candidate.to_lowercase()), candidate)
         })
-        .filter(|(likeness, candidate)| *likeness >= ALIKE || begins_so(candidate))
+        .filter(|(similarity, candidate)| *similarity >= MIN_SIMILARITY || has_prefix(candidate))
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
 
 /// The count of each letter in a word, ignoring case. It gives a cheap upper bound for the similarity of two words.
-struct Letters {
+struct LetterCounts {
     counts: [u8; 32],
     length: u8,
 }
 
-impl Letters {
-    /// The counts of a word of at most [`LIKENESS`] letters.
+impl LetterCounts {
+    /// The counts of a word of at most [`MAX_LENGTH`] letters.
     fn of(word: &str) -> Self {
         let mut letters = Self { counts: [0; 32], length: 0 };
         for letter in word.chars().flat_map(char::to_lowercase) {
@@ -205,7 +205,7 @@ impl Letters {
     }
 
     /// An upper bound for the similarity of two words.
-    fn likeness(&self, other: &Self) -> f64 {
+    fn max_similarity(&self, other: &Self) -> f64 {
         let both = |(a, b): (&u8, &u8)| u32::from(*a.min(b));
         let common: u32 = self.counts.iter().zip(&other.counts).map(both).sum();
         f64::from(common) / f64::from(self.length.max(other.length).max(1))

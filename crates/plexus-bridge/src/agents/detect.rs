@@ -16,7 +16,7 @@ use plexus_kit::{Environment, env, process};
 use rustix::fs::OFlags;
 
 use super::versions::{self, Answer, Known};
-use super::{AGENTS, Agent, Says, Scope, Versions, release};
+use super::{AGENTS, Agent, Scope, VersionOutput, Versions, release};
 
 /// The timeout for a program to print its version; on a busy machine a Node.js program takes six seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -114,10 +114,12 @@ impl Look<'_> {
         }
         let said = ask(program, self.environment, self.patience);
         let version = said.as_deref().and_then(version_in);
-        let is_agent = match (self.agent.says, &said) {
-            (Says::Anything, _) => true,
-            (Says::Word(word), Some(said)) => said.contains(word),
-            (Says::OnlyVersion, Some(said)) => version.is_some() && said.split_whitespace().count() == 1,
+        let is_agent = match (self.agent.version_output, &said) {
+            (VersionOutput::Any, _) => true,
+            (VersionOutput::Contains(word), Some(said)) => said.contains(word),
+            (VersionOutput::OnlyVersion, Some(said)) => {
+                version.is_some() && said.split_whitespace().count() == 1
+            }
             (_, None) => false,
         };
         let answer = Answer { is_agent, version };

@@ -32,7 +32,7 @@ pub struct Agent {
     /// Its commands; the first one found is run to detect the version.
     pub programs: &'static [&'static str],
     /// How to recognize its version output, if other programs have the same name.
-    pub says: Says,
+    pub version_output: VersionOutput,
     /// Where its files name the release, so it need not be run.
     pub releases: &'static [Release],
     /// Folders that it creates.
@@ -48,17 +48,17 @@ pub struct Agent {
     /// The release whose files and commands are covered by tests.
     pub tested: Option<&'static str>,
     /// What the user must do before the agent uses the server.
-    pub afterwards: Option<&'static str>,
+    pub manual_step: Option<&'static str>,
     /// The same for a server of a project, if it differs.
-    pub project_afterwards: Option<&'static str>,
+    pub project_manual_step: Option<&'static str>,
 }
 
 /// How the output of `--version` distinguishes an agent from another program of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Says {
-    Anything,
+pub enum VersionOutput {
+    Any,
     /// The output contains this text.
-    Word(&'static str),
+    Contains(&'static str),
     /// The output is only a version.
     OnlyVersion,
 }
@@ -75,14 +75,14 @@ pub struct Servers {
 pub struct Instructions {
     /// The first existing one, else the first that may be created, in the agent's order of precedence.
     pub files: &'static [Location],
-    pub manner: Manner,
+    pub format: InstructionFormat,
     /// The most characters that it reads, if documented.
-    pub most: Option<usize>,
+    pub max_chars: Option<usize>,
 }
 
 /// The form of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum InstructionFormat {
     /// A block in a file of the user.
     Block,
     /// A separate file, with the front matter that the agent requires.
@@ -94,7 +94,7 @@ pub struct Location {
     pub root: Root,
     pub below: &'static str,
     /// Edited if it exists but never created: a new file would shadow others.
-    pub only_there: bool,
+    pub existing_only: bool,
 }
 
 /// The root of a path.
@@ -136,10 +136,10 @@ impl Agent {
 
     /// What the user must do before the agent uses a server of this scope.
     #[must_use]
-    pub fn afterwards(&self, scope: &Scope) -> Option<&'static str> {
+    pub fn manual_step(&self, scope: &Scope) -> Option<&'static str> {
         match scope {
-            Scope::Project(_) => self.project_afterwards.or(self.afterwards),
-            Scope::User => self.afterwards,
+            Scope::Project(_) => self.project_manual_step.or(self.manual_step),
+            Scope::User => self.manual_step,
         }
     }
 
@@ -152,7 +152,7 @@ impl Agent {
     }
 
     /// All its files that may be written.
-    pub(crate) fn places(&self, environment: &Environment, scope: &Scope) -> Vec<ConfinedPath> {
+    pub(crate) fn writable_paths(&self, environment: &Environment, scope: &Scope) -> Vec<ConfinedPath> {
         let servers = self.servers(scope).map_or(&[][..], |servers| servers.files);
         let texts = self.instructions(scope).map_or(&[][..], |texts| texts.files);
         let files = servers.iter().chain(texts);
@@ -235,7 +235,7 @@ pub(crate) fn choose(
 ) -> Result<Option<ConfinedPath>, BridgeError> {
     let is_there =
         |file: &&Location| file.path(environment, scope).is_some_and(|path| path.symlink_metadata().is_ok());
-    let file = files.iter().find(is_there).or_else(|| files.iter().find(|file| !file.only_there));
+    let file = files.iter().find(is_there).or_else(|| files.iter().find(|file| !file.existing_only));
     file.and_then(|file| file.place(environment, scope)).transpose()
 }
 

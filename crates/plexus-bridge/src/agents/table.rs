@@ -1,15 +1,15 @@
 //! The table of agents. Sources: their documentation and code; if these differ, the behavior of a release.
 
-use super::{Agent, Instructions, Location, Manner, Release, Root, Says, Servers};
+use super::{Agent, InstructionFormat, Instructions, Location, Release, Root, Servers, VersionOutput};
 use crate::document::Syntax;
 
 const fn at(root: Root, below: &'static str) -> Location {
-    Location { root, below, only_there: false }
+    Location { root, below, existing_only: false }
 }
 
 /// Used if it exists, but never created.
 const fn only(location: Location) -> Location {
-    Location { only_there: true, ..location }
+    Location { existing_only: true, ..location }
 }
 
 const fn home(below: &'static str) -> Location {
@@ -25,11 +25,11 @@ const fn project(below: &'static str) -> Location {
 }
 
 const fn block(files: &'static [Location]) -> Option<Instructions> {
-    Some(Instructions { files, manner: Manner::Block, most: None })
+    Some(Instructions { files, format: InstructionFormat::Block, max_chars: None })
 }
 
 const fn own(files: &'static [Location], front: &'static str) -> Option<Instructions> {
-    Some(Instructions { files, manner: Manner::Own { front }, most: None })
+    Some(Instructions { files, format: InstructionFormat::Own { front }, max_chars: None })
 }
 
 const fn servers(files: &'static [Location], syntax: Syntax) -> Option<Servers> {
@@ -52,7 +52,7 @@ pub const AGENTS: &[Agent] = &[
         name: "Codex",
         aliases: &[],
         programs: &["codex"],
-        says: Says::Word("codex"),
+        version_output: VersionOutput::Contains("codex"),
         releases: &[Release::Package("@openai/codex")],
         folders: &[at(CODEX, "")],
         user: servers(&[at(CODEX, "config.toml")], Syntax::Toml),
@@ -64,12 +64,12 @@ pub const AGENTS: &[Agent] = &[
         // It reads 32 KiB of all project files together.
         project_text: Some(Instructions {
             files: &[only(project("AGENTS.override.md")), project("AGENTS.md")],
-            manner: Manner::Block,
-            most: Some(16 << 10),
+            format: InstructionFormat::Block,
+            max_chars: Some(16 << 10),
         }),
         tested: Some("0.166.0"),
-        afterwards: None,
-        project_afterwards: Some(
+        manual_step: None,
+        project_manual_step: Some(
             "it reads the file only in projects that you trust, and asks when it is started there",
         ),
     },
@@ -78,7 +78,7 @@ pub const AGENTS: &[Agent] = &[
         name: "Claude Code",
         aliases: &["claude"],
         programs: &["claude"],
-        says: Says::Word("Claude Code"),
+        version_output: VersionOutput::Contains("Claude Code"),
         releases: &[Release::Package("@anthropic-ai/claude-code"), Release::Below(["claude", "versions"])],
         folders: &[at(CLAUDE, "")],
         user: servers(&[at(CLAUDE_FILE, ".claude.json")], Syntax::Json),
@@ -94,15 +94,15 @@ pub const AGENTS: &[Agent] = &[
             only(project("AGENTS.md")),
         ]),
         tested: Some("2.1.325"),
-        afterwards: None,
-        project_afterwards: Some("it asks whether you approve the server when it is started there"),
+        manual_step: None,
+        project_manual_step: Some("it asks whether you approve the server when it is started there"),
     },
     Agent {
         id: "cursor",
         name: "Cursor",
         aliases: &["cursor-agent"],
         programs: &["cursor", "cursor-agent"],
-        says: Says::Anything,
+        version_output: VersionOutput::Any,
         releases: &[Release::Package("Cursor"), Release::Below(["cursor-agent", "versions"])],
         folders: &[home(".cursor")],
         user: servers(&[home(".cursor/mcp.json")], Syntax::Jsonc),
@@ -116,17 +116,17 @@ pub const AGENTS: &[Agent] = &[
             "---\ndescription: Kept by Plexus\nalwaysApply: true\n---\n",
         ),
         tested: None,
-        afterwards: Some(
+        manual_step: Some(
             "switch the server on in its settings (MCP), or run `cursor-agent mcp enable plexus`",
         ),
-        project_afterwards: None,
+        project_manual_step: None,
     },
     Agent {
         id: "opencode",
         name: "OpenCode",
         aliases: &[],
         programs: &["opencode"],
-        says: Says::OnlyVersion,
+        version_output: VersionOutput::OnlyVersion,
         releases: &[Release::Package("opencode-ai")],
         folders: &[config("opencode")],
         // It reads both; the later one wins and is the one that it creates itself.
@@ -141,15 +141,15 @@ pub const AGENTS: &[Agent] = &[
         user_text: block(&[config("opencode/AGENTS.md"), only(at(CLAUDE, "CLAUDE.md"))]),
         project_text: block(&[project("AGENTS.md"), only(project("CLAUDE.md"))]),
         tested: Some("1.18.33"),
-        afterwards: None,
-        project_afterwards: None,
+        manual_step: None,
+        project_manual_step: None,
     },
     Agent {
         id: "gemini",
         name: "Gemini CLI",
         aliases: &["gemini-cli"],
         programs: &["gemini"],
-        says: Says::OnlyVersion,
+        version_output: VersionOutput::OnlyVersion,
         releases: &[Release::Package("@google/gemini-cli")],
         folders: &[at(GEMINI, ".gemini")],
         // It accepts comments but not trailing commas; it cannot read a file with one, with or without the entry.
@@ -160,8 +160,10 @@ pub const AGENTS: &[Agent] = &[
         user_text: block(&[at(GEMINI, ".gemini/GEMINI.md")]),
         project_text: block(&[project("GEMINI.md")]),
         tested: Some("0.61.0"),
-        afterwards: Some("it uses servers only in folders that you trust, and asks when it is started there"),
-        project_afterwards: None,
+        manual_step: Some(
+            "it uses servers only in folders that you trust, and asks when it is started there",
+        ),
+        project_manual_step: None,
     },
     Agent {
         id: "vscode",
@@ -169,7 +171,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &["code", "copilot"],
         // Other builds and forks have their own folders.
         programs: &["code"],
-        says: Says::Anything,
+        version_output: VersionOutput::Any,
         releases: &[Release::Package("Code")],
         folders: &[at(Root::Support, "Code/User")],
         user: servers(&[at(Root::Support, "Code/User/mcp.json")], Syntax::Jsonc),
@@ -185,15 +187,15 @@ pub const AGENTS: &[Agent] = &[
             "---\nname: Plexus\ndescription: Kept by Plexus\napplyTo: \"**\"\n---\n",
         ),
         tested: None,
-        afterwards: Some("it asks whether you trust the server when it is first started"),
-        project_afterwards: None,
+        manual_step: Some("it asks whether you trust the server when it is first started"),
+        project_manual_step: None,
     },
     Agent {
         id: "windsurf",
         name: "Windsurf",
         aliases: &[],
         programs: &["windsurf"],
-        says: Says::Anything,
+        version_output: VersionOutput::Any,
         releases: &[],
         folders: &[home(".codeium/windsurf")],
         user: servers(&[home(".codeium/windsurf/mcp_config.json")], Syntax::Json),
@@ -202,17 +204,17 @@ pub const AGENTS: &[Agent] = &[
         entry: PLAIN,
         user_text: Some(Instructions {
             files: &[home(".codeium/windsurf/memories/global_rules.md")],
-            manner: Manner::Block,
-            most: Some(6_000),
+            format: InstructionFormat::Block,
+            max_chars: Some(6_000),
         }),
         project_text: Some(Instructions {
             files: &[project(".windsurf/rules/plexus.md")],
-            manner: Manner::Own { front: "---\ntrigger: always_on\n---\n" },
-            most: Some(12_000),
+            format: InstructionFormat::Own { front: "---\ntrigger: always_on\n---\n" },
+            max_chars: Some(12_000),
         }),
         tested: None,
-        afterwards: Some("refresh the servers in its settings"),
-        project_afterwards: None,
+        manual_step: Some("refresh the servers in its settings"),
+        project_manual_step: None,
     },
     Agent {
         id: "zed",
@@ -220,7 +222,7 @@ pub const AGENTS: &[Agent] = &[
         aliases: &[],
         programs: &["zed", "zeditor", "zedit", "zed-editor"],
         // A file system daemon has the same name.
-        says: Says::Word("Zed"),
+        version_output: VersionOutput::Contains("Zed"),
         releases: &[],
         folders: &[config("zed")],
         user: servers(&[config("zed/settings.json")], Syntax::Jsonc),
@@ -241,15 +243,15 @@ pub const AGENTS: &[Agent] = &[
             only(project("GEMINI.md")),
         ]),
         tested: None,
-        afterwards: None,
-        project_afterwards: None,
+        manual_step: None,
+        project_manual_step: None,
     },
     Agent {
         id: "goose",
         name: "Goose",
         aliases: &[],
         programs: &["goose"],
-        says: Says::OnlyVersion,
+        version_output: VersionOutput::OnlyVersion,
         releases: &[],
         folders: &[config("goose")],
         user: servers(&[config("goose/config.yaml")], Syntax::Yaml),
@@ -260,7 +262,7 @@ pub const AGENTS: &[Agent] = &[
         // It also reads its own `.goosehints`; this file is shared by many agents.
         project_text: block(&[project("AGENTS.md")]),
         tested: Some("1.52.0"),
-        afterwards: None,
-        project_afterwards: None,
+        manual_step: None,
+        project_manual_step: None,
     },
 ];

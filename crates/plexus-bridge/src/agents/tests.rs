@@ -1,19 +1,19 @@
-//! The table as such, where files are, who is found, and what the files of releases become.
+//! Tests of the agent table, of file locations, of detection, and of edits to files that releases have written.
 
 mod detection;
 mod goldens;
-mod places;
+mod locations;
 
 use std::collections::BTreeSet;
 
 use plexus_kit::Environment;
 use serde_json::Value;
 
-use super::{AGENTS, Agent, Location, Root, Says, Scope};
+use super::{AGENTS, Agent, Location, Root, Scope, VersionOutput};
 
 const PROGRAM: &str = "/usr/local/bin/plexus";
 
-/// How an agent is told to start the proxy, in the goldens too.
+/// The entry that starts the proxy, as in the goldens.
 fn entry(agent: &Agent) -> Value {
     agent.entry(PROGRAM, &["mcp".to_owned(), "--agent".to_owned(), agent.id.to_owned()])
 }
@@ -25,11 +25,11 @@ fn files(agent: &Agent) -> impl Iterator<Item = &'static Location> {
 }
 
 #[test]
-fn every_name_means_one_agent() {
+fn agent_names_are_unique() {
     let names = AGENTS.iter().flat_map(|agent| agent.aliases.iter().chain([&agent.id]));
     let mut seen = BTreeSet::new();
     for name in names {
-        assert!(seen.insert(*name), "{name} is there twice");
+        assert!(seen.insert(*name), "{name} is a duplicate");
         assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
         assert!(Agent::named(name).is_some_and(|agent| agent.id == *name || agent.aliases.contains(name)));
     }
@@ -37,7 +37,7 @@ fn every_name_means_one_agent() {
 }
 
 #[test]
-fn every_entry_is_filled_in() {
+fn entry_templates_are_filled_completely() {
     for agent in AGENTS {
         let template: Value = serde_json::from_str(agent.entry).unwrap();
         assert!(template.is_object(), "{}", agent.id);
@@ -50,7 +50,7 @@ fn every_entry_is_filled_in() {
 }
 
 #[test]
-fn every_path_is_plain_and_one_file_may_be_made() {
+fn paths_are_plain_and_one_file_of_each_list_may_be_created() {
     for agent in AGENTS {
         assert!(agent.user.is_some(), "{}", agent.id);
         assert!(!agent.programs.is_empty() && !agent.folders.is_empty() && !agent.keys.is_empty());
@@ -65,14 +65,14 @@ fn every_path_is_plain_and_one_file_may_be_made() {
             agent.project_text.as_ref().map(|texts| texts.files),
         ];
         for list in lists.into_iter().flatten() {
-            let made = list.iter().filter(|file| !file.only_there).count();
-            assert_eq!(made, 1, "{}: {list:?}", agent.id);
+            let creatable = list.iter().filter(|file| !file.existing_only).count();
+            assert_eq!(creatable, 1, "{}: {list:?}", agent.id);
         }
     }
 }
 
 #[test]
-fn files_of_a_project_are_in_the_project_and_no_others() {
+fn only_project_files_are_in_the_project() {
     for agent in AGENTS {
         let of_project = [
             agent.project.as_ref().map(|servers| servers.files),
@@ -96,20 +96,20 @@ fn files_of_a_project_are_in_the_project_and_no_others() {
 }
 
 #[test]
-fn who_is_told_of_a_project_is_told_of_what_holds_for_all() {
+fn project_inherits_manual_step_of_user() {
     let project = Scope::Project("/project".into());
     for agent in AGENTS {
-        assert!(agent.afterwards.is_none() || agent.afterwards(&project).is_some());
-        assert_eq!(agent.afterwards(&Scope::User), agent.afterwards);
+        assert!(agent.manual_step.is_none() || agent.manual_step(&project).is_some());
+        assert_eq!(agent.manual_step(&Scope::User), agent.manual_step);
     }
     let codex = Agent::named("codex").unwrap();
-    assert!(codex.afterwards(&Scope::User).is_none() && codex.afterwards(&project).is_some());
+    assert!(codex.manual_step(&Scope::User).is_none() && codex.manual_step(&project).is_some());
 }
 
 #[test]
-fn an_agent_whose_name_others_have_is_told_from_them() {
+fn ambiguous_program_names_require_a_version_output() {
     for id in ["goose", "zed", "codex"] {
-        assert_ne!(Agent::named(id).unwrap().says, Says::Anything, "{id}");
+        assert_ne!(Agent::named(id).unwrap().version_output, VersionOutput::Any, "{id}");
     }
 }
 
@@ -118,32 +118,32 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
 }
 
 #[test]
-fn all_files_are_below_a_folder_that_was_said() {
+fn all_files_are_below_the_root_of_their_scope() {
     let environment = environment(&[("HOME", "/home/me"), ("CODEX_HOME", "/elsewhere/codex")]);
     for agent in AGENTS {
         for (scope, root) in [(Scope::User, "/home/me"), (Scope::Project("/src/p".into()), "/src/p")] {
-            for place in agent.places(&environment, &scope) {
+            for file in agent.writable_paths(&environment, &scope) {
                 let root =
                     if agent.id == "codex" && scope == Scope::User { "/elsewhere/codex" } else { root };
-                assert!(place.path().starts_with(root), "{}: {}", agent.id, place.path().display());
+                assert!(file.path().starts_with(root), "{}: {}", agent.id, file.path().display());
             }
         }
     }
 }
 
 #[test]
-fn without_a_home_there_is_no_file_of_a_user() {
+fn user_files_need_an_absolute_home() {
     for home in [&[][..], &[("HOME", "relative/path")]] {
         let environment = environment(home);
         for agent in AGENTS {
-            assert!(agent.places(&environment, &Scope::User).is_empty(), "{}", agent.id);
+            assert!(agent.writable_paths(&environment, &Scope::User).is_empty(), "{}", agent.id);
         }
     }
 }
 
 #[test]
-fn a_variable_that_is_no_whole_path_does_not_count() {
+fn relative_path_in_variable_is_ignored() {
     let environment = environment(&[("HOME", "/home/me"), ("CODEX_HOME", "../up")]);
-    let places = Agent::named("codex").unwrap().places(&environment, &Scope::User);
-    assert!(places.iter().all(|place| place.path().starts_with("/home/me/.codex")), "{places:?}");
+    let files = Agent::named("codex").unwrap().writable_paths(&environment, &Scope::User);
+    assert!(files.iter().all(|file| file.path().starts_with("/home/me/.codex")), "{files:?}");
 }

@@ -150,7 +150,7 @@ impl Bridge {
         let scope = scope_of(connection);
         let agent = Agent::named(&connection.agent);
         let environment = self.environment_of(Some(connection));
-        let places = agent.into_iter().flat_map(|agent| agent.places(&environment, &scope));
+        let places = agent.into_iter().flat_map(|agent| agent.writable_paths(&environment, &scope));
         places.into_iter().find(|place| place.path() == path).ok_or_else(|| not_allowed(path))
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::change::Edit;
 use super::{Bridge, Change, SERVER, not_allowed, scope_of};
-use crate::agents::{AGENTS, Agent, Manner, Scope, choose};
+use crate::agents::{AGENTS, Agent, InstructionFormat, Scope, choose};
 use crate::block;
 use crate::bundle::Bundle;
 use crate::confined_path::ConfinedPath;
@@ -196,13 +196,13 @@ impl Bridge {
             path.as_ref().is_some_and(|path| connection.files.iter().any(|file| file.path == *path))
         });
         let readers = readers.filter_map(|connection| {
-            Agent::named(&connection.agent)?.instructions(&scope_of(connection))?.most
+            Agent::named(&connection.agent)?.instructions(&scope_of(connection))?.max_chars
         });
-        let most = readers.chain(instructions.most).fold(content.most, usize::min);
-        let text = |frame: usize| content.bundle.rendered(most.saturating_sub(frame));
-        let edit = match instructions.manner {
-            Manner::Block => Edit::Write { content: text(block::FRAME), asked },
-            Manner::Own { front } => {
+        let limit = readers.chain(instructions.max_chars).fold(content.most, usize::min);
+        let text = |frame: usize| content.bundle.rendered(limit.saturating_sub(frame));
+        let edit = match instructions.format {
+            InstructionFormat::Block => Edit::Write { content: text(block::FRAME), asked },
+            InstructionFormat::Own { front } => {
                 Edit::Own { content: format!("{front}\n{}\n", text(front.len() + 2)), asked }
             }
         };
@@ -266,7 +266,7 @@ impl Bridge {
         let projects = path.ancestors().skip(1).map(|folder| Scope::Project(folder.to_owned()));
         let mut scopes = std::iter::once(Scope::User).chain(projects);
         let of_agents = |scope: &Scope| {
-            let places = AGENTS.iter().flat_map(|agent| agent.places(&self.environment, scope));
+            let places = AGENTS.iter().flat_map(|agent| agent.writable_paths(&self.environment, scope));
             places.into_iter().find(|place| place.path() == path)
         };
         scopes.find_map(|scope| of_agents(&scope)).ok_or_else(|| not_allowed(path))

@@ -104,7 +104,9 @@ fn way<'o, 't>(root: &'o Object<'t>, path: &[&str], text: &str) -> Result<Way<'o
             ast::Value::Object(inner) => way.objects.push(inner),
             other => {
                 let line = line_number(text, other.start());
-                return Err(EditError::Unclear(format!("has no object behind \"{key}\" on line {line}")));
+                return Err(EditError::Unclear(format!(
+                    "has a value other than an object for \"{key}\" on line {line}"
+                )));
             }
         }
     }
@@ -116,7 +118,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value, comments: bool) -> R
     let style = Style::of(text);
     let root = match &root {
         Some(ast::Value::Object(object)) => object,
-        Some(_) => return Err(EditError::unclear("holds no object with settings at its top")),
+        Some(_) => return Err(EditError::unclear("does not contain an object at the top level")),
         // Only white space and comments.
         None => {
             let kept = text.trim_end();

@@ -139,7 +139,7 @@ impl Syntax {
         match value {
             Value::Object(_) => Ok(value),
             Value::Null => Ok(Value::Object(Map::new())),
-            _ => Err(EditError::unclear("holds no object with settings at its top")),
+            _ => Err(EditError::unclear("does not contain an object at the top level")),
         }
     }
 }

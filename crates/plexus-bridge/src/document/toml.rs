@@ -38,7 +38,9 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
             Some(inner) if inner.is_table_like() => parent = inner,
             Some(inner) => {
                 let line = line_number(text, inner.span().map_or(0, |span| span.start));
-                return Err(EditError::Unclear(format!("has no table behind `{name}` on line {line}")));
+                return Err(EditError::Unclear(format!(
+                    "has a value other than a table for `{name}` on line {line}"
+                )));
             }
             None if parent.is_inline_table() => {
                 let inner = above[depth + 1..].iter().chain([key]).rev();
@@ -82,7 +84,9 @@ fn into_table(
 ) -> Result<Edited, EditError> {
     let header = parent.as_table().filter(|table| !table.is_dotted() && !table.is_implicit());
     let Some(span) = header.and_then(Table::span) else {
-        return Err(EditError::unclear(format!("has no table with a header that `{key}` could stand below")));
+        return Err(EditError::unclear(format!(
+            "contains no table with a header in which `{key}` could be added"
+        )));
     };
     let place = line_end(text, span.end);
     let lead = if text[..place].ends_with('\n') { "" } else { newline };
@@ -120,7 +124,7 @@ fn replaced(text: &str, path: &[&str], item: &Item, value: &Value) -> Result<Edi
     let regions = regions(text, path)?;
     let [region] = &regions[..] else {
         return Err(EditError::unclear(
-            "has the entry in several places; bring them together, or take it out",
+            "contains the entry in several places; merge them, or remove the entry",
         ));
     };
     let raw = text[region.clone()].to_owned();

@@ -139,7 +139,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 Node { end, ..closed.node }
             }),
             Event::DocumentStart(_) if root.is_some() => {
-                return Err(EditError::unclear("holds more than one document"));
+                return Err(EditError::unclear("contains more than one document"));
             }
             _ => None,
         };
@@ -167,7 +167,7 @@ fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [Field], bo
         Kind::Mapping { fields, in_braces } => Ok((fields, *in_braces)),
         _ => {
             let line = line_number(text, node.start);
-            Err(EditError::Unclear(format!("has no mapping behind `{name}` on line {line}")))
+            Err(EditError::Unclear(format!("has a value other than a mapping for `{name}` on line {line}")))
         }
     }
 }
@@ -201,7 +201,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
             // No value after the colon.
             Some((name, inner)) if inner.value().is_null() && !matches!(inner.kind, Kind::Mapping { .. }) => {
                 if inner.end > inner.start {
-                    return Err(EditError::Unclear(format!("has no mapping behind `{key}`")));
+                    return Err(EditError::Unclear(format!("has a value other than a mapping for `{key}`")));
                 }
                 let indent = column(text, name.start) + 2;
                 return Ok(below(text, name.end, indent, &path[depth + 1..], value, newline));

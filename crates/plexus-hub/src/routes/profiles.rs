@@ -1,4 +1,4 @@
-//! `/api/v1/profiles`.
+//! `/api/v1/profiles`: lists and shows profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +72,9 @@ pub(super) async fn list(
 pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<ProfileDetail>, ApiError> {
     caller.needs(SCOPE)?;
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
-    let gone = || ApiError::not_found("there is no such profile").hint("`plexus profile list` shows them.");
-    let entry = visible.profiles().get(&id).ok_or_else(gone)?;
+    let not_found =
+        || ApiError::not_found("there is no such profile").hint("`plexus profile list` shows them.");
+    let entry = visible.profiles().get(&id).ok_or_else(not_found)?;
     let profile = entry.profile.as_ref().ok();
     Ok(Json(ProfileDetail {
         profile: describe(&id, entry, &visible),
@@ -82,7 +83,7 @@ pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<Pr
     }))
 }
 
-fn given(run: &RunSettings) -> ProfileRun {
+fn run_settings(run: &RunSettings) -> ProfileRun {
     let RunSettings { mcp, model, effort, approval_mode, allow_tools, system_prompt, skills, status_line } =
         run.clone();
     ProfileRun { mcp, model, effort, approval_mode, allow_tools, system_prompt, skills, status_line }
@@ -140,7 +141,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         full_description: ProfileDescription {
             specialization: full.specialization,
             when_to_use: full.when_to_use,
-            key_tools: visible.seen_of(&full.key_tools),
+            key_tools: visible.visible_names(&full.key_tools),
         },
         usable: true,
         warnings: warnings.into_iter().chain(subagents.warnings).collect(),
@@ -156,7 +157,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         model: profile.models.clone(),
         temperature: profile.temperature,
         max_iterations: profile.max_iterations,
-        run: profile.run.iter().map(|(agent, run)| (agent.clone(), given(run))).collect(),
+        run: profile.run.iter().map(|(agent, run)| (agent.clone(), run_settings(run))).collect(),
         node_id: profile.node_id.clone(),
         planning_enabled: profile.planning_enabled,
         planning_mandatory: profile.planning_mandatory,

@@ -62,7 +62,7 @@ pub use upstream_trust::{
     QuarantineReason, QuarantinedTool, ToolApproval, ToolFlag, UpstreamApproval,
 };
 
-/// Every list: the items and, when there are more, the cursor of the next page.
+/// A page of a list: the items, and the cursor of the next page if there are more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     pub items: Vec<T>,

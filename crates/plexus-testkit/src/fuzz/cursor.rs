@@ -1,7 +1,6 @@
-//! Reader positions: cursors of lists, event numbers, `Last-Event-ID`, and the filters of streams.
+//! Fuzzes reader positions: cursors of lists, event numbers, `Last-Event-ID`, and the filters of streams.
 //!
-//! A cursor issued by the hub leads to the next page, one that the hub could have issued is accepted with its
-//! meaning, and any other is refused.
+//! The hub accepts a cursor that it has issued or could have issued, and refuses any other.
 
 use arbitrary::{Arbitrary, Unstructured};
 use base64::Engine as _;
@@ -22,10 +21,10 @@ pub struct CursorTarget {
 }
 
 #[derive(Debug, Arbitrary)]
-enum Ask<'a> {
+enum Query<'a> {
     Page {
         list: List,
-        place: Place<'a>,
+        cursor: Cursor<'a>,
         limit: Option<i8>,
         after: Option<Number<'a>>,
         kind: Option<&'a str>,
@@ -34,11 +33,11 @@ enum Ask<'a> {
         one: bool,
         after: Option<Number<'a>>,
         last: Option<Number<'a>>,
-        narrow: Vec<(Narrow, &'a str)>,
+        filters: Vec<(Filter, &'a str)>,
         resume: Option<Number<'a>>,
     },
     Tools {
-        place: Place<'a>,
+        cursor: Cursor<'a>,
     },
     Resume {
         id: McpEvent<'a>,
@@ -54,16 +53,15 @@ enum List {
     Audit,
 }
 
-/// A cursor.
 #[derive(Debug, Arbitrary)]
-enum Place<'a> {
+enum Cursor<'a> {
     None,
     Text(&'a str),
-    /// Of this list, in the hub's format.
+    /// A cursor of this list, in the hub's format.
     Of(List, &'a str),
-    /// After the event with this number.
+    /// The cursor after the event with this number.
     Event(i64),
-    /// In the format of an MCP cursor.
+    /// A cursor in the format of MCP.
     Tool(&'a str),
 }
 
@@ -75,7 +73,7 @@ enum Number<'a> {
 }
 
 #[derive(Debug, Clone, Copy, Arbitrary)]
-enum Narrow {
+enum Filter {
     Kind,
     Owner,
     Session,
@@ -115,43 +113,44 @@ impl Target for CursorTarget {
     }
 
     fn run(&mut self, input: &[u8]) {
-        let Ok(ask) = Ask::arbitrary_take_rest(Unstructured::new(input)) else { return };
-        match &ask {
-            Ask::Page { list, place, limit, after, kind } => {
-                self.page(*list, place, *limit, after.as_ref(), *kind)
+        let Ok(query) = Query::arbitrary_take_rest(Unstructured::new(input)) else { return };
+        match &query {
+            Query::Page { list, cursor, limit, after, kind } => {
+                self.page(*list, cursor, *limit, after.as_ref(), *kind)
             }
-            Ask::Stream { one, after, last, narrow, resume } => {
+            Query::Stream { one, after, last, filters, resume } => {
                 let path = match one {
                     true => format!("/api/v1/sessions/{}/events/stream", self.session),
                     false => "/api/v1/events/stream".to_owned(),
                 };
-                let mut query = Query::default();
-                query.number("after", after.as_ref()).number("last", last.as_ref());
-                for (narrow, value) in narrow.iter().take(80) {
-                    match narrow {
-                        Narrow::Kind => query.add("kind", value),
-                        Narrow::Owner => query.add("owner", value),
-                        Narrow::Session => query.add("session", value),
-                        Narrow::OwnSession => query.add("session", &self.session),
-                        Narrow::Unknown => query.add(value, value),
+                let mut params = QueryString::default();
+                params.number("after", after.as_ref()).number("last", last.as_ref());
+                for (filter, value) in filters.iter().take(80) {
+                    match filter {
+                        Filter::Kind => params.add("kind", value),
+                        Filter::Owner => params.add("owner", value),
+                        Filter::Session => params.add("session", value),
+                        Filter::OwnSession => params.add("session", &self.session),
+                        Filter::Unknown => params.add(value, value),
                     };
                 }
-                let resume =
-                    resume.as_ref().map(|number| format!("Last-Event-ID: {}\r\n", plain(&number.text())));
-                let reply = self.get(&path, &query, &resume.unwrap_or_default());
-                assert!(matches!(reply.status, 200 | 400 | 429), "{ask:?}: {reply:?}");
+                let resume = resume
+                    .as_ref()
+                    .map(|number| format!("Last-Event-ID: {}\r\n", header_value(&number.text())));
+                let reply = self.get(&path, &params, &resume.unwrap_or_default());
+                assert!(matches!(reply.status, 200 | 400 | 429), "{query:?}: {reply:?}");
                 reply.events().for_each(drop);
             }
-            Ask::Tools { place } => self.tools(place),
-            Ask::Resume { id } => {
+            Query::Tools { cursor } => self.tools(cursor),
+            Query::Resume { id } => {
                 let id = match id {
                     McpEvent::Call(stream, message) => format!("c-{stream}-{message}"),
                     McpEvent::List(list) => format!("g-{list:016x}"),
-                    McpEvent::Text(text) => plain(text),
+                    McpEvent::Text(text) => header_value(text),
                 };
-                let more = format!("Mcp-Session-Id: {}\r\nLast-Event-ID: {id}\r\n", self.mcp_session);
-                let reply = self.get("/mcp", &Query::default(), &more);
-                assert!(matches!(reply.status, 200 | 429), "{ask:?}: {reply:?}");
+                let headers = format!("Mcp-Session-Id: {}\r\nLast-Event-ID: {id}\r\n", self.mcp_session);
+                let reply = self.get("/mcp", &QueryString::default(), &headers);
+                assert!(matches!(reply.status, 200 | 429), "{query:?}: {reply:?}");
             }
         }
     }
@@ -164,7 +163,7 @@ impl std::fmt::Debug for CursorTarget {
 }
 
 impl CursorTarget {
-    fn get(&mut self, path: &str, query: &Query, more: &str) -> Reply {
+    fn get(&mut self, path: &str, params: &QueryString, headers: &str) -> Reply {
         let token = if path.contains("/tokens") || path.contains("/audit") {
             self.wire.hub().admin_token()
         } else {
@@ -172,8 +171,8 @@ impl CursorTarget {
         };
         let head = format!(
             "GET {path}{} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
-             Accept: application/json, text/event-stream\r\n{more}",
-            query.0
+             Accept: application/json, text/event-stream\r\n{headers}",
+            params.0
         );
         self.wire.ask(head.as_bytes(), b"")
     }
@@ -181,7 +180,7 @@ impl CursorTarget {
     fn page(
         &mut self,
         list: List,
-        place: &Place<'_>,
+        cursor: &Cursor<'_>,
         limit: Option<i8>,
         after: Option<&Number<'_>>,
         kind: Option<&str>,
@@ -191,36 +190,35 @@ impl CursorTarget {
             list => format!("/api/v1/{}", list.name()),
         };
         let (after, kind) = if list == List::Events { (after, kind) } else { (None, None) };
-        let mut query = Query::default();
-        let cursor = place.cursor();
-        if let Some(cursor) = &cursor {
-            query.add("cursor", cursor);
+        let mut params = QueryString::default();
+        let sent = cursor.text();
+        if let Some(sent) = &sent {
+            params.add("cursor", sent);
         }
         if let Some(limit) = limit {
-            query.add("limit", &limit.to_string());
+            params.add("limit", &limit.to_string());
         }
-        query.number("after", after);
+        params.number("after", after);
         if let Some(kind) = kind {
-            query.add("kind", kind);
+            params.add("kind", kind);
         }
-        let reply = self.get(&path, &query, "");
-        let told = || format!("{path}{} was answered with {reply:?}", query.0);
-        assert!(matches!(reply.status, 200 | 400), "{}", told());
-        let says = cursor.as_deref().map(decoded);
-        let of_this_list = |says: &Option<String>| {
-            says.as_ref().is_some_and(|says| says.starts_with(&format!("{} ", list.name())))
+        let reply = self.get(&path, &params, "");
+        let exchange = || format!("{path}{} was answered with {reply:?}", params.0);
+        assert!(matches!(reply.status, 200 | 400), "{}", exchange());
+        let is_of_list = |content: &Option<String>| {
+            content.as_ref().is_some_and(|content| content.starts_with(&format!("{} ", list.name())))
         };
-        if says.is_some_and(|says| !of_this_list(&says)) {
-            assert_eq!(reply.status, 400, "a cursor of nothing is taken: {}", told());
+        if sent.as_deref().map(decoded).is_some_and(|content| !is_of_list(&content)) {
+            assert_eq!(reply.status, 400, "an invalid cursor is accepted: {}", exchange());
         }
         if reply.status != 200 {
             return;
         }
         let page = reply.json();
         if let Some(next) = page["next"].as_str() {
-            assert!(of_this_list(&decoded(next)), "another's cursor: {}", told());
+            assert!(is_of_list(&decoded(next)), "the cursor of another list: {}", exchange());
         }
-        if let (List::Events, Place::Event(seq), None, None) = (list, place, after, kind) {
+        if let (List::Events, Cursor::Event(seq), None, None) = (list, cursor, after, kind) {
             let limit = i64::from(limit.unwrap_or(50));
             let first = (*seq).max(0);
             let numbers: Vec<i64> = page["items"]
@@ -231,16 +229,15 @@ impl CursorTarget {
                 .collect();
             let expected: Vec<i64> =
                 (first.min(EVENTS) + 1..=EVENTS).take(usize::try_from(limit).unwrap_or(0)).collect();
-            assert_eq!(numbers, expected, "{}", told());
-            let more =
-                expected.last().filter(|last| **last < EVENTS).map(|last| Place::Event(*last).cursor());
-            assert_eq!(page["next"].as_str(), more.flatten().as_deref(), "{}", told());
+            assert_eq!(numbers, expected, "{}", exchange());
+            let next = expected.last().filter(|last| **last < EVENTS).map(|last| Cursor::Event(*last).text());
+            assert_eq!(page["next"].as_str(), next.flatten().as_deref(), "{}", exchange());
         }
     }
 
-    /// The tool list over MCP, whose cursors name a tool.
-    fn tools(&mut self, place: &Place<'_>) {
-        let cursor = place.cursor();
+    /// Lists tools over MCP, where a cursor names a tool.
+    fn tools(&mut self, cursor: &Cursor<'_>) {
+        let cursor = cursor.text();
         let mut body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
         if let Some(cursor) = &cursor {
             body["params"]["cursor"] = json!(cursor);
@@ -251,22 +248,23 @@ impl CursorTarget {
             self.token, self.mcp_session
         );
         let reply = self.wire.ask(head.as_bytes(), body.to_string().as_bytes());
-        let is_ours =
-            cursor.as_deref().is_none_or(|text| decoded(text).is_some_and(|says| says.starts_with("after:")));
+        let is_valid = cursor
+            .as_deref()
+            .is_none_or(|text| decoded(text).is_some_and(|content| content.starts_with("after:")));
         let answer = reply.json();
         assert_eq!(
             (reply.status, answer.get("result").is_some()),
-            (200, is_ours),
+            (200, is_valid),
             "{body} was answered with {answer}"
         );
     }
 }
 
-/// The query of a URL.
+/// The query string of a URL.
 #[derive(Debug, Default)]
-struct Query(String);
+struct QueryString(String);
 
-impl Query {
+impl QueryString {
     fn add(&mut self, name: &str, value: &str) -> &mut Self {
         let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
         self.0.push(if self.0.is_empty() { '?' } else { '&' });
@@ -311,12 +309,13 @@ impl List {
     }
 }
 
-impl Place<'_> {
-    fn cursor(&self) -> Option<String> {
+impl Cursor<'_> {
+    /// The cursor as it is sent.
+    fn text(&self) -> Option<String> {
         Some(match self {
             Self::None => return None,
             Self::Text(text) => (*text).to_owned(),
-            Self::Of(list, place) => URL_SAFE_NO_PAD.encode(format!("{} {place}", list.name())),
+            Self::Of(list, position) => URL_SAFE_NO_PAD.encode(format!("{} {position}", list.name())),
             Self::Event(seq) => URL_SAFE_NO_PAD.encode(format!("events {seq}")),
             Self::Tool(name) => URL_SAFE_NO_PAD.encode(format!("after:{name}")),
         })
@@ -328,6 +327,6 @@ fn decoded(cursor: &str) -> Option<String> {
 }
 
 /// Removes characters that a header cannot contain.
-fn plain(text: &str) -> String {
+fn header_value(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

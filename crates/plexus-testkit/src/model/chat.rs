@@ -1,15 +1,17 @@
-//! OpenAI Chat Completions: messages in, one choice out.
+//! The OpenAI Chat Completions format: a request contains messages, the response one choice.
 
 use serde_json::{Map, Value, json};
 
 use super::reply::{Frame, Refusal, Reply, WireFormat, openai_error, pieces};
-use super::request::{Asked, MadeCall, Message, OfferedTool, ToolResult, flag_of, list_of, text_in, text_of};
+use super::request::{
+    MadeCall, Message, OfferedTool, ParsedRequest, ToolResult, flag_of, list_of, text_in, text_of,
+};
 
 #[derive(Debug)]
 pub(super) struct Chat;
 
 impl WireFormat for Chat {
-    fn parse(&self, body: &Value) -> Result<Asked, String> {
+    fn parse(&self, body: &Value) -> Result<ParsedRequest, String> {
         let mut tools = Vec::new();
         for tool in list_of(body, "tools")? {
             let function = &tool["function"];
@@ -25,7 +27,13 @@ impl WireFormat for Chat {
         }
         let messages = list_of(body, "messages")?.iter().map(message).collect::<Result<_, _>>()?;
         let model = text_of(body, "model", "the request")?.to_owned();
-        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages, ..Asked::default() })
+        Ok(ParsedRequest {
+            model,
+            stream: flag_of(body, "stream")?,
+            tools,
+            messages,
+            ..ParsedRequest::default()
+        })
     }
 
     fn whole(&self, reply: &Reply) -> Value {

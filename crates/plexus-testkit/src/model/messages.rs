@@ -1,15 +1,17 @@
-//! Anthropic Messages: messages of blocks in, one message of blocks out.
+//! The Anthropic Messages format: a request contains messages of blocks, the response is one message of blocks.
 
 use serde_json::{Map, Value, json};
 
 use super::reply::{Frame, Refusal, Reply, WireFormat, pieces};
-use super::request::{Asked, MadeCall, Message, OfferedTool, ToolResult, flag_of, list_of, text_in, text_of};
+use super::request::{
+    MadeCall, Message, OfferedTool, ParsedRequest, ToolResult, flag_of, list_of, text_in, text_of,
+};
 
 #[derive(Debug)]
 pub(super) struct Messages;
 
 impl WireFormat for Messages {
-    fn parse(&self, body: &Value) -> Result<Asked, String> {
+    fn parse(&self, body: &Value) -> Result<ParsedRequest, String> {
         let mut tools = Vec::new();
         // Tools that Anthropic runs itself have a type and no schema; scripts do not call them.
         for tool in list_of(body, "tools")?.iter().filter(|tool| !tool["input_schema"].is_null()) {
@@ -36,7 +38,13 @@ impl WireFormat for Messages {
             messages.push(message(item)?);
         }
         let model = text_of(body, "model", "the request")?.to_owned();
-        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages, ..Asked::default() })
+        Ok(ParsedRequest {
+            model,
+            stream: flag_of(body, "stream")?,
+            tools,
+            messages,
+            ..ParsedRequest::default()
+        })
     }
 
     fn whole(&self, reply: &Reply) -> Value {
@@ -124,7 +132,7 @@ fn message(message: &Value) -> Result<Message, String> {
     Ok(read)
 }
 
-/// The message before any of its content.
+/// The message without content.
 fn head(reply: &Reply) -> Value {
     json!({
         "id": format!("msg_{}", reply.serial),

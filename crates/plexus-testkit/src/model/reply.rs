@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::request::{Asked, OfferedTool};
+use super::request::{OfferedTool, ParsedRequest};
 use super::script::Usage;
 
 /// Characters per piece of a stream: few, so that clients must join pieces.
@@ -83,7 +83,7 @@ impl Refusal {
 /// Reads requests and writes answers in the format of one provider.
 pub(super) trait WireFormat: Sync {
     /// Parses model, tools and messages of a body, or returns the error.
-    fn parse(&self, body: &Value) -> Result<Asked, String>;
+    fn parse(&self, body: &Value) -> Result<ParsedRequest, String>;
     /// The answer as a single object.
     fn whole(&self, reply: &Reply) -> Value;
     /// The answer as a stream, according to the settings of the request.

@@ -27,7 +27,7 @@ pub struct ModelRequest {
     pub wire: Wire,
     /// In the order received; credentials are removed.
     pub headers: Vec<(String, String)>,
-    pub asked: Asked,
+    pub parsed: ParsedRequest,
     pub played: Played,
 }
 
@@ -38,12 +38,12 @@ impl ModelRequest {
 
     /// Full names of the offered tools.
     pub fn tools(&self) -> Vec<String> {
-        self.asked.tools.iter().map(OfferedTool::full_name).collect()
+        self.parsed.tools.iter().map(OfferedTool::full_name).collect()
     }
 
     /// All tool results in the conversation so far.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
-        self.asked.messages.iter().flat_map(|message| &message.results)
+        self.parsed.messages.iter().flat_map(|message| &message.results)
     }
 }
 
@@ -60,9 +60,9 @@ pub enum Played {
     Misfit(String),
 }
 
-/// The parsed body.
+/// The body of a request, in one form for all wire formats.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct ParsedRequest {
     pub model: String,
     pub stream: bool,
     pub tools: Vec<OfferedTool>,

@@ -1,15 +1,17 @@
-//! OpenAI Responses: items in, items out, each event of a stream numbered.
+//! The OpenAI Responses format: request and response contain items, and the events of a stream are numbered.
 
 use serde_json::{Map, Value, json};
 
 use super::reply::{Frame, Refusal, Reply, ReplyCall, WireFormat, openai_error, pieces};
-use super::request::{Asked, MadeCall, Message, OfferedTool, ToolResult, flag_of, list_of, text_in, text_of};
+use super::request::{
+    MadeCall, Message, OfferedTool, ParsedRequest, ToolResult, flag_of, list_of, text_in, text_of,
+};
 
 #[derive(Debug)]
 pub(super) struct Responses;
 
 impl WireFormat for Responses {
-    fn parse(&self, body: &Value) -> Result<Asked, String> {
+    fn parse(&self, body: &Value) -> Result<ParsedRequest, String> {
         let mut tools = Vec::new();
         for tool in list_of(body, "tools")? {
             match text_of(tool, "type", "a tool")? {
@@ -26,9 +28,9 @@ impl WireFormat for Responses {
         }
         let instructions = body["instructions"].as_str();
         let mut messages: Vec<Message> =
-            instructions.map(|text| said("system", text.to_owned())).into_iter().collect();
+            instructions.map(|text| text_message("system", text.to_owned())).into_iter().collect();
         match &body["input"] {
-            Value::String(text) => messages.push(said("user", text.clone())),
+            Value::String(text) => messages.push(text_message("user", text.clone())),
             Value::Array(items) => {
                 for item in items {
                     messages.extend(message(item)?);
@@ -37,7 +39,13 @@ impl WireFormat for Responses {
             other => return Err(format!("`input` must be a text or a list of items, not {other}")),
         }
         let model = text_of(body, "model", "the request")?.to_owned();
-        Ok(Asked { model, stream: flag_of(body, "stream")?, tools, messages, ..Asked::default() })
+        Ok(ParsedRequest {
+            model,
+            stream: flag_of(body, "stream")?,
+            tools,
+            messages,
+            ..ParsedRequest::default()
+        })
     }
 
     fn whole(&self, reply: &Reply) -> Value {
@@ -51,29 +59,29 @@ impl WireFormat for Responses {
         ];
         let mut index = 0;
         if let Some(text) = &reply.text {
-            let place = json!({ "item_id": text_id(reply), "output_index": index, "content_index": 0 });
+            let position = json!({ "item_id": text_id(reply), "output_index": index, "content_index": 0 });
             let part = json!({ "type": "output_text", "text": "", "annotations": [] });
             let opened = text_item(reply, "in_progress", vec![]);
             events.push(("response.output_item.added", json!({ "output_index": index, "item": opened })));
-            events.push(("response.content_part.added", with(&place, "part", part)));
+            events.push(("response.content_part.added", with(&position, "part", part)));
             for piece in pieces(text) {
-                events.push(("response.output_text.delta", with(&place, "delta", piece)));
+                events.push(("response.output_text.delta", with(&position, "delta", piece)));
             }
-            events.push(("response.output_text.done", with(&place, "text", text.clone())));
-            events.push(("response.content_part.done", with(&place, "part", text_part(text))));
+            events.push(("response.output_text.done", with(&position, "text", text.clone())));
+            events.push(("response.content_part.done", with(&position, "part", text_part(text))));
             let done = text_item(reply, "completed", vec![text_part(text)]);
             events.push(("response.output_item.done", json!({ "output_index": index, "item": done })));
             index += 1;
         }
         for call in &reply.calls {
-            let place = json!({ "item_id": item_id(call), "output_index": index });
+            let position = json!({ "item_id": item_id(call), "output_index": index });
             let arguments = call.arguments.to_string();
             let opened = call_item(call, "in_progress", "");
             events.push(("response.output_item.added", json!({ "output_index": index, "item": opened })));
             for piece in pieces(&arguments) {
-                events.push(("response.function_call_arguments.delta", with(&place, "delta", piece)));
+                events.push(("response.function_call_arguments.delta", with(&position, "delta", piece)));
             }
-            let done = with(&place, "arguments", arguments.clone());
+            let done = with(&position, "arguments", arguments.clone());
             events.push(("response.function_call_arguments.done", done));
             let done = call_item(call, "completed", &arguments);
             events.push(("response.output_item.done", json!({ "output_index": index, "item": done })));
@@ -104,7 +112,7 @@ fn function(tool: &Value, namespace: Option<String>) -> Result<OfferedTool, Stri
 fn message(item: &Value) -> Result<Option<Message>, String> {
     // The type of a message is optional.
     Ok(match item["type"].as_str().unwrap_or("message") {
-        "message" => Some(said(text_of(item, "role", "a message")?, text_in(&item["content"]))),
+        "message" => Some(text_message(text_of(item, "role", "a message")?, text_in(&item["content"]))),
         "function_call" => {
             let arguments = text_of(item, "arguments", "a function_call")?;
             let call = MadeCall {
@@ -124,7 +132,7 @@ fn message(item: &Value) -> Result<Option<Message>, String> {
     })
 }
 
-fn said(role: &str, text: String) -> Message {
+fn text_message(role: &str, text: String) -> Message {
     Message { role: role.to_owned(), text, ..Message::default() }
 }
 

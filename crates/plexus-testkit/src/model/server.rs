@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::chat::Chat;
 use super::messages::Messages;
 use super::reply::{Refusal, WireFormat};
-use super::request::{Asked, Wire, headers, settings};
+use super::request::{ParsedRequest, Wire, headers, settings};
 use super::responses::Responses;
 use super::stage::{Answer, Stage};
 
@@ -81,16 +81,16 @@ async fn answer(request: Request<Incoming>, stage: &Stage) -> Response<Body> {
 
 async fn generate(wire: Wire, request: Request<Incoming>, stage: &Stage) -> Response<Body> {
     let (headers, format) = (headers(request.headers()), format_of(wire));
-    let asked = json_body(request).await.and_then(|body| {
-        let asked = format.parse(&body).map_err(Refusal::Invalid)?;
-        Ok(Asked { settings: settings(body), ..asked })
+    let parsed = json_body(request).await.and_then(|body| {
+        let parsed = format.parse(&body).map_err(Refusal::Invalid)?;
+        Ok(ParsedRequest { settings: settings(body), ..parsed })
     });
-    let asked = match asked {
-        Ok(asked) => asked,
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
         Err(refusal) => return refused(wire, &refusal, stage),
     };
-    let (stream, settings) = (asked.stream, asked.settings.clone());
-    match stage.answer(wire, headers, asked).await {
+    let (stream, settings) = (parsed.stream, parsed.settings.clone());
+    match stage.answer(wire, headers, parsed).await {
         Answer::Whole(reply) if stream => {
             let frames = format.stream(&reply, &settings);
             pieces("text/event-stream", frames.iter().map(|frame| frame.bytes()).collect(), false)

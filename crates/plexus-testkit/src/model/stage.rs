@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::reply::{Refusal, Reply, ReplyCall};
-use super::request::{Asked, Message, ModelRequest, Played, Wire};
+use super::request::{Message, ModelRequest, ParsedRequest, Played, Wire};
 use super::script::{Fault, Script, Turn, Usage};
 
 /// Only a client in an endless loop gets near this.
@@ -60,9 +60,14 @@ impl Stage {
     }
 
     /// Records a request and answers it once the test allows it.
-    pub(super) async fn answer(&self, wire: Wire, headers: Vec<(String, String)>, asked: Asked) -> Answer {
+    pub(super) async fn answer(
+        &self,
+        wire: Wire,
+        headers: Vec<(String, String)>,
+        parsed: ParsedRequest,
+    ) -> Answer {
         let mut decided = None;
-        self.record.send_modify(|record| decided = Some(self.decide(record, wire, headers, asked)));
+        self.record.send_modify(|record| decided = Some(self.decide(record, wire, headers, parsed)));
         let Some((answer, pause)) = decided else {
             return Answer::Refused(Refusal::Broken("nothing was decided".to_owned()));
         };
@@ -84,19 +89,19 @@ impl Stage {
         record: &mut Record,
         wire: Wire,
         headers: Vec<(String, String)>,
-        asked: Asked,
+        parsed: ParsedRequest,
     ) -> (Answer, Option<String>) {
         if record.requests.len() == REQUESTS {
             let why = format!("{REQUESTS} requests were made, more than any script needs");
             return (Answer::Refused(Refusal::Invalid(why)), None);
         }
         let place = record.requests.len();
-        record.requests.push(ModelRequest { wire, headers, asked, played: Played::Aside });
-        let asked = record.requests[place].asked.clone();
-        let (played, answer, pause) = match self.turn_for(&asked) {
+        record.requests.push(ModelRequest { wire, headers, parsed, played: Played::Aside });
+        let parsed = record.requests[place].parsed.clone();
+        let (played, answer, pause) = match self.turn_for(&parsed) {
             Ok(Some(number)) => {
                 let turn = &self.script.turns[number];
-                match self.reply(record, number, turn, &asked) {
+                match self.reply(record, number, turn, &parsed) {
                     Ok(reply) => {
                         let (played, answer) = attempt(record, number, turn, reply);
                         (played, answer, turn.pause.clone())
@@ -104,7 +109,7 @@ impl Stage {
                     Err(why) => (Played::Misfit(why.clone()), Answer::Refused(Refusal::Invalid(why)), None),
                 }
             }
-            Ok(None) => (Played::Aside, Answer::Whole(aside(record, &asked)), None),
+            Ok(None) => (Played::Aside, Answer::Whole(aside(record, &parsed)), None),
             Err(why) => (Played::Misfit(why.clone()), Answer::Refused(Refusal::Invalid(why)), None),
         };
         record.requests[place].played = played;
@@ -113,12 +118,12 @@ impl Stage {
     }
 
     /// The turn of a conversation; `None` if it is not part of the script.
-    fn turn_for(&self, asked: &Asked) -> Result<Option<usize>, String> {
-        if self.script.is_empty() || !self.script.tools().all(|tool| tool.is_offered(&asked.tools)) {
+    fn turn_for(&self, parsed: &ParsedRequest) -> Result<Option<usize>, String> {
+        if self.script.is_empty() || !self.script.tools().all(|tool| tool.is_offered(&parsed.tools)) {
             return Ok(None);
         }
         let turns = self.script.len();
-        match self.next_after(&asked.messages) {
+        match self.next_after(&parsed.messages) {
             next if next < turns => Ok(Some(next)),
             _ => Err(format!("the script has {turns} turns and all were played; the client goes on")),
         }
@@ -149,18 +154,24 @@ impl Stage {
         rest.split('_').next()?.parse().ok()
     }
 
-    fn reply(&self, record: &mut Record, number: usize, turn: &Turn, asked: &Asked) -> Result<Reply, String> {
+    fn reply(
+        &self,
+        record: &mut Record,
+        number: usize,
+        turn: &Turn,
+        parsed: &ParsedRequest,
+    ) -> Result<Reply, String> {
         record.replies += 1;
         let serial = record.replies;
         let mut calls = Vec::new();
         for (place, (tool, arguments)) in turn.calls.iter().enumerate() {
             calls.push(ReplyCall {
                 id: self.call_id(number, place, serial),
-                tool: tool.among(&asked.tools)?.clone(),
+                tool: tool.among(&parsed.tools)?.clone(),
                 arguments: arguments.clone(),
             });
         }
-        Ok(Reply { serial, model: asked.model.clone(), text: turn.text.clone(), calls, usage: turn.usage })
+        Ok(Reply { serial, model: parsed.model.clone(), text: turn.text.clone(), calls, usage: turn.usage })
     }
 }
 
@@ -178,8 +189,8 @@ fn attempt(record: &mut Record, number: usize, turn: &Turn, reply: Reply) -> (Pl
     (Played::Fault(number), answer)
 }
 
-fn aside(record: &mut Record, asked: &Asked) -> Reply {
+fn aside(record: &mut Record, parsed: &ParsedRequest) -> Reply {
     record.replies += 1;
-    let (text, model) = (Some(ASIDE.to_owned()), asked.model.clone());
+    let (text, model) = (Some(ASIDE.to_owned()), parsed.model.clone());
     Reply { serial: record.replies, model, text, calls: vec![], usage: Usage::default() }
 }

@@ -9,7 +9,7 @@ fn question(inquiry: Inquiry, params: &Value) -> Question {
 }
 
 #[test]
-fn what_is_declared_is_read_and_written_alike() {
+fn capabilities_round_trip() {
     let all = json!({
         "elicitation": { "form": {}, "url": {} },
         "sampling": { "tools": {}, "context": {} },
@@ -23,7 +23,7 @@ fn what_is_declared_is_read_and_written_alike() {
 }
 
 #[test]
-fn elicitation_that_says_no_more_is_by_form_only() {
+fn empty_elicitation_capability_means_form_only() {
     let old = Capabilities::read(&json!({ "elicitation": {} }));
     assert!(old.form && !old.url);
     let page = Capabilities::read(&json!({ "elicitation": { "url": {} } }));
@@ -31,7 +31,7 @@ fn elicitation_that_says_no_more_is_by_form_only() {
 }
 
 #[test]
-fn a_question_needs_what_its_parameters_ask_for() {
+fn question_requires_the_capabilities_of_its_params() {
     let form = Capabilities::read(&json!({ "elicitation": {}, "sampling": {} }));
     assert_eq!(form.lacks(&question(Inquiry::Elicit, &json!({ "message": "?" }))), None);
     let page = question(Inquiry::Elicit, &json!({ "mode": "url", "url": "https://example.com" }));
@@ -44,7 +44,7 @@ fn a_question_needs_what_its_parameters_ask_for() {
 }
 
 #[test]
-fn levels_are_in_order_and_have_their_names() {
+fn log_levels_are_ordered_and_parsed_by_name() {
     assert!(LogLevel::ALL.is_sorted());
     assert!(LogLevel::ALL.into_iter().all(|level| LogLevel::parse(level.as_str()) == Some(level)));
     assert_eq!(LogLevel::parse("loud"), None);

@@ -1,4 +1,4 @@
-//! The manifest of a user-defined tool as a type: editors and checks have their schema from it.
+//! The manifest of a user-defined tool. The JSON Schema for editors and validation is derived from its type.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,45 +18,45 @@ pub fn schema_file() -> String {
     SCHEMA.text()
 }
 
-/// A tool that is a program of yours: JSON arguments on its standard input, a result on its standard output.
+/// A tool that runs your own program, with JSON arguments on standard input and the result on standard output.
 ///
-/// It runs only when it is named in the setting `tools.enabled`, or by `plexus tools enable`.
-// No `Debug`: it may hold credentials.
+/// It is disabled until the setting `tools.enabled` or `plexus tools enable` names it.
+// Not `Debug`, because it may contain credentials.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "User-defined tool")]
 pub(super) struct Manifest {
-    /// Address of this schema, for editors.
+    /// URL of this schema, for editors.
     #[serde(rename = "$schema")]
     pub(super) _schema: Option<String>,
-    /// Name of the tool, which is that of its file or folder; may be left out.
+    /// Name of the tool, the same as that of its file or folder. Optional.
     pub(super) name: Option<String>,
-    /// Name for people; without it, the name.
+    /// Display name. Default: the name.
     pub(super) title: Option<String>,
-    /// What it does and when to use it: all that a model knows of it.
+    /// Describes to models what the tool does and when to use it.
     pub(super) description: Option<String>,
-    /// JSON Schema of its arguments, of type object; without it, there are none.
+    /// JSON Schema of the arguments, of type object. Default: no arguments.
     pub(super) input_schema: Option<Map<String, Value>>,
-    /// JSON Schema of what it writes, of type object; another result is an error.
+    /// JSON Schema of the result, of type object. Any other result is an error.
     pub(super) output_schema: Option<Map<String, Value>>,
-    /// What it writes to its standard output: one JSON value, or text.
+    /// Format of standard output: one JSON value, or text.
     #[schemars(extend("default" = "json"))]
     pub(super) output: Option<OutputForm>,
-    /// The program: a path that begins in the folder of this file, or an absolute one. There is no shell.
+    /// The program: an absolute path, or a path relative to the folder of this file. No shell is used.
     pub(super) command: Option<String>,
-    /// Its arguments. Other users of the machine can read them: credentials belong in `env`.
+    /// Arguments of the program. Other users of the machine can read them: put credentials into `env`.
     pub(super) args: Vec<String>,
-    /// Variables for it, besides the few that every program gets. They may have `${env:NAME}` and `${file:PATH}` in them.
+    /// Variables of the program, besides the few that every program gets. May contain `${env:NAME}` and `${file:PATH}`.
     pub(super) env: BTreeMap<String, String>,
-    /// Time for one call: text such as "30s" or "5m", or a number of seconds. Then it is killed.
+    /// Time limit of a call, then the program is killed: text such as "30s" or "5m", or a number of seconds.
     pub(super) timeout: Option<Time>,
-    /// Most bytes of its standard output; one that writes more is killed.
+    /// Maximum size of standard output in bytes. A program that writes more is killed.
     #[schemars(range(min = 1, max = 8_388_608))]
     pub(super) output_bytes: Option<u32>,
-    /// Calls at the same time; more wait.
+    /// Maximum number of concurrent calls. Further calls wait.
     #[schemars(range(min = 1, max = 256))]
     pub(super) concurrency: Option<u16>,
-    /// What a call means for the world.
+    /// Hints for clients about the effects of a call.
     pub(super) annotations: Annotations,
 }
 
@@ -71,17 +71,17 @@ pub(super) enum OutputForm {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Annotations {
-    /// It changes nothing.
+    /// It does not change anything.
     pub(super) read_only: bool,
-    /// It may take something away or overwrite it.
+    /// It may delete or overwrite something.
     pub(super) destructive: bool,
-    /// To call it twice is as to call it once.
+    /// Calling it twice has the same effect as calling it once.
     pub(super) idempotent: bool,
-    /// It deals with the world beyond this machine.
+    /// It interacts with systems outside this machine.
     pub(super) open_world: bool,
 }
 
-/// What has to be reckoned with where nothing is said.
+/// Assumes the worst case for omitted hints.
 impl Default for Annotations {
     fn default() -> Self {
         Self { read_only: false, destructive: true, idempotent: false, open_world: true }
@@ -97,13 +97,13 @@ pub(super) enum Time {
 
 fn elsewhere(key: &str) -> Option<&'static str> {
     Some(match key {
-        "inputSchema" | "parameters" => "here it is `input_schema`",
-        "outputSchema" => "here it is `output_schema`",
+        "inputSchema" | "parameters" => "use `input_schema`",
+        "outputSchema" => "use `output_schema`",
         "enabled" => {
-            "a tool is switched on by `plexus tools enable NAME` or the setting `tools.enabled`, not by its own file"
+            "a tool is enabled by `plexus tools enable NAME` or the setting `tools.enabled`, not by its own file"
         }
         "cwd" => "a tool runs in the folder of its file",
-        "max_concurrency" => "here it is `concurrency`",
+        "max_concurrency" => "use `concurrency`",
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! `test_tool`: a user-defined tool, called with all that there is to know of how it went.
+//! `test_tool`: calls a user-defined tool and reports the details of the call.
 
 use std::sync::Weak;
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const NAME: &str = "test_tool";
 
-/// The tool, for a registry that both of these have.
+/// The tool. Its references are weak, because both own the tool.
 pub(super) fn tool(tools: Weak<Inner>, dispatcher: &Dispatcher) -> Tool {
     Tool::typed(TestTool { tools, dispatcher: dispatcher.downgrade() })
 }
@@ -49,7 +49,7 @@ struct Output {
     elapsed_ms: u64,
     /// The last lines of its standard error.
     stderr: Vec<String>,
-    /// What is wrong with the arguments.
+    /// Problems with the arguments.
     problems: Vec<Problem>,
     error: Option<String>,
     text: Option<String>,
@@ -65,8 +65,10 @@ struct Problem {
 
 impl Output {
     fn of(trial: ToolTrial) -> Self {
-        let problem =
-            |one: plexus_proto::api::ArgumentProblem| Problem { path: one.path, message: one.message };
+        let problem = |problem: plexus_proto::api::ArgumentProblem| Problem {
+            path: problem.path,
+            message: problem.message,
+        };
         Self {
             call_id: trial.call_id.to_string(),
             success: trial.success,
@@ -88,8 +90,8 @@ impl Output {
             true => format!("It works ({exit}, {} ms).", self.elapsed_ms),
             false => format!("It does not work ({exit}, {} ms).", self.elapsed_ms),
         };
-        for said in [&self.error, &self.text].into_iter().flatten() {
-            text.push_str(&format!("\n{said}"));
+        for part in [&self.error, &self.text].into_iter().flatten() {
+            text.push_str(&format!("\n{part}"));
         }
         if !self.stderr.is_empty() {
             text.push_str(&format!("\nstandard error:\n{}", self.stderr.join("\n")));
@@ -103,26 +105,26 @@ impl TypedTool for TestTool {
     type Output = Output;
 
     fn spec(&self) -> ToolSpec {
-        let anything = Access { bufferable: false, ..Access::ADD };
+        let access = Access { bufferable: false, ..Access::ADD };
         let annotations = plexus_proto::api::ToolAnnotations {
             destructive_hint: true,
             open_world_hint: true,
-            ..anything.annotations
+            ..access.annotations
         };
         ToolSpec {
             deadline: std::time::Duration::from_secs(60 * 60 + 10),
             ..ToolSpec::hub(
                 NAME,
                 "Test a user-defined tool",
-                "Calls a user-defined tool of this hub for real and tells all of how it went: what is wrong with the \
-                 arguments, what it gave, how its program ended, its standard error and how long it took.",
-                Access { annotations, ..anything },
+                "Makes a real call of a user-defined tool of this hub and reports the details: problems with the \
+                 arguments, the result, how its program ended, its standard error and the elapsed time.",
+                Access { annotations, ..access },
             )
         }
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        // What the caller does not see is not there, and so says the same.
+        // An invisible tool gives the same error as one that does not exist.
         let target = context.visible.resolve(&args.tool)?;
         if target.spec().placement != Placement::Custom {
             let message = format!("{} is not a user-defined tool", target.name());

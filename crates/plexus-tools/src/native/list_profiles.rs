@@ -1,4 +1,4 @@
-//! `list_profiles`: what kinds of agents there are, for an agent that chooses one.
+//! `list_profiles`: lists the profiles, for an agent that chooses one for another agent.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,10 @@ struct Entry {
     id: String,
     name: String,
     description: String,
-    /// The work it should be chosen for.
+    /// When to use the profile.
     #[serde(skip_serializing_if = "String::is_empty")]
     when_to_use: String,
-    /// Tools it mostly works with.
+    /// Tools that it mainly uses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     key_tools: Vec<String>,
 }
@@ -51,8 +51,7 @@ impl TypedTool for ListProfiles {
         ToolSpec::hub(
             "list_profiles",
             "List profiles",
-            "Lists the profiles that agents of this hub can have: what each is for, when to choose it, and which \
-             tools it mostly works with.",
+            "Lists the profiles for agents of this hub: what each is for, when to use it, and its key tools.",
             Access::READ,
         )
     }
@@ -64,7 +63,7 @@ impl TypedTool for ListProfiles {
             name: profile.name.clone(),
             description: profile.description.clone(),
             when_to_use: profile.full_description.when_to_use.clone(),
-            key_tools: visible.seen_of(&profile.full_description.key_tools),
+            key_tools: visible.visible_names(&profile.full_description.key_tools),
         });
         let output = Output { profiles: profiles.collect() };
         let text = match output.profiles.is_empty() {

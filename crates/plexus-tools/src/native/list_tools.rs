@@ -1,4 +1,4 @@
-//! `list_tools`: what the caller may use, for models that were shown only part of the list.
+//! `list_tools`: lists the tools that the caller may use, for models that see only part of the list.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ pub(super) struct ListTools;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
-    /// Only tools whose name begins with this.
+    /// List only tools whose name begins with this prefix.
     prefix: Option<String>,
-    /// Show the input schema of each tool too.
+    /// Include the input schema of each tool.
     #[serde(default)]
     schemas: Option<bool>,
 }
@@ -79,7 +79,7 @@ impl TypedTool for ListTools {
         ToolSpec::hub(
             NAME,
             "List tools",
-            "Lists every tool you may use through this hub, also those your client has not loaded.",
+            "Lists every tool you may use through this hub, including those your client has not loaded.",
             Access::READ,
         )
     }
@@ -93,6 +93,6 @@ impl TypedTool for ListTools {
             .filter(|tool| tool.name().starts_with(&prefix) || tool.spec().name.starts_with(&prefix))
             .map(|tool| Entry::of(tool, schemas))
             .collect();
-        Ok(Outcome::Ready(Output { tools }.into_tool_output("No tool begins with that.")))
+        Ok(Outcome::Ready(Output { tools }.into_tool_output("No tool name begins with this prefix.")))
     }
 }

@@ -1,4 +1,4 @@
-//! Tools of the hub itself, by domain.
+//! The hub's native tools, one file per domain.
 
 mod list_profiles;
 mod list_tools;
@@ -10,7 +10,7 @@ mod tool_search;
 
 use crate::Tool;
 
-/// All of them.
+/// All native tools.
 #[must_use]
 pub fn tools() -> Vec<Tool> {
     vec![

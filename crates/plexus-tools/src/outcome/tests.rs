@@ -10,7 +10,7 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// Over a link as text, and back.
+/// Sends a result over a link, as text.
 fn sent(result: Result<ToolOutput, CallError>) -> Result<ToolOutput, CallError> {
     let frame = Frame::Result(CallResult { call_id: plexus_proto::CallId::new(), outcome: to_frame(result) });
     match Frame::parse(&frame.text()).unwrap() {

@@ -1,11 +1,11 @@
-//! What is redacted, and that text and value agree on it.
+//! Tests that secrets are redacted, and that redacting text and values gives the same result.
 
 use serde_json::{Value, json};
 
 use super::{bounded, is_secret_name, json as redacted, json_text, raw, value};
 
 #[test]
-fn secrets_go_and_the_rest_stays() {
+fn only_secrets_are_redacted() {
     let jwt = ["eyJhbGciOiJFZERTQSJ9", "eyJqdGkiOiIwMTkifQ", "c2lnbmF0dXJlLXBhcnQ"].join(".");
     let mut arguments = json!({
         "password": "hunter2",
@@ -38,7 +38,7 @@ fn secrets_go_and_the_rest_stays() {
 }
 
 #[test]
-fn a_credential_that_is_a_name_goes_and_no_field_with_it() {
+fn credentials_in_keys_are_redacted_without_losing_fields() {
     let (one, other) = (format!("ghp_{}", "a".repeat(36)), format!("ghp_{}", "b".repeat(36)));
     let mut by_token = json!({ &one: 1, &other: { format!("of {one}"): true }, "[redacted]": 3, "plain": 4 });
     let text = by_token.to_string();
@@ -51,7 +51,7 @@ fn a_credential_that_is_a_name_goes_and_no_field_with_it() {
 }
 
 #[test]
-fn a_long_value_is_cut_and_stays_json() {
+fn bounded_value_is_truncated_to_valid_json() {
     let text = bounded(&json!({ "content": "ü".repeat(10_000) }).to_string(), 1000).into_owned();
     let parsed: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(parsed["truncated"], true);
@@ -59,7 +59,7 @@ fn a_long_value_is_cut_and_stays_json() {
 }
 
 #[test]
-fn a_name_is_secret_by_how_it_ends_whatever_stands_between_its_letters() {
+fn secret_names_are_recognized_by_suffix_ignoring_separators() {
     for name in ["password", "PASSWORD", "db_password", "pass-word_", "X-Api-Key", "p_a_s_s_w_d", "authToken"]
     {
         assert!(is_secret_name(name), "{name}");
@@ -69,10 +69,10 @@ fn a_name_is_secret_by_how_it_ends_whatever_stands_between_its_letters() {
     }
 }
 
-/// Random numbers that a seed repeats (SplitMix64).
-struct Seeded(u64);
+/// A seeded random number generator (SplitMix64).
+struct SeededRandom(u64);
 
-impl Seeded {
+impl SeededRandom {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -81,11 +81,11 @@ impl Seeded {
         ((z ^ (z >> 31)) % limit as u64) as usize
     }
 
-    fn of<'l>(&mut self, list: &[&'l str]) -> &'l str {
+    fn choose<'l>(&mut self, list: &[&'l str]) -> &'l str {
         list[self.below(list.len())]
     }
 
-    /// Text of pieces that are, begin, end, or nearly are a secret, with what may stand between them.
+    /// Text of secrets, parts of secrets, near misses, and separators.
     fn text(&mut self) -> String {
         const PIECES: &[&str] = &[
             "eyJhbGciOiJFZERTQSJ9.",
@@ -162,7 +162,7 @@ impl Seeded {
             "]",
             "\\u0041",
         ];
-        (0..self.below(9)).map(|_| self.of(PIECES)).collect()
+        (0..self.below(9)).map(|_| self.choose(PIECES)).collect()
     }
 
     fn name(&mut self) -> String {
@@ -193,7 +193,7 @@ impl Seeded {
             "\"",
             " ",
         ];
-        (0..=self.below(4)).map(|_| self.of(NAMES)).collect()
+        (0..=self.below(4)).map(|_| self.choose(NAMES)).collect()
     }
 
     fn value(&mut self, depth: usize) -> Value {
@@ -207,8 +207,8 @@ impl Seeded {
         }
     }
 
-    /// The same value as others may write it: with white space, and with escapes that are not needed.
-    fn written(&mut self, value: &Value, out: &mut String) {
+    /// Writes a value with white space and unnecessary escapes.
+    fn render(&mut self, value: &Value, out: &mut String) {
         match value {
             Value::String(text) => self.string(text, out),
             Value::Array(items) => {
@@ -216,7 +216,7 @@ impl Seeded {
                 for (index, item) in items.iter().enumerate() {
                     out.push_str(if index == 0 { "" } else { "," });
                     self.space(out);
-                    self.written(item, out);
+                    self.render(item, out);
                 }
                 self.space(out);
                 out.push(']');
@@ -230,7 +230,7 @@ impl Seeded {
                     self.space(out);
                     out.push(':');
                     self.space(out);
-                    self.written(field, out);
+                    self.render(field, out);
                 }
                 out.push('}');
             }
@@ -258,30 +258,30 @@ impl Seeded {
     }
 }
 
-/// Text that is taken as it is has nothing in it that would have gone, and can be read back.
+/// The fast path, which does not parse clean text, gives the same result as redacting the parsed value.
 #[test]
-fn what_is_kept_unread_is_what_reading_it_would_have_kept() {
-    let (mut clean, mut redacted_ones) = (0, 0);
-    let mut random = Seeded(20_261_116);
+fn redacting_text_equals_redacting_the_parsed_value() {
+    let (mut clean, mut changed) = (0, 0);
+    let mut random = SeededRandom(20_261_116);
     for round in 0..60_000 {
         let mut expected = random.value(3);
         let mut text = String::new();
-        random.written(&expected, &mut text);
+        random.render(&expected, &mut text);
         let original = expected.clone();
         value(&mut expected);
-        redacted_ones += usize::from(expected != original);
+        changed += usize::from(expected != original);
         clean += usize::from(raw::is_clean(&text));
         let kept: Value = serde_json::from_str(&json_text(&text)).unwrap();
         assert_eq!(kept, expected, "round {round}: {text}");
         let kept: Value = serde_json::from_str(&redacted(&original)).unwrap();
         assert_eq!(kept, expected, "round {round}: {original}");
     }
-    // Both ways were gone, and neither is the exception.
-    assert!(clean > 10_000 && redacted_ones > 5_000, "{clean} clean, {redacted_ones} redacted");
+    // Both paths are covered often.
+    assert!(clean > 10_000 && changed > 5_000, "{clean} clean, {changed} redacted");
 }
 
 #[test]
-fn what_everyday_results_look_like_is_not_taken_apart() {
+fn ordinary_results_take_the_fast_path() {
     for text in [
         r#"{"content":[{"type":"text","text":"The quick brown fox jumps over the lazy dog."}],"structured":null}"#,
         r#"{"text":"{\"items\":[{\"id\":1,\"url\":\"https://example.net/a?b=1\"}]}\nmax_tokens: 5, by ann@example.net"}"#,
@@ -292,7 +292,7 @@ fn what_everyday_results_look_like_is_not_taken_apart() {
 }
 
 #[test]
-fn what_could_not_be_read_back_is_kept_as_text() {
+fn unparsable_json_is_kept_as_text() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for text in ["1e400", "[1E999]", &deep, &"9".repeat(400)] {
         let kept: Value = serde_json::from_str(&json_text(text)).unwrap();
@@ -302,7 +302,7 @@ fn what_could_not_be_read_back_is_kept_as_text() {
 }
 
 #[test]
-fn what_could_not_be_read_back_and_may_hold_a_secret_is_not_kept() {
+fn unparsable_json_with_a_possible_secret_is_dropped() {
     let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(200), "]".repeat(200));
     let key = format!("sk-{}", "a1".repeat(12));
     for text in [
@@ -319,19 +319,19 @@ fn what_could_not_be_read_back_and_may_hold_a_secret_is_not_kept() {
 }
 
 #[test]
-fn many_names_that_are_credentials_stay_apart_and_take_no_longer_each() {
+fn many_credential_keys_stay_distinct_in_linear_time() {
     let count = 20_000;
     let mut fields: Value = (0..count).map(|n| (format!("ghp_{n:036}"), Value::from(n))).collect();
-    let began = std::time::Instant::now();
+    let started = std::time::Instant::now();
     value(&mut fields);
     assert_eq!(fields.as_object().unwrap().len(), count);
     assert!(!fields.to_string().contains("ghp_"));
-    // With each counted from the beginning this takes minutes.
-    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    // A quadratic search for a free name takes minutes.
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
-fn what_is_not_recorded_is_told_by_its_length_and_hashed_only_if_it_cannot_be_guessed() {
+fn unrecorded_fields_keep_length_and_only_long_ones_a_hash() {
     let long = "x".repeat(2000);
     let value = serde_json::json!({ "path": "/a", "data": "hunter2", "parts": [{ "data": long, "at": 5 }], "n": { "data": 7 } });
     let left = super::without(&value, &["data"]).into_owned();

@@ -1,4 +1,4 @@
-use super::{ALIKE, COMPARED, Letters, nearest};
+use super::{LetterCounts, MAX_COMPARED, MIN_SIMILARITY, nearest};
 
 const WORDS: [&str; 12] = [
     "a",
@@ -16,21 +16,21 @@ const WORDS: [&str; 12] = [
 ];
 
 #[test]
-fn words_are_never_more_alike_than_their_letters() {
+fn letter_counts_bound_the_similarity() {
     for one in WORDS {
         for other in WORDS {
-            let most = Letters::of(one).likeness(&Letters::of(other));
-            let real = strsim::normalized_damerau_levenshtein(&one.to_lowercase(), &other.to_lowercase());
-            assert!(most + 1e-9 >= real, "{one} and {other}: {real}, at most {most}");
+            let bound = LetterCounts::of(one).max_similarity(&LetterCounts::of(other));
+            let actual = strsim::normalized_damerau_levenshtein(&one.to_lowercase(), &other.to_lowercase());
+            assert!(bound + 1e-9 >= actual, "{one} and {other}: {actual}, at most {bound}");
         }
     }
 }
 
 #[test]
-fn the_nearest_is_found_among_many_that_are_near() {
+fn nearest_is_found_among_many_similar_candidates() {
     let many: Vec<String> = (0..1_000).map(|n| format!("tool_number_{n:03}")).collect();
     let near = |word: &str| nearest(word, many.iter().map(String::as_str));
-    assert!(many.len() > COMPARED && ALIKE < 1.0);
+    assert!(many.len() > MAX_COMPARED && MIN_SIMILARITY < 1.0);
     assert_eq!(near("tool_number_7777"), Some("tool_number_777"));
     assert_eq!(near("tol_number_444"), Some("tool_number_444"));
     assert_eq!(near("quite something else"), None);

@@ -1,7 +1,7 @@
 //! `plexus connect`: connects the agents on this machine to the hub, through the proxy.
 //!
 //! It reads the agents' files and shows the changes before it writes them. `plexus-bridge` writes the files, backs up each of
-//! them and can undo the changes. Each agent gets a token of its own, which is in none of its files.
+//! them and can undo the changes. Each agent gets its own token, which is not written into its files.
 
 mod backups;
 mod change_args;
@@ -443,8 +443,8 @@ fn print_connected(
             agent.id
         ))?;
     }
-    if let Some(afterwards) = agent.afterwards(scope) {
-        out.line(&format!("  Before it uses the hub: {afterwards}."))?;
+    if let Some(step) = agent.manual_step(scope) {
+        out.line(&format!("  Before it uses the hub: {step}."))?;
     }
     if !written.is_empty() {
         out.line(&format!(

@@ -1,11 +1,11 @@
-//! `plexus upstream`: the MCP servers behind the hub.
+//! `plexus upstream`: manages the MCP servers behind the hub.
 
 mod add;
 pub(crate) mod allow;
 mod approve;
-mod document;
 mod import;
 mod login;
+mod server_args;
 pub(crate) mod show;
 
 use std::path::Path;
@@ -19,7 +19,7 @@ use plexus_proto::api::{ReloadReport, RemovedUpstream, Upstream, UpstreamLogs, U
 
 pub(crate) use self::add::tools;
 use self::allow::{AllowArgs, Owner};
-use self::document::ServerArgs;
+use self::server_args::ServerArgs;
 use super::Invocation;
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
@@ -27,8 +27,8 @@ use crate::listing::{self, ListArgs};
 use crate::output::{Output, one_line, shorten};
 use crate::shell;
 
-/// Longest remark about a server in a list.
-const ABOUT: usize = 100;
+/// Maximum length of the ABOUT column on a terminal.
+const MAX_ABOUT: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct UpstreamArgs {
@@ -38,31 +38,32 @@ pub(crate) struct UpstreamArgs {
 
 #[derive(Debug, Subcommand)]
 enum UpstreamCommand {
-    /// List the servers and how each is doing
+    /// List the servers and their state
     #[command(visible_alias = "ls", after_help = "Example:\n  plexus upstream list")]
     List(ListArgs),
-    /// Show a server: its state, its tools, its file, and why it failed
+    /// Show a server's state, tools, configuration and last error
     #[command(after_help = "Example:\n  plexus upstream show time")]
     Show {
         /// Name of the server
         name: String,
     },
-    /// Put a server behind the hub and wait until it is up
+    /// Add a server to the hub and wait until it is up
     #[command(
-        after_help = "A server that is a process is added on the hub's own machine. A command that is not in the hub's setting \
-upstreams.commands is asked about once; without a terminal, --allow-command allows it. Do not write credentials down: ${env:NAME} and ${file:PATH} are filled in by the hub when it \
-starts the server. Where the server does not come up its file stays, and the exit code is 1.\n\n\
+        after_help = "A server that is a process runs on the hub's machine. If the setting upstreams.commands does not list its \
+command, you are asked once whether the hub may run it; without a terminal, pass --allow-command. Do not write \
+credentials in plain text: use ${env:NAME} or ${file:PATH}, which the hub expands when it starts the server. If \
+the server does not come up, its file is kept and the exit code is 1.\n\n\
 Example:\n  plexus upstream add time -- uvx mcp-server-time\n  \
 plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:DOCS_KEY}'"
     )]
     Add(add::AddArgs),
-    /// Take a server away; its file is kept as a backup
+    /// Remove a server; its file is kept as a backup
     #[command(visible_alias = "rm", after_help = "Example:\n  plexus upstream remove time")]
     Remove {
         /// Name of the server
         name: String,
     },
-    /// Switch a server on
+    /// Enable a server
     #[command(after_help = "Example:\n  plexus upstream enable time")]
     Enable {
         /// Name of the server
@@ -72,26 +73,26 @@ plexus upstream add docs https://mcp.example.net/mcp --header 'X-Api-Key: ${env:
         #[command(flatten)]
         allow: AllowArgs,
     },
-    /// Switch a server off; its tools are gone until it is switched on again
+    /// Disable a server; its tools are unavailable until it is enabled again
     #[command(after_help = "Example:\n  plexus upstream disable time")]
     Disable {
         /// Name of the server
         name: String,
     },
-    /// Connect to a server once and say what it offers; nothing is stored
+    /// Connect to a server once and list its tools, without storing anything
     #[command(
-        after_help = "With a URL or a command that is what is tried, without either the server of that name.\n\n\
+        after_help = "With a URL or a command, tests that server; otherwise the existing server with this name.\n\n\
 Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-server-git"
     )]
     Test {
-        /// Name of the server, which need not exist where a URL or a command is given
+        /// Name of the server; it does not have to exist if a URL or a command is given
         name: String,
         #[command(flatten)]
         server: ServerArgs,
         #[command(flatten)]
         allow: AllowArgs,
     },
-    /// Start a server anew, also one that was given up
+    /// Restart a server, even one that the hub no longer restarts by itself
     #[command(after_help = "Example:\n  plexus upstream restart time")]
     Restart {
         /// Name of the server
@@ -99,53 +100,54 @@ Example:\n  plexus upstream test time\n  plexus upstream test git -- uvx mcp-ser
         #[command(flatten)]
         wait: add::WaitArgs,
     },
-    /// Show what is new or has changed of a server's tools, and approve it
+    /// Review a server's tools in quarantine and approve them
     #[command(
-        after_help = "Tools that are new, have changed or look strange are neither listed nor called until they are approved. What \
-is approved is what was shown. On a terminal each tool is shown and asked about: y approves it at once, n leaves it waiting, \
-a approves it and all the rest, q stops. Elsewhere --yes is needed, and without it the exit code is 1. With --json and \
-without --yes what waits is shown and the exit code is 0, whether or not anything waits. A name that the server does not have, \
-and a server that is not up, end with 1; one that is approved already does not.\n\n\
+        after_help = "New, changed and flagged tools are in quarantine: they are neither listed nor called until you approve them. An \
+approval applies only to the definition that was shown. On a terminal, each tool is shown with a prompt: y \
+approves it at once, n leaves it in quarantine, a approves it and all remaining ones, q stops. Without a \
+terminal, --yes is required to approve; without it, the tools are only shown and the exit code is 1. With --json \
+and without --yes, the tools are only shown and the exit code is 0, even if there are none. The exit code is 1 \
+if the server has no tool of that name or is not up, and 0 if the tool is already approved.\n\n\
 Example:\n  plexus upstream approve time\n  plexus upstream approve time convert_time --yes"
     )]
     Approve(approve::ApproveArgs),
-    /// Log in to a server that wants it: opens a browser, and waits until the server is up
+    /// Log the hub in to a server with OAuth: open a browser and wait until the server is up
     #[command(
-        after_help = "The hub keeps the access that it is given, encrypted, and renews it by itself. Over SSH, open the address \
-on your own machine, and paste the one that the browser ends up at.\n\n\
+        after_help = "The hub stores the tokens encrypted and renews them automatically. Over SSH, open the URL on your own \
+machine, and paste the URL that the browser is redirected to.\n\n\
 Example:\n  plexus upstream login docs\n  plexus upstream login docs --no-browser"
     )]
     Login(login::LoginArgs),
-    /// Forget the access to a server, and end it where it was given
+    /// Log the hub out of a server: delete its tokens and revoke them at the authorization server
     #[command(after_help = "Example:\n  plexus upstream logout docs")]
     Logout {
         /// Name of the server
         name: String,
     },
-    /// Show what a server's process wrote to its standard error
+    /// Show the standard error of a server's process
     #[command(after_help = "Example:\n  plexus upstream logs time -n 20")]
     Logs {
         /// Name of the server
         name: String,
-        /// The newest lines, this many at most
+        /// Maximum number of lines to show, counted from the newest
         #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         lines: u32,
     },
-    /// Take over servers from the file of another program
+    /// Import servers from the configuration file of another program
     #[command(
-        after_help = "Takes mcp_servers.json and the files of Claude Code, Cursor, Windsurf, Gemini CLI (mcpServers), VS Code \
-(servers), Codex (mcp_servers, TOML), Zed (context_servers), OpenCode (mcp) and goose (extensions, YAML). The file itself is \
-not changed. An entry that is this hub is not imported. The exit code is 1 when a server was left out.\n\n\
+        after_help = "Reads mcp_servers.json and the files of Claude Code, Cursor, Windsurf, Gemini CLI (mcpServers), VS Code \
+(servers), Codex (mcp_servers, TOML), Zed (context_servers), OpenCode (mcp) and goose (extensions, YAML). The \
+file is not changed. An entry for this hub itself is not imported. The exit code is 1 if any server was skipped.\n\n\
 Example:\n  plexus upstream import ~/.claude.json --dry-run\n  plexus upstream import ~/.codex/config.toml"
     )]
     Import(import::ImportArgs),
-    /// Read the files of all servers again; only what has changed is restarted
+    /// Reload the files of all servers; only changed servers are restarted
     #[command(after_help = "Example:\n  plexus upstream reload")]
     Reload,
 }
 
 impl UpstreamCommand {
-    /// The server that has to be there.
+    /// The server that must exist.
     fn server(&self) -> Option<&str> {
         match self {
             Self::Show { name }
@@ -167,33 +169,33 @@ pub(crate) async fn run(args: UpstreamArgs, invocation: &Invocation<'_>) -> anyh
     let (out, hub) = (&invocation.out, invocation.hub()?);
     let owner = Owner::of(invocation)?;
     let name = args.command.server().map(str::to_owned);
-    if let Err(error) = act(args.command, out, &hub, &owner).await {
-        return Err(misspelt(&hub, error, name.as_deref()).await);
+    if let Err(error) = execute(args.command, out, &hub, &owner).await {
+        return Err(with_suggestion(&hub, error, name.as_deref()).await);
     }
     Ok(Exit::Ok.into())
 }
 
-/// The command line of a server whose command lacks the `--` before it.
-pub(crate) fn without_dashes(error: &clap::Error, words: &[String]) -> Option<anyhow::Error> {
-    (error.kind() == ErrorKind::UnknownArgument).then(|| document::without_dashes(words)).flatten()
+/// The error for a command line that gives a server's command without `--` before it, if that explains the parse error.
+pub(crate) fn missing_separator(error: &clap::Error, words: &[String]) -> Option<anyhow::Error> {
+    (error.kind() == ErrorKind::UnknownArgument).then(|| server_args::missing_separator(words)).flatten()
 }
 
-/// A name that no server has is most likely one of another spelling.
-async fn misspelt(hub: &Hub, error: anyhow::Error, name: Option<&str>) -> anyhow::Error {
+/// Suggests a similar name if the server does not exist.
+async fn with_suggestion(hub: &Hub, error: anyhow::Error, name: Option<&str>) -> anyhow::Error {
     let mut failure = match error.downcast::<Failure>() {
         Ok(failure) => failure,
         Err(error) => return error,
     };
     if let Some(name) = name.filter(|_| failure.code == Some(ErrorCode::NotFound))
-        && let Some(meant) = listing::did_you_mean(hub, "upstreams", "name", name).await
+        && let Some(nearest) = listing::did_you_mean(hub, "upstreams", "name", name).await
     {
         let hint = failure.hint.take().unwrap_or_default();
-        failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&meant))));
+        failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&nearest))));
     }
     failure.into()
 }
 
-async fn act(command: UpstreamCommand, out: &Output, hub: &Hub, owner: &Owner<'_>) -> anyhow::Result<()> {
+async fn execute(command: UpstreamCommand, out: &Output, hub: &Hub, owner: &Owner<'_>) -> anyhow::Result<()> {
     match command {
         UpstreamCommand::List(args) => list(out, hub, &args).await?,
         UpstreamCommand::Show { name } => show::run(out, hub, &name).await?,
@@ -202,7 +204,7 @@ async fn act(command: UpstreamCommand, out: &Output, hub: &Hub, owner: &Owner<'_
         UpstreamCommand::Enable { name, wait, allow } => {
             let began = Instant::now();
             let path = ["upstreams", &name, "enable"];
-            owner.allowing(allow, async || hub.post_with(&path, &wait.query(), &(), &[]).await).await?;
+            owner.send(allow, async || hub.post_with(&path, &wait.query(), &(), &[]).await).await?;
             add::report(out, hub, &name, &wait, began).await?;
         }
         UpstreamCommand::Disable { name } => {
@@ -210,7 +212,7 @@ async fn act(command: UpstreamCommand, out: &Output, hub: &Hub, owner: &Owner<'_
             match out.json() {
                 true => out.json_line(answer.raw().get())?,
                 false => out.line(&format!(
-                    "{} is off. `plexus upstream enable {0}` switches it on again.",
+                    "{} is disabled. `plexus upstream enable {0}` enables it again.",
                     shell::name(&one_line(&name))
                 ))?,
             }
@@ -243,36 +245,36 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
             upstream.tools.len().to_string(),
             out.when(upstream.since),
             match out.terminal() {
-                true => shorten(&about(upstream), ABOUT),
+                true => shorten(&about(upstream), MAX_ABOUT),
                 false => about(upstream),
             },
         ]
     };
-    let empty = "No servers yet. Put one behind the hub with `plexus upstream add NAME -- COMMAND …` or \
-                 `plexus upstream add NAME URL`, or take over those of another program with `plexus upstream import FILE`.";
+    let empty = "No servers yet. Add one with `plexus upstream add NAME -- COMMAND …` or \
+                 `plexus upstream add NAME URL`, or import those of another program with `plexus upstream import FILE`.";
     listing::show(out, &page, &["NAME", "STATE", "TRANSPORT", "TOOLS", "SINCE", "ABOUT"], row, empty)?;
     let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
-    let unwell: Vec<String> =
-        decoded.filter(|one| is_unwell(one.state)).map(|one| shell::name(&one_line(&one.name))).collect();
-    if let (Some(which), false) = (which(&unwell), out.json()) {
-        out.note(&format!("Not well: {}. `plexus upstream show {which}` says why.", unwell.join(", ")));
+    let unhealthy: Vec<String> =
+        decoded.filter(|one| is_unhealthy(one.state)).map(|one| shell::name(&one_line(&one.name))).collect();
+    if let (Some(name), false) = (name_in_hint(&unhealthy), out.json()) {
+        out.note(&format!("Not working: {}. `plexus upstream show {name}` shows why.", unhealthy.join(", ")));
     }
     let decoded = page.items.iter().filter_map(|item| crate::client::decode::<Upstream>(item).ok());
-    let waiting: Vec<String> = decoded
+    let quarantined: Vec<String> = decoded
         .filter(|one| !one.quarantined.is_empty())
         .map(|one| shell::name(&one_line(&one.name)))
         .collect();
-    if let (Some(which), false) = (which(&waiting), out.json()) {
+    if let (Some(name), false) = (name_in_hint(&quarantined), out.json()) {
         out.note(&format!(
-            "Quarantined tools: {}. `plexus upstream approve {which}` shows what is new or has changed.",
-            waiting.join(", ")
+            "Servers with tools in quarantine: {}. `plexus upstream approve {name}` shows them.",
+            quarantined.join(", ")
         ));
     }
     Ok(())
 }
 
-/// The server to name in a command that is meant for each of these.
-fn which(servers: &[String]) -> Option<&str> {
+/// The argument of a suggested command for these servers: the only name, or a placeholder for several.
+fn name_in_hint(servers: &[String]) -> Option<&str> {
     match servers {
         [] => None,
         [only] => Some(only),
@@ -280,21 +282,21 @@ fn which(servers: &[String]) -> Option<&str> {
     }
 }
 
-/// What there is to say of a server on one line.
+/// The ABOUT column: the error, remark or program of a server, and its number of quarantined and flagged tools.
 fn about(upstream: &Upstream) -> String {
-    let odd = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let counted = |count: usize, label: &str| (count > 0).then(|| format!("{count} {label}"));
     let parts = [
         Some(condition(upstream)).filter(|text| !text.is_empty()),
-        odd(upstream.quarantined.len(), "quarantined"),
-        odd(upstream.flagged.len(), "flagged"),
+        counted(upstream.quarantined.len(), "quarantined"),
+        counted(upstream.flagged.len(), "flagged"),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn condition(upstream: &Upstream) -> String {
     match (&upstream.last_error, &upstream.server) {
-        (Some(error), _) if is_unwell(upstream.state) => {
-            // Which folder it is stands in `show`; here it would be all that there is room for.
+        (Some(error), _) if is_unhealthy(upstream.state) => {
+            // The path of the folder would fill the column; `show` contains it.
             let folder = Path::new(&upstream.file).parent().unwrap_or(Path::new(""));
             error.message.replace(&format!("{}/", folder.display()), "").replace('\n', "; ")
         }
@@ -303,7 +305,7 @@ fn condition(upstream: &Upstream) -> String {
     }
 }
 
-pub(crate) fn is_unwell(state: UpstreamState) -> bool {
+pub(crate) fn is_unhealthy(state: UpstreamState) -> bool {
     use UpstreamState::{Down, Failed, Invalid, NeedsLogin};
     matches!(state, Invalid | Down | Failed | NeedsLogin)
 }
@@ -314,7 +316,11 @@ async fn remove(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
         return out.json_line(answer.raw().get());
     }
     let removed: RemovedUpstream = answer.decode()?;
-    out.line(&format!("Removed {}; its file is now {}.", one_line(&removed.name), one_line(&removed.backup)))
+    out.line(&format!(
+        "Removed {}; its file was moved to {}.",
+        one_line(&removed.name),
+        one_line(&removed.backup)
+    ))
 }
 
 async fn logs(out: &Output, hub: &Hub, name: &str, lines: u32) -> anyhow::Result<()> {
@@ -324,7 +330,7 @@ async fn logs(out: &Output, hub: &Hub, name: &str, lines: u32) -> anyhow::Result
     }
     let UpstreamLogs { lines } = answer.decode()?;
     if lines.is_empty() {
-        out.note(&format!("{} has written nothing to its standard error.", one_line(name)));
+        out.note(&format!("{} has not written anything to its standard error.", one_line(name)));
     }
     lines.iter().try_for_each(|line| out.line(line))
 }
@@ -339,11 +345,11 @@ async fn reload(out: &Output, hub: &Hub) -> anyhow::Result<()> {
         let parts = [("added", &report.added), ("removed", &report.removed), ("restarted", &report.changed)]
             .into_iter()
             .filter(|(_, names)| !names.is_empty())
-            .map(|(what, names)| format!("{what} {}", one_line(&names.join(", "))));
+            .map(|(change, names)| format!("{change} {}", one_line(&names.join(", "))));
         let parts: Vec<String> = parts.collect();
         match parts.is_empty() {
             true => out.line("Nothing has changed.")?,
-            false => out.line(&format!("Read the files again: {}.", parts.join("; ")))?,
+            false => out.line(&format!("Reloaded the files: {}.", parts.join("; ")))?,
         }
     }
     if report.failed.is_empty() {
@@ -351,5 +357,7 @@ async fn reload(out: &Output, hub: &Hub) -> anyhow::Result<()> {
     }
     let failed = report.failed.iter().map(|one| format!("{}: {}", one.name, one.message));
     let message = failed.collect::<Vec<_>>().join("\n");
-    Err(Failure::new(Exit::Failed, message).hint("the others go on; `plexus upstream list` shows all").into())
+    Err(Failure::new(Exit::Failed, message)
+        .hint("the other servers are not affected; `plexus upstream list` shows all")
+        .into())
 }

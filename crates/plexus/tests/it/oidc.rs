@@ -72,7 +72,7 @@ async fn login_by_browser_or_pasted_url_survives_a_restart() {
     assert!(page.contains("You can close this window"), "{page}");
     let (code, out, err) = login.end().await;
     assert_eq!(code, Some(0), "{out} {err}");
-    assert!(out.starts_with("docs is up and brings "), "{out}");
+    assert!(out.starts_with("docs is up and has "), "{out}");
     assert!(err.contains("Logged in to docs."), "{err}");
     assert!(
         err.contains(&format!("log in at {}:", authority.issuer())),
@@ -82,7 +82,7 @@ async fn login_by_browser_or_pasted_url_survives_a_restart() {
     assert_eq!(called.ok(), "hello\n");
 
     let out = plexus.run(&["upstream", "logout", "docs"]).await;
-    assert!(out.ok().starts_with("Logged out of docs, and its authorization server was told."), "{out:?}");
+    assert!(out.ok().starts_with("Logged out of docs and revoked its tokens."), "{out:?}");
     let again = plexus.run(&["upstream", "logout", "docs", "--json"]).await.json(0);
     assert_eq!(again["forgotten"], false, "{again}");
 

@@ -36,7 +36,7 @@ async fn server_is_added_called_disabled_enabled_and_removed() {
     assert!(status.ok().contains("servers\tnone; `plexus upstream add`"), "{status:?}");
 
     let added = plexus.run(&["upstream", "add", "local", "--", &fixture_program(), "--stdio"]).await;
-    assert!(added.ok().starts_with("local is up and brings "), "{added:?}");
+    assert!(added.ok().starts_with("local is up and has "), "{added:?}");
     assert!(added.ok().lines().any(|line| line == "  mcp__local__echo"), "{added:?}");
     assert!(added.stderr.contains("mcp_servers.d/local.json"), "{added:?}");
 
@@ -89,7 +89,7 @@ async fn server_with_a_url_is_added_and_listed_at_the_next_start() {
     assert_eq!((&added["state"], &added["transport"]), (&json!("ready"), &json!("streamable_http")));
     assert_eq!(added["document"]["headers"]["X-Test"], "${env:HOME}", "{added}");
     let login = plexus.run(&["upstream", "login", "web", "--no-browser"]).await;
-    assert_eq!(login.ok(), "web is up and asks for no login.\n");
+    assert_eq!(login.ok(), "web is up and needs no login.\n");
     assert!(hub.terminate().await.success());
     let hub = plexus.up().await;
     assert!(hub.welcome().contains("  Servers       1: web\n"), "{}", hub.welcome());
@@ -107,14 +107,14 @@ async fn failed_server_is_reported_with_its_output() {
     for part in [
         "error: broken did not come up: ",
         "  | error: unexpected argument '--no-such-flag' found",
-        "Its file stays: ",
+        "Its file is kept: ",
         "plexus upstream remove broken",
     ] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let listed = plexus.run(&["upstream", "list"]).await;
     assert!(
-        listed.stderr.contains("Not well: broken. `plexus upstream show broken` says why."),
+        listed.stderr.contains("Not working: broken. `plexus upstream show broken` shows why."),
         "{listed:?}"
     );
     let shown = plexus.run(&["upstream", "show", "broken"]).await;
@@ -175,12 +175,12 @@ async fn disabled_lazy_and_credential_holding_servers_are_reported() {
     let header = format!("Authorization: Bearer {}", ["ghp", &"0".repeat(36)].join("_"));
     let url = "http://127.0.0.1:9/mcp";
     let off = plexus.run(&["upstream", "add", "off", url, "--disabled", "--header", &header]).await;
-    assert_eq!(off.ok(), "off is off. `plexus upstream enable off` switches it on.\n");
+    assert_eq!(off.ok(), "off is disabled. `plexus upstream enable off` enables it.\n");
     assert!(off.stderr.contains("warning: ") && off.stderr.contains("${env:"), "{off:?}");
     assert!(!off.stderr.contains(&"0".repeat(36)), "{off:?}");
     let lazy = plexus.run(&["upstream", "add", "lazy", "--lazy", "--", &fixture_program(), "--stdio"]).await;
     // `add` starts it once to list its tools; it is stopped after minutes without calls.
-    assert!(lazy.ok().starts_with("lazy is up and brings "), "{lazy:?}");
+    assert!(lazy.ok().starts_with("lazy is up and has "), "{lazy:?}");
     assert!(lazy.ok().contains("mcp__lazy__echo"), "{lazy:?}");
     let shown = plexus.run(&["upstream", "show", "lazy", "--json"]).await.json(0);
     assert_eq!(shown["document"]["lazy"], true, "{shown}");
@@ -202,7 +202,7 @@ async fn servers_of_another_program_can_be_imported() {
     assert_eq!(plan.code, Some(1), "{plan:?}");
     assert!(plan.stdout.contains("local\twould be added\t"), "{plan:?}");
     assert!(
-        plan.stdout.contains("shell\tleft out\t") && plan.stdout.contains("upstreams.commands"),
+        plan.stdout.contains("shell\tskipped\t") && plan.stdout.contains("upstreams.commands"),
         "{plan:?}"
     );
     assert!(plan.stderr.contains("Nothing was changed"), "{plan:?}");
@@ -251,13 +251,13 @@ async fn owner_allows_a_command_permanently_by_flag() {
     let admin = hub.admin_token();
     let allowed = [&["upstream", "add", "local", "--allow-command"][..], &add[3..]].concat();
     let refused = plexus.run_with(&allowed, &[("PLEXUS_TOKEN", &admin)]).await;
-    assert!(refused.failed(5).contains("takes the local admin token"), "{refused:?}");
+    assert!(refused.failed(5).contains("requires the local admin token"), "{refused:?}");
     let added = plexus.run(&allowed).await;
-    assert!(added.ok().starts_with("local is up and brings "), "{added:?}");
+    assert!(added.ok().starts_with("local is up and has "), "{added:?}");
     assert!(added.stderr.contains("allowed-commands.json"), "{added:?}");
     // The permission is stored.
     let again = plexus.run(&["upstream", "add", "second", "--", &program, "--stdio"]).await;
-    assert!(again.ok().starts_with("second is up and brings "), "{again:?}");
+    assert!(again.ok().starts_with("second is up and has "), "{again:?}");
 }
 
 #[tokio::test]
@@ -266,18 +266,18 @@ async fn owner_at_a_terminal_is_asked_once_per_command() {
     let _hub = plexus.up().await;
     let mut terminal = Terminal::shell(plexus.home(), &crate::program_folder());
     terminal.send(&format!("plexus upstream add local -- {} --stdio\r", fixture_program())).await;
-    terminal.expect_on_screen("May the hub run it, now and from now on? [y/N]").await;
+    terminal.expect_on_screen("Allow the hub to run it permanently? [y/N]").await;
     terminal.send("n\r").await;
     terminal.expect_on_screen("is not in the setting `upstreams.commands`").await;
     // The prompt shows that the program has ended and reads no more keys.
     terminal.expect_on_screen("send the hub SIGHUP.\n$").await;
     terminal.clear().await;
     terminal.send(&format!("plexus upstream add local -- {} --stdio\r", fixture_program())).await;
-    terminal.expect_on_screen("May the hub run it, now and from now on? [y/N]").await;
+    terminal.expect_on_screen("Allow the hub to run it permanently? [y/N]").await;
     terminal.send("y\r").await;
-    terminal.expect_on_screen("local is up and brings ").await;
+    terminal.expect_on_screen("local is up and has ").await;
     let again = plexus.run(&["upstream", "add", "second", "--", &fixture_program(), "--stdio"]).await;
-    assert!(again.ok().starts_with("second is up and brings "), "{again:?}");
+    assert!(again.ok().starts_with("second is up and has "), "{again:?}");
 }
 
 #[tokio::test]

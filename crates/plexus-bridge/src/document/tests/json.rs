@@ -1,4 +1,4 @@
-//! JSON as agents write it and as people break it.
+//! JSON: files as agents write them, and invalid files.
 
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
@@ -20,7 +20,7 @@ const CASES: &[Case] = &[
         "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}",
     ),
     edit(
-        "an empty object over lines",
+        "an empty object on several lines",
         "{\n\n}\n",
         "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n\n}\n",
     ),
@@ -55,45 +55,45 @@ const CASES: &[Case] = &[
         ("\"a\": 1", "\"a\": 2"),
     ),
     changed(
-        "all on one line, tight",
+        "one line without spaces",
         "{\"a\":1,\"mcpServers\":{\"x\":{}}}",
         "{\"a\":1,\"mcpServers\":{\"x\":{},\"plexus\":{\"command\":\"/opt/plexus\",\"args\":[\"mcp\",\"--as\",\"a b\"]}}}",
         ("\"a\":1", "\"a\":2"),
     ),
     changed(
-        "all on one line, with spaces",
+        "one line with spaces",
         "{\"a\": 1, \"mcpServers\": {}}\n",
         "{\"a\": 1, \"mcpServers\": {\"plexus\": {\"command\": \"/opt/plexus\", \"args\": [\"mcp\", \"--as\", \"a b\"]}}}\n",
         ("\"a\": 1", "\"a\": 2"),
     ),
     edit(
-        "a key twice elsewhere",
+        "a duplicate key elsewhere",
         "{\n  \"a\": 1,\n  \"a\": 2\n}\n",
         "{\n  \"a\": 1,\n  \"a\": 2,\n  \"mcpServers\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
     ),
     edit(
-        "numbers and escapes that are not written anew",
+        "numbers and escapes that are not rewritten",
         "{\n  \"big\": 12345678901234567890123,\n  \"e\": 1E400,\n  \"u\": \"\\u00e9\\/\"\n}\n",
         "{\n  \"big\": 12345678901234567890123,\n  \"e\": 1E400,\n  \"u\": \"\\u00e9\\/\",\n  \"mcpServers\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
     ),
     changed(
-        "the entry is there",
+        "an existing entry",
         "{\n  \"mcpServers\": {\n    \"plexus\": { \"command\": \"old\", \"x\" :1 },\n    \"z\": {}\n  }\n}\n",
         "{\n  \"mcpServers\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    },\n    \"z\": {}\n  }\n}\n",
         ("\"z\": {}", "\"z\": {\"y\": 1}"),
     ),
     edit(
-        "the key written with an escape",
+        "a key with an escape",
         "{\n  \"mcp\\u0053ervers\": {}\n}\n",
         "{\n  \"mcp\\u0053ervers\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
     ),
     refused(
-        "servers twice",
+        "duplicate servers",
         "{\n  \"mcpServers\": {},\n  \"mcpServers\": {}\n}\n",
         "has the key \"mcpServers\" twice in one object, again on line 3; remove one of them",
     ),
     refused(
-        "the entry twice",
+        "a duplicate entry",
         "{\"mcpServers\": {\"plexus\": {},\n\"plexus\": {}}}",
         "has the key \"plexus\" twice in one object, again on line 2; remove one of them",
     ),
@@ -103,22 +103,26 @@ const CASES: &[Case] = &[
         "is not valid JSON: comments are not allowed on line 2, column 3",
     ),
     refused(
-        "a comma at the end",
+        "a trailing comma",
         "{\n  \"a\": 1,\n}\n",
         "is not valid JSON: trailing commas are not allowed on line 2, column 9",
     ),
     refused(
-        "cut off",
+        "truncated",
         "{\n  \"a\": \"sk-secret",
         "is not valid JSON: unterminated string literal on line 2, column 8",
     ),
-    refused("a list at the top", "[]", "holds no object with settings at its top"),
+    refused("a list at the top level", "[]", "does not contain an object at the top level"),
     refused(
         "servers are a list",
         "{\n  \"mcpServers\": []\n}",
-        "has no object behind \"mcpServers\" on line 2",
+        "has a value other than an object for \"mcpServers\" on line 2",
     ),
-    refused("servers are null", "{\"mcpServers\": null}", "has no object behind \"mcpServers\" on line 1"),
+    refused(
+        "servers are null",
+        "{\"mcpServers\": null}",
+        "has a value other than an object for \"mcpServers\" on line 1",
+    ),
     refused(
         "two objects",
         "{}\n{}",
@@ -127,7 +131,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn awkward_files() {
+fn edge_cases_are_edited_or_refused_exactly() {
     check(Syntax::Json, &["mcpServers", "plexus"], CASES);
 }
 

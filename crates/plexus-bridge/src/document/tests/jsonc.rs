@@ -1,4 +1,4 @@
-//! JSON with comments and commas at the end, wherever they may stand.
+//! JSON with comments and trailing commas, in every position.
 
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
@@ -15,13 +15,13 @@ const CASES: &[Case] = &[
         "// nothing yet\n/* really */\n{\n  \"mcp\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
     ),
     changed(
-        "a comma at the end",
+        "a trailing comma",
         "{\n  \"a\": 1,\n}\n",
         "{\n  \"a\": 1,\n  \"mcp\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  },\n}\n",
         ("\"a\": 1", "\"a\": 2"),
     ),
     changed(
-        "a comment behind the last one",
+        "a comment after the last value",
         "{\n  \"a\": 1 // one, {\n}\n",
         "{\n  \"a\": 1, // one, {\n  \"mcp\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
         ("// one, {", "// two, }"),
@@ -33,13 +33,13 @@ const CASES: &[Case] = &[
         ("// end", "// the end"),
     ),
     changed(
-        "an entry that was put out of use",
+        "an entry that is commented out",
         "{\n  \"mcp\": {\n    // \"plexus\": { \"command\": \"old\" },\n    \"x\": {}\n  }\n}\n",
         "{\n  \"mcp\": {\n    // \"plexus\": { \"command\": \"old\" },\n    \"x\": {},\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
         ("\"x\": {}", "\"x\": { /* y */ }"),
     ),
     changed(
-        "servers with a comment in them",
+        "servers that contain a comment",
         "{\n  \"mcp\": {\n    // none\n  },\n  \"b\": 1\n}\n",
         "{\n  \"mcp\": {\n    // none\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  },\n  \"b\": 1\n}\n",
         ("\"b\": 1", "\"b\": 2"),
@@ -56,7 +56,7 @@ const CASES: &[Case] = &[
         ("// no comment", "/* none */"),
     ),
     changed(
-        "CRLF, a byte order mark and comments around",
+        "CRLF, a byte order mark and surrounding comments",
         "\u{feff}// top\r\n{\r\n    \"a\": 1, // one\r\n}\r\n// end\r\n",
         "\u{feff}// top\r\n{\r\n    \"a\": 1, // one\r\n    \"mcp\": {\r\n        \"plexus\": {\r\n            \"command\": \"/opt/plexus\",\r\n            \"args\": [\"mcp\", \"--as\", \"a b\"]\r\n        }\r\n    },\r\n}\r\n// end\r\n",
         ("// end", "// the end"),
@@ -68,13 +68,13 @@ const CASES: &[Case] = &[
         ("\"a\": 1", "\"a\": 2"),
     ),
     changed(
-        "a comment of several lines",
+        "a multi-line comment",
         "/*\n * Mine\n */\n{\n  \"a\": 1\n}\n",
         "/*\n * Mine\n */\n{\n  \"a\": 1,\n  \"mcp\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
         ("Mine", "Ours"),
     ),
     changed(
-        "the entry is there with comments",
+        "an existing entry with comments",
         "{\n  \"mcp\": {\n    \"plexus\": /* mine */ { \"command\": [] /* old */ } // why\n  }\n}\n",
         "{\n  \"mcp\": {\n    \"plexus\": /* mine */ {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    } // why\n  }\n}\n",
         ("// why", "// because"),
@@ -85,7 +85,7 @@ const CASES: &[Case] = &[
         "{\n  \"$schema\": \"https://example.com/s.json\",\n  \"\": null, \"plexus\": [[{}]],\n  \"é\": \"\\ud83d\\ude00\",\n  \"mcp\": {\n    \"plexus\": {\n      \"command\": \"/opt/plexus\",\n      \"args\": [\"mcp\", \"--as\", \"a b\"]\n    }\n  }\n}\n",
     ),
     refused(
-        "a comment without an end",
+        "an unterminated comment",
         "{\n  \"a\": 1\n} /* end",
         "is not valid JSON: unterminated comment block on line 3, column 3",
     ),
@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
         "is not valid JSON: unexpected token in object on line 2, column 10",
     ),
     refused(
-        "quotes that are none",
+        "single quotes",
         "{ 'a': 1 }",
         "is not valid JSON: single-quoted strings are not allowed on line 1, column 3",
     ),
@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
         "is not valid JSON: expected string for object property on line 1, column 3",
     ),
     refused(
-        "the entry twice, once in a comment's shadow",
+        "a duplicate entry after a comment",
         "{\"mcp\": {\"plexus\": {}, // one\n\"plexus\": {}}}",
         "has the key \"plexus\" twice in one object, again on line 2; remove one of them",
     ),
@@ -113,6 +113,6 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn awkward_files() {
+fn edge_cases_are_edited_or_refused_exactly() {
     check(Syntax::Jsonc, &["mcp", "plexus"], CASES);
 }

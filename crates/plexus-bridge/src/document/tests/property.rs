@@ -1,4 +1,4 @@
-//! Files of any layout: what is put in comes out again, and nothing else ever has another value.
+//! Property tests over files of any layout: an undone edit restores the file, and no other value ever changes.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -7,18 +7,18 @@ use super::ours;
 use crate::document::Syntax;
 
 const CASES: u32 = 256;
-/// Behind which the entry goes, in each format.
+/// Path of the entry, in each format.
 const PATH: [&str; 2] = ["servers", "plexus"];
 
-/// How a text is laid out.
+/// The layout of a text.
 #[derive(Debug, Clone)]
 struct Layout {
     newline: &'static str,
     indent: &'static str,
     comments: bool,
     trailing_commas: bool,
-    mark: bool,
-    last_line_end: bool,
+    byte_order_mark: bool,
+    final_newline: bool,
     one_line: bool,
 }
 
@@ -30,13 +30,13 @@ fn layout() -> impl Strategy<Value = Layout> {
         indent,
         comments: flags[0],
         trailing_commas: flags[1],
-        mark: flags[2],
-        last_line_end: flags[3],
+        byte_order_mark: flags[2],
+        final_newline: flags[3],
         one_line: flags[4],
     })
 }
 
-/// Settings of an agent, with servers or without, before, between and behind the rest.
+/// Settings of an agent, with or without servers among them.
 fn settings() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),
@@ -51,7 +51,7 @@ fn settings() -> impl Strategy<Value = Value> {
         ]
     });
     let fields = prop::collection::vec((key, node.clone()), 0..4);
-    // One of our name may be there already.
+    // An entry with our name may exist already.
     let name = prop_oneof![3 => key, 1 => Just(PATH[1].to_owned())];
     let servers = prop::option::of(prop::collection::vec((name, node), 0..3));
     (fields.clone(), servers, fields).prop_map(|(mut first, servers, last)| {
@@ -68,7 +68,7 @@ fn object(fields: Vec<(String, Value)>) -> Value {
 }
 
 impl Layout {
-    fn written(&self, syntax: Syntax, value: &Value) -> String {
+    fn render(&self, syntax: Syntax, value: &Value) -> String {
         let mut text = match syntax {
             Syntax::Json | Syntax::Jsonc => self.json(value, 0, syntax == Syntax::Jsonc),
             Syntax::Toml => self.toml(value),
@@ -79,8 +79,8 @@ impl Layout {
             text = format!("{sign} top{}{text}", self.newline);
         }
         text.truncate(text.trim_end().len());
-        let (mark, end) =
-            (if self.mark { "\u{feff}" } else { "" }, if self.last_line_end { self.newline } else { "" });
+        let mark = if self.byte_order_mark { "\u{feff}" } else { "" };
+        let end = if self.final_newline { self.newline } else { "" };
         format!("{mark}{text}{end}")
     }
 
@@ -118,7 +118,7 @@ impl Layout {
         for (key, value) in value.as_object().into_iter().flatten() {
             let key = Value::from(key.as_str());
             if !value.is_object() || self.one_line {
-                plain.push_str(&format!("{key} = {}{remark}{newline}", braces(value)));
+                plain.push_str(&format!("{key} = {}{remark}{newline}", inline_toml(value)));
                 continue;
             }
             let name = if name.is_empty() { key.to_string() } else { format!("{name}.{key}") };
@@ -146,28 +146,28 @@ impl Layout {
     }
 }
 
-/// A value of TOML on one line.
-fn braces(value: &Value) -> String {
+/// A TOML value on one line.
+fn inline_toml(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let fields = fields
                 .iter()
-                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), braces(value)));
+                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline_toml(value)));
             format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(braces).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => format!("[{}]", items.iter().map(inline_toml).collect::<Vec<_>>().join(", ")),
         other => other.to_string(),
     }
 }
 
-/// Put in and taken out, also with a change elsewhere in between.
+/// Inserts the entry and undoes that, directly and after a change elsewhere.
 fn round_trip(
     syntax: Syntax,
     layout: &Layout,
     before: &Value,
     elsewhere: &Value,
 ) -> Result<(), TestCaseError> {
-    let text = layout.written(syntax, before);
+    let text = layout.render(syntax, before);
     let edited = match syntax.set(&text, &PATH, &ours()) {
         Ok(edited) => edited,
         Err(error) => return Err(TestCaseError::fail(format!("{text:?}: {error}"))),
@@ -175,7 +175,7 @@ fn round_trip(
     prop_assert_eq!(syntax.get(&edited.text, &PATH).unwrap(), Some(ours()));
     let left = syntax.undo(&edited.text, &PATH, &edited.undo).unwrap();
     prop_assert_eq!(&left, &text);
-    // Somebody else sets a value of their own, with the same care.
+    // Somebody else sets another value.
     let other = ["zz_theirs"];
     let theirs = syntax.set(&text, &other, elsewhere);
     let both = syntax.set(&edited.text, &other, elsewhere);
@@ -196,44 +196,44 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn toml_comes_out_as_it_went_in(layout in layout(), value in settings()) {
+    fn toml_round_trips(layout in layout(), value in settings()) {
         round_trip(Syntax::Toml, &layout, &value, &serde_json::json!({ "x": 1 }))?;
     }
 
     #[test]
-    fn json_comes_out_as_it_went_in(layout in layout(), value in settings()) {
+    fn json_round_trips(layout in layout(), value in settings()) {
         round_trip(Syntax::Json, &layout, &value, &serde_json::json!([1, { "x": 1 }]))?;
     }
 
     #[test]
-    fn jsonc_comes_out_as_it_went_in(layout in layout(), value in settings()) {
+    fn jsonc_round_trips(layout in layout(), value in settings()) {
         round_trip(Syntax::Jsonc, &layout, &value, &serde_json::json!([1, { "x": 1 }]))?;
     }
 
     #[test]
-    fn yaml_comes_out_as_it_went_in(layout in layout(), value in settings()) {
+    fn yaml_round_trips(layout in layout(), value in settings()) {
         round_trip(Syntax::Yaml, &layout, &value, &serde_json::json!({ "x": 1 }))?;
     }
 
-    /// Any text at all: a refusal, or the same values in everything but the entry.
+    /// Any text is refused, or keeps all values except the entry.
     #[test]
-    fn garbage_is_never_damaged(text in garbage()) {
+    fn arbitrary_text_keeps_all_other_values(text in arbitrary_text()) {
         for syntax in [Syntax::Toml, Syntax::Json, Syntax::Jsonc, Syntax::Yaml] {
             let Ok(edited) = syntax.set(&text, &PATH, &ours()) else { continue };
             let (mut before, mut after) = (syntax.value(&text).unwrap(), syntax.value(&edited.text).unwrap());
             prop_assert_eq!(after.pointer("/servers/plexus"), Some(&ours()), "{:?}", syntax);
             for value in [&mut before, &mut after] {
-                take_entry(value);
+                remove_entry(value);
             }
             prop_assert_eq!(before, after, "{:?}", syntax);
             let left = syntax.undo(&edited.text, &PATH, &edited.undo);
-            prop_assert_eq!(left, Ok(text.clone()), "{:?} by {:?}", syntax, edited);
+            prop_assert_eq!(left, Ok(text.clone()), "{:?}: {:?}", syntax, edited);
         }
     }
 }
 
-/// The entry, and the servers where they are nothing but its place.
-fn take_entry(value: &mut Value) {
+/// Removes the entry, and the table of servers if it is then empty.
+fn remove_entry(value: &mut Value) {
     let servers = value.get_mut(PATH[0]);
     if let Some(servers) = servers.and_then(Value::as_object_mut) {
         servers.remove(PATH[1]);
@@ -310,22 +310,22 @@ const PIECES: &[&str] = &[
     "\0",
 ];
 
-/// Pieces of all formats in any order, alone or thrown into a good text.
-fn garbage() -> impl Strategy<Value = String> {
+/// Pieces of all formats in any order, alone or inserted into a valid text.
+fn arbitrary_text() -> impl Strategy<Value = String> {
     let pieces =
         prop::collection::vec(prop::sample::select(PIECES), 0..14).prop_map(|pieces| pieces.concat());
     let syntax =
         prop::sample::select(vec![Syntax::Toml, Syntax::Json, Syntax::Jsonc, Syntax::Yaml, Syntax::Yaml]);
-    let places =
+    let edits =
         prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(PIECES), 0..3_usize), 1..4);
-    let broken = (layout(), settings(), syntax, places).prop_map(|(layout, value, syntax, places)| {
-        let mut letters: Vec<char> = layout.written(syntax, &value).chars().collect();
-        for (place, piece, cut) in places {
-            let at = place.index(letters.len() + 1);
-            let end = (at + cut).min(letters.len());
-            letters.splice(at..end, piece.chars());
+    let broken = (layout(), settings(), syntax, edits).prop_map(|(layout, value, syntax, edits)| {
+        let mut chars: Vec<char> = layout.render(syntax, &value).chars().collect();
+        for (index, piece, removed) in edits {
+            let start = index.index(chars.len() + 1);
+            let end = (start + removed).min(chars.len());
+            chars.splice(start..end, piece.chars());
         }
-        letters.into_iter().collect()
+        chars.into_iter().collect()
     });
     prop_oneof![pieces, broken]
 }

@@ -1,4 +1,4 @@
-//! TOML: tables, braces, keys with dots, and what is none of them.
+//! TOML: tables, inline tables, dotted keys, and invalid files.
 
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
@@ -33,13 +33,13 @@ const CASES: &[Case] = &[
         ("o3", "o4"),
     ),
     changed(
-        "no line end at the end",
+        "no final newline",
         "model = \"o3\"",
         "model = \"o3\"\n\n[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n",
         ("o3", "o4"),
     ),
     changed(
-        "a comment at the end without a line end",
+        "a final comment without a newline",
         "a = 1\n# end",
         "a = 1\n# end\n\n[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n",
         ("a = 1", "a = 2"),
@@ -51,91 +51,91 @@ const CASES: &[Case] = &[
         ("A = \"1\"\n", "A = \"1\"\nB = \"2\"\n"),
     ),
     edit(
-        "a table of tables at the end",
+        "an array of tables at the end",
         "[[hooks]]\nname = \"a\"\n\n[[hooks]]\nname = \"b\"\n",
         "[[hooks]]\nname = \"a\"\n\n[[hooks]]\nname = \"b\"\n\n[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n",
     ),
     changed(
-        "servers in braces",
+        "servers in an inline table",
         "mcp_servers = { other = { command = \"x\" } } # all\nb = 1\n",
         "mcp_servers = { other = { command = \"x\" }, plexus = { command = \"/opt/plexus\", args = [\"mcp\", \"--as\", \"a b\"] } } # all\nb = 1\n",
         ("b = 1", "b = 2"),
     ),
     changed(
-        "empty braces",
+        "an empty inline table",
         "mcp_servers = {}\nb = 1\n",
         "mcp_servers = { plexus = { command = \"/opt/plexus\", args = [\"mcp\", \"--as\", \"a b\"] } }\nb = 1\n",
         ("b = 1", "b = 2"),
     ),
     edit(
-        "keys with dots",
+        "dotted keys",
         "mcp_servers.other.command = \"x\"\n",
         "mcp_servers.other.command = \"x\"\n\n[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n",
     ),
     changed(
-        "the entry is there",
+        "an existing entry",
         "a = 1\n\n[mcp_servers.plexus] # old\ncommand = \"old\" # why\nextra = true\n\n[other]\nb = 2\n",
         "a = 1\n\n[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n\n[other]\nb = 2\n",
         ("b = 2", "b = 3"),
     ),
     edit(
-        "the entry is there with tables below it",
+        "an existing entry with subtables",
         "[mcp_servers.plexus]\ncommand = \"old\"\n\n[mcp_servers.plexus.env]\nA = \"1\"\n\n[other]\nb = 2\n",
         "[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n\n[other]\nb = 2\n",
     ),
     edit(
-        "the entry is there in braces",
+        "an existing entry in an inline table",
         "[mcp_servers]\nplexus = { command = \"old\" } # mine\n",
         "[mcp_servers]\nplexus = { command = \"/opt/plexus\", args = [\"mcp\", \"--as\", \"a b\"] } # mine\n",
     ),
     edit(
-        "strings over lines, dates and odd keys",
+        "multi-line strings, dates and quoted keys",
         "text = '''\n[mcp_servers.plexus]\n'''\nat = 1979-05-27T07:32:00Z\n\"a.b\".'c d' = inf\n",
         "text = '''\n[mcp_servers.plexus]\n'''\nat = 1979-05-27T07:32:00Z\n\"a.b\".'c d' = inf\n\n[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n",
     ),
     edit(
-        "the entry is there, its tables with comments between them",
+        "an existing entry with comments between its tables",
         "[mcp_servers.plexus]\ncommand = \"old\"\n\n# what it needs\n[mcp_servers.plexus.env]\nA = \"1\"\n# rest\n[other]\n",
         "[mcp_servers.plexus]\ncommand = \"/opt/plexus\"\nargs = [\"mcp\", \"--as\", \"a b\"]\n# rest\n[other]\n",
     ),
     refused(
-        "the entry is there in two places",
+        "an entry in two places",
         "[mcp_servers.plexus]\ncommand = \"old\"\n[other]\nb = 2\n[mcp_servers.plexus.env]\nA = \"1\"\n",
-        "has the entry in several places; bring them together, or take it out",
+        "contains the entry in several places; merge them, or remove the entry",
     ),
-    refused("a key twice", "a = 1\na = 2\n", "is not valid TOML: duplicate key on line 2"),
-    refused("a table twice", "[a]\n[b]\n[a]\n", "is not valid TOML: duplicate key on line 3"),
+    refused("a duplicate key", "a = 1\na = 2\n", "is not valid TOML: duplicate key on line 2"),
+    refused("a duplicate table", "[a]\n[b]\n[a]\n", "is not valid TOML: duplicate key on line 3"),
     refused("JSON", "{\"mcp_servers\": {}}", "is not valid TOML: invalid key-value pair on line 1"),
     refused(
-        "cut off, with a secret in it",
+        "truncated within a secret",
         "ok = 1\ntoken = \"sk-secret",
         "is not valid TOML: invalid basic string on line 2",
     ),
     refused(
         "servers are a list",
         "a = 1\nmcp_servers = [1]\n",
-        "has no table behind `mcp_servers` on line 2",
+        "has a value other than a table for `mcp_servers` on line 2",
     ),
     refused(
-        "servers are tables in a list",
+        "servers are an array of tables",
         "[[mcp_servers]]\na = 1\n",
-        "has no table behind `mcp_servers` on line 1",
+        "has a value other than a table for `mcp_servers` on line 1",
     ),
     refused(
-        "marks of a merge",
+        "markers of a merge conflict",
         "a = 1\n<<<<<<< HEAD\nb = 2\n",
         "is not valid TOML: key with no value on line 2",
     ),
 ];
 
 #[test]
-fn awkward_files() {
+fn edge_cases_are_edited_or_refused_exactly() {
     check(Syntax::Toml, &["mcp_servers", "plexus"], CASES);
 }
 
-/// Appended below ours without a table of its own, it is a part of ours for every reader; in one it stays.
+/// Text that was appended in a separate table stays. Without a table header it would belong to our entry.
 #[test]
-fn what_is_written_below_stays() {
+fn appended_table_is_kept() {
     let path = ["mcp_servers", "plexus"];
     for before in ["a = 1", "a = 1\n", "", "# end"] {
         let edited = Syntax::Toml.set(before, &path, &super::ours()).unwrap();

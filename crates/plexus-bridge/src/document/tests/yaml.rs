@@ -1,4 +1,4 @@
-//! YAML: indents, braces, anchors, and what would be read in another way.
+//! YAML: indentation, flow mappings, anchors, and files that cannot be edited safely.
 
 use super::{Case, changed, check, edit, refused};
 use crate::document::Syntax;
@@ -39,36 +39,36 @@ const CASES: &[Case] = &[
         ("a: 1", "a: 2"),
     ),
     changed(
-        "byte order mark and no line end",
+        "byte order mark and no final newline",
         "\u{feff}a: 1",
         "\u{feff}a: 1\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
         ("a: 1", "a: 2"),
     ),
     changed(
-        "nothing behind the key",
+        "a key without a value",
         "extensions:\nb: 1\n",
         "extensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\nb: 1\n",
         ("b: 1", "b: 2"),
     ),
     changed(
-        "empty braces",
+        "an empty flow mapping",
         "extensions: {}\nb: 1\n",
         "extensions: {\"plexus\": {\"args\":[\"mcp\",\"--as\",\"a b\"],\"command\":\"/opt/plexus\"}}\nb: 1\n",
         ("b: 1", "b: 2"),
     ),
     changed(
-        "braces with others",
+        "a flow mapping with other servers",
         "extensions: {dev: {enabled: true}} # all\nb: 1\n",
         "extensions: {\"plexus\": {\"args\":[\"mcp\",\"--as\",\"a b\"],\"command\":\"/opt/plexus\"}, dev: {enabled: true}} # all\nb: 1\n",
         ("enabled: true", "enabled: false"),
     ),
     edit(
-        "all of it in braces",
+        "a document that is a flow mapping",
         "{a: 1}\n",
         "{\"extensions\": {\"plexus\":{\"args\":[\"mcp\",\"--as\",\"a b\"],\"command\":\"/opt/plexus\"}}, a: 1}\n",
     ),
     changed(
-        "a marked document",
+        "a document with a directive and a marker",
         "%YAML 1.2\n---\na: 1\n",
         "%YAML 1.2\n---\na: 1\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
         ("a: 1", "a: 2"),
@@ -80,52 +80,60 @@ const CASES: &[Case] = &[
         ("y: !!str 2", "y: !!str 3"),
     ),
     edit(
-        "a text over lines at the end",
+        "a block scalar at the end",
         "text: |\n  extensions:\n    plexus: no\n",
         "text: |\n  extensions:\n    plexus: no\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n",
     ),
     edit(
-        "letters of more than one byte before the place",
+        "multi-byte characters before the insertion",
         "é: \"ü\" # ☃\nextensions:\n  dev: {}\n",
         "é: \"ü\" # ☃\nextensions:\n  plexus:\n    command: /opt/plexus\n    args:\n    - mcp\n    - \"--as\"\n    - \"a b\"\n  dev: {}\n",
     ),
     changed(
-        "the entry is there",
+        "an existing entry",
         "extensions:\n  plexus:\n    cmd: old # why\n    x: [1]\n\n  # other\n  dev: {}\n",
         "extensions:\n  plexus:\n    {\"args\":[\"mcp\",\"--as\",\"a b\"],\"command\":\"/opt/plexus\"}\n\n  # other\n  dev: {}\n",
         ("dev: {}", "dev: {y: 1}"),
     ),
     refused(
-        "servers that others stand for",
+        "servers that an alias refers to",
         "extensions: &all\n  dev: {}\nother: *all\n",
         "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
-        "braces with an anchor",
+        "a flow mapping with an anchor",
         "extensions: &all {}\n",
         "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
-        "servers twice",
+        "duplicate servers",
         "extensions: {}\nextensions: {}\n",
         "has the key `extensions` twice, again on line 2; remove one of them",
     ),
-    refused("two documents", "a: 1\n---\nb: 2\n", "holds more than one document"),
-    refused("a list at the top", "- 1\n- 2\n", "holds no object with settings at its top"),
-    refused("servers are a list", "a: 1\nextensions:\n- x\n", "has no mapping behind `extensions` on line 3"),
-    refused("servers are nothing, in a word", "extensions: ~\n", "has no mapping behind `extensions`"),
+    refused("two documents", "a: 1\n---\nb: 2\n", "contains more than one document"),
+    refused("a list at the top level", "- 1\n- 2\n", "does not contain an object at the top level"),
     refused(
-        "servers stand for others",
-        "a: &a {}\nextensions: *a\n",
-        "has no mapping behind `extensions` on line 2",
+        "servers are a list",
+        "a: 1\nextensions:\n- x\n",
+        "has a value other than a mapping for `extensions` on line 3",
     ),
     refused(
-        "a closed document",
+        "servers are an explicit null",
+        "extensions: ~\n",
+        "has a value other than a mapping for `extensions`",
+    ),
+    refused(
+        "servers are an alias",
+        "a: &a {}\nextensions: *a\n",
+        "has a value other than a mapping for `extensions` on line 2",
+    ),
+    refused(
+        "a document with an end marker",
         "a: 1\n...\n",
         "is written in a way that cannot be edited safely; nothing was changed",
     ),
     refused(
-        "a text over lines that ends with the file",
+        "a block scalar without a final newline",
         "a: |\n  text",
         "is written in a way that cannot be edited safely; nothing was changed",
     ),
@@ -135,19 +143,19 @@ const CASES: &[Case] = &[
         "is not valid YAML: tabs disallowed within this context (block indentation) on line 2",
     ),
     refused(
-        "cut off",
+        "truncated",
         "a: \"sk-secret",
         "is not valid YAML: while scanning a quoted scalar, found unexpected end of stream on line 1",
     ),
 ];
 
 #[test]
-fn awkward_files() {
+fn edge_cases_are_edited_or_refused_exactly() {
     check(Syntax::Yaml, &["extensions", "plexus"], CASES);
 }
 
 #[test]
-fn an_entry_without_arguments() {
+fn entry_without_arguments_is_written_with_empty_collections() {
     let value = serde_json::json!({ "args": [], "cmd": "x", "env": {} });
     let edited = Syntax::Yaml.set("a: 1\n", &["extensions", "plexus"], &value).unwrap();
     assert_eq!(edited.text, "a: 1\nextensions:\n  plexus:\n    cmd: x\n    args: []\n    env: {}\n");

@@ -69,7 +69,7 @@ async fn unstreamed_turn_and_the_result_of_its_call() {
     asker.model.assert_played();
     let request = asker.model.request_for(1);
     assert_eq!(request.wire, Wire::Chat);
-    assert_eq!(request.asked.tools[0].description, "keeps a list");
+    assert_eq!(request.parsed.tools[0].description, "keeps a list");
     let result = request.results().next().unwrap();
     assert_eq!((result.call_id.as_str(), result.text.as_str()), (call["id"].as_str().unwrap(), "added"));
 }

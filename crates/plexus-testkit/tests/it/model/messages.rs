@@ -64,10 +64,10 @@ async fn unstreamed_turn_and_the_result_of_its_call() {
     assert_eq!(joined(&events, "content_block_delta", "/delta/text"), "All done, nothing left to do.");
     asker.model.assert_played();
     let request = asker.model.request_for(1);
-    assert_eq!((request.wire, request.asked.stream), (Wire::Messages, true));
+    assert_eq!((request.wire, request.parsed.stream), (Wire::Messages, true));
     assert_eq!(request.tools(), ["mcp__plexus__todo"]);
     assert_eq!(
-        (request.asked.messages[0].role.as_str(), request.asked.messages[0].text.as_str()),
+        (request.parsed.messages[0].role.as_str(), request.parsed.messages[0].text.as_str()),
         ("system", "Be brief.")
     );
     let result = request.results().next().unwrap();

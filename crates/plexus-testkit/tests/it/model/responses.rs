@@ -86,10 +86,10 @@ async fn result_advances_the_script_and_is_recorded() {
     let request = asker.model.request_for(1);
     assert_eq!((request.wire, &request.played), (Wire::Responses, &Played::Turn(1)));
     assert_eq!(request.tools(), ["shell", "mcp__plexus__todo"]);
-    let [system, user, assistant, _] = request.asked.messages.as_slice() else { panic!("{request:?}") };
+    let [system, user, assistant, _] = request.parsed.messages.as_slice() else { panic!("{request:?}") };
     assert_eq!((system.text.as_str(), user.text.as_str()), ("Be brief.", "buy milk"));
     assert_eq!(assistant.calls[0].name, "todo");
-    let settings: Vec<&str> = request.asked.settings.keys().map(String::as_str).collect();
+    let settings: Vec<&str> = request.parsed.settings.keys().map(String::as_str).collect();
     assert_eq!(settings, ["model", "stream", "tool_choice"]);
     let results: Vec<&str> = request.results().map(|result| result.text.as_str()).collect();
     assert_eq!(results, ["added"]);

@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 use super::*;
 use crate::{Access, Outcome, Tool, ToolOutput, ToolSpec};
 
-/// Each level is two of the next: `2^levels` when written out.
+/// Each level references the next one twice: `2^levels` subschemas when expanded.
 fn doubling(levels: usize) -> Value {
     let mut defs = Map::new();
     for level in 0..levels {
@@ -18,10 +18,10 @@ fn doubling(levels: usize) -> Value {
 }
 
 #[test]
-fn what_doubles_with_every_reference_is_too_heavy() {
+fn exponential_references_are_too_heavy() {
     assert!(is_light(&doubling(5)));
     assert!(!is_light(&doubling(20)));
-    // Would not end in a lifetime if anybody wrote it out.
+    // Measuring it must not expand it.
     assert!(!is_light(&doubling(500)));
 }
 
@@ -41,14 +41,14 @@ fn ordinary_schemas_are_light() {
     assert!(is_light(&json!({ "type": "object", "properties": wide })));
 }
 
-/// A node with this in it, which is used by what is in `$defs` too.
-fn circle(node: Value) -> Value {
+/// A schema with this node, which is also referenced from `$defs`.
+fn recursive(node: Value) -> Value {
     let defs = json!({ "node": node, "other": { "$ref": "#/$defs/node" }, "word": { "type": "string" } });
     json!({ "type": "object", "properties": { "tree": { "$ref": "#/$defs/node" } }, "$defs": defs })
 }
 
 #[test]
-fn a_circle_is_light_where_each_value_meets_one_part_of_it() {
+fn recursion_is_light_if_each_value_matches_one_branch() {
     let node = || json!({ "$ref": "#/$defs/node" });
     for light in [
         json!({ "type": "object", "properties": { "left": node(), "right": node() }, "required": ["left"] }),
@@ -56,19 +56,19 @@ fn a_circle_is_light_where_each_value_meets_one_part_of_it() {
         json!({ "items": [node(), { "type": "string" }, node()] }),
         json!({ "additionalProperties": { "items": node() }, "properties": { "anyOf": node() } }),
         json!({ "properties": { "x": { "$ref": "#/$defs/node", "description": "a node", "default": {} } } }),
-        // What does not lead back is not gone through again and again.
+        // A branch that is not recursive is not visited again.
         json!({ "properties": { "x": node() }, "anyOf": [{ "required": ["x"] }, { "$ref": "#/$defs/word" }] }),
     ] {
-        assert!(is_light(&circle(light.clone())), "{light}");
+        assert!(is_light(&recursive(light.clone())), "{light}");
     }
-    // Outside of the circle it is entered as often as it is written down.
+    // From outside the recursion, each reference enters it once.
     let twice = json!({ "anyOf": [node(), { "allOf": [node(), { "type": "object" }] }] });
     let node = json!({ "properties": { "x": node() } });
     assert!(is_light(&json!({ "properties": { "y": twice }, "$defs": { "node": node } })));
 }
 
 #[test]
-fn a_circle_that_may_double_with_every_level_of_the_arguments_is_too_heavy() {
+fn recursion_that_branches_at_every_level_is_too_heavy() {
     let node = || json!({ "$ref": "#/$defs/node" });
     let inside = || json!({ "properties": { "x": node() } });
     let mut heavy: Vec<Value> = ["allOf", "anyOf", "oneOf", "prefixItems"]
@@ -82,29 +82,29 @@ fn a_circle_that_may_double_with_every_level_of_the_arguments_is_too_heavy() {
         json!({ "properties": { "x": node() }, "patternProperties": { "x": node() } }),
         json!({ "properties": { "x": { "anyOf": [node(), { "type": "null" }] } } }),
         json!({ "properties": { "x": { "$ref": "#/$defs/node", "properties": { "x": node() } } } }),
-        // Neither goes down to a value inside.
+        // These do not descend into the value.
         node(),
         json!({ "$ref": "#/$defs/other" }),
-        // Leads into another circle with every turn of its own.
+        // Enters another recursion at every level.
         json!({ "properties": { "x": node() }, "allOf": [{ "$ref": "#/$defs/chain" }] }),
     ]);
     for heavy in heavy {
-        let mut schema = circle(heavy.clone());
+        let mut schema = recursive(heavy.clone());
         schema["$defs"]["chain"] = json!({ "properties": { "x": { "$ref": "#/$defs/chain" } } });
         assert!(!is_light(&schema), "{heavy}");
     }
-    for itself in [
+    for self_referencing in [
         json!({ "type": "object", "$ref": "#" }),
         json!({ "$dynamicRef": "#" }),
         json!({ "not": { "$ref": "#" } }),
         json!({ "$ref": "#/properties/x", "properties": { "x": { "$ref": "#" } } }),
     ] {
-        assert!(!is_light(&itself), "{itself}");
+        assert!(!is_light(&self_referencing), "{self_referencing}");
     }
 }
 
 #[test]
-fn what_cannot_be_measured_is_not_taken_for_light() {
+fn unresolvable_references_and_deep_nesting_are_too_heavy() {
     for unknown in [
         json!({ "$ref": "https://example.com/other" }),
         json!({ "$ref": "#anchor", "$defs": { "a": { "$anchor": "anchor" } } }),
@@ -120,7 +120,7 @@ fn what_cannot_be_measured_is_not_taken_for_light() {
 }
 
 #[test]
-fn a_schema_that_is_too_heavy_is_not_compiled_and_the_tool_is_there() {
+fn tool_with_a_heavy_schema_has_no_validator() {
     let tool = |input_schema: Value| {
         let spec = ToolSpec { input_schema, ..ToolSpec::hub("t", "T", "", Access::READ) };
         let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {

@@ -25,9 +25,9 @@ fn upstream(server: &str, tool: &str) -> Tool {
     Tool::upstream(spec, Arc::new(run))
 }
 
-/// Whatever a step would find among all tools it finds among the possible ones.
+/// Each step finds the same tools among the candidates of the index as among all tools.
 #[test]
-fn nothing_that_a_name_stands_for_is_passed_over() {
+fn index_candidates_contain_every_match() {
     let servers = ["a", "my-server", "my_server_x", "a server with a name that is far too long to be a slug"];
     let own = ["x", "x_y", "x-y", "X.y", "_x", "mcp__a__x", "a tool", &"long_".repeat(20)];
     let pairs = || servers.iter().flat_map(|server| own.iter().map(move |tool| (*server, *tool)));
@@ -54,9 +54,9 @@ fn nothing_that_a_name_stands_for_is_passed_over() {
                         for step in STEPS {
                             let fits = |tool: &&Arc<Tool>| step(&written, tool);
                             let all: Vec<_> = tools.values().filter(fits).map(|tool| tool.name()).collect();
-                            let few: Vec<_> =
+                            let indexed: Vec<_> =
                                 possible.iter().copied().filter(fits).map(|tool| tool.name()).collect();
-                            assert_eq!(few, all, "{name}");
+                            assert_eq!(indexed, all, "{name}");
                             found += all.len();
                         }
                     }

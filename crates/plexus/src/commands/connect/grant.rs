@@ -47,14 +47,17 @@ pub(super) async fn ensure(
         return Ok(before.clone());
     }
     let asked = before.map(|before| &before.asked);
-    let was = |of_nodes: bool| -> Vec<String> {
+    let previous_scopes = |of_nodes: bool| -> Vec<String> {
         let scopes = asked.into_iter().flat_map(|asked| &asked.scopes);
         scopes.filter(|scope| scope.starts_with(NODE_SCOPE) == of_nodes).cloned().collect()
     };
-    let scopes = if args.scopes.is_empty() { was(false) } else { args.scopes.clone() };
+    let scopes = if args.scopes.is_empty() { previous_scopes(false) } else { args.scopes.clone() };
     let mut nodes = args.nodes.clone();
     if nodes.is_empty() {
-        nodes = was(true).iter().map(|scope| scope.trim_start_matches(NODE_SCOPE).to_owned()).collect();
+        nodes = previous_scopes(true)
+            .iter()
+            .map(|scope| scope.trim_start_matches(NODE_SCOPE).to_owned())
+            .collect();
         // The first node is the default for calls.
         let first = asked.and_then(|asked| asked.node.clone());
         nodes.sort_by_key(|node| Some(node) != first.as_ref());

@@ -12,7 +12,7 @@ use plexus_upstream::config::{
 
 use super::{CheckContext, Finding};
 use crate::commands::Invocation;
-use crate::commands::upstream::{is_unwell, show, tools};
+use crate::commands::upstream::{is_unhealthy, show, tools};
 use crate::listing::{self, ListArgs};
 use crate::output::one_line;
 use crate::{client, shell};
@@ -53,15 +53,15 @@ pub(super) async fn check(
     }
     let broken: Vec<&str> =
         entries.iter().filter(|entry| entry.server.is_err()).map(|entry| entry.name.as_str()).collect();
-    let unwell = servers.iter().filter(|server| is_unwell(server.state));
+    let unhealthy = servers.iter().filter(|server| is_unhealthy(server.state));
     // Servers with an invalid file are already reported.
-    let unwell = unwell.filter(|server| !broken.contains(&server.name.as_str()));
-    found.extend(unwell.map(|server| server_finding(context, server)));
+    let unhealthy = unhealthy.filter(|server| !broken.contains(&server.name.as_str()));
+    found.extend(unhealthy.map(|server| server_finding(context, server)));
     found.extend(servers.iter().flat_map(|server| trust_findings(context, server)));
     let old = context.config.data_dir.join(LEGACY_FILE);
     if old.exists() {
         let message =
-            format!("the hub moves the servers of {} to files of their own when it starts", old.display());
+            format!("when it starts, the hub moves the servers of {} to separate files", old.display());
         found.push(Finding::warning(CHECK, message, format!("{} up", context.plexus)));
     }
     if found.is_empty() {
@@ -155,7 +155,7 @@ fn entry_findings(
         warnings.map(|warning| split_finding(CHECK, &mark_local(warning), Finding::warning)).collect();
     // If the server is ready in the hub, its program exists there.
     let is_up = known.is_some_and(|known| known.state == UpstreamState::Ready);
-    let is_reported = known.is_some_and(|known| is_unwell(known.state));
+    let is_reported = known.is_some_and(|known| is_unhealthy(known.state));
     if server.enabled && !is_up && !is_reported && !has_program(server, environment) {
         let message = format!("{}: the program in `command` does not exist", server.file.display());
         let fix = format!(

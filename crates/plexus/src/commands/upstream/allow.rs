@@ -1,7 +1,7 @@
-//! Commands that the hub may not run yet: the owner of its machine allows them once, and the answer is remembered.
+//! Allows the hub to run a server's command, by a flag or a prompt, and stores the permission.
 //!
-//! The hub takes no such permission over the network. It is written into the data folder by this command, for which its user
-//! needs the local admin token and so has the rights of the owner anyway.
+//! The hub does not accept such a permission over the network. This command writes it into the data folder. It requires the
+//! local admin token, and a user who can read that token has the rights of the hub's owner anyway.
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ pub(super) struct AllowArgs {
     pub(super) allow_command: bool,
 }
 
-/// What a command needs to allow another one.
+/// The user, who may allow commands if the hub is on this machine and the local admin token is used.
 pub(crate) struct Owner<'a> {
     out: &'a Output,
-    /// That of the hub; none where the user did not show to own it.
+    /// The hub's data folder; none if the user may not allow commands.
     data_dir: Option<PathBuf>,
 }
 
@@ -35,8 +35,8 @@ impl<'a> Owner<'a> {
         Ok(Self { out: &invocation.out, data_dir })
     }
 
-    /// Sends a request. If the hub refuses it only for its command and the owner allows that, sends it again.
-    pub(super) async fn allowing<T>(
+    /// Sends a request. If the hub refuses its command and the user allows it, sends the request again.
+    pub(super) async fn send<T>(
         &self,
         args: AllowArgs,
         request: impl AsyncFn() -> anyhow::Result<T>,
@@ -51,15 +51,16 @@ impl<'a> Owner<'a> {
         };
         match self.permit(args, std::slice::from_ref(&command)).await? {
             true => request().await,
-            false => Err(self.advised(error)),
+            false => Err(self.with_hint(error)),
         }
     }
 
-    /// Whether these commands are allowed now: by the flag, or by the person at the terminal.
+    /// Allows these commands if the flag was given or the user agrees at the terminal. Returns whether they are allowed.
     pub(super) async fn permit(&self, args: AllowArgs, commands: &[String]) -> anyhow::Result<bool> {
         let names = commands.iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ");
         if args.allow_command && self.data_dir.is_none() {
-            let message = format!("--allow-command cannot allow {names}: that takes the local admin token");
+            let message =
+                format!("--allow-command cannot allow {names}: that requires the local admin token");
             return Err(Failure::new(Exit::Denied, message)
                 .hint("run the command on the hub's machine as the hub's user, without PLEXUS_TOKEN")
                 .into());
@@ -69,7 +70,7 @@ impl<'a> Owner<'a> {
         }
         if !args.allow_command {
             self.out.note(&format!("The setting `upstreams.commands` does not list {names}."));
-            let question = "May the hub run it, now and from now on? [y/N]";
+            let question = "Allow the hub to run it permanently? [y/N]";
             match self.out.prompt()?.ask(question).await {
                 PromptReply::Line(answer) if matches!(answer.as_str(), "y" | "yes") => {}
                 PromptReply::Line(_) | PromptReply::Eof => return Ok(false),
@@ -82,28 +83,28 @@ impl<'a> Owner<'a> {
         Ok(true)
     }
 
-    /// Remembers that the hub may run these commands.
+    /// Stores that the hub may run these commands.
     pub(crate) fn allow(&self, commands: &[String]) -> anyhow::Result<()> {
         let Some(data_dir) = &self.data_dir else { return Ok(()) };
         allowed_commands::add(data_dir, commands).map_err(|error| {
-            Failure::new(Exit::Failed, format!("the permission cannot be kept: {error}"))
+            Failure::new(Exit::Failed, format!("cannot store the permission: {error}"))
                 .hint("correct or remove that file")
         })?;
         let file = data_dir.join(allowed_commands::FILE);
         if !self.out.json() {
             let names = commands.join(", ");
-            self.out.note(&format!("Allowed from now on: {names} (kept in {}).", file.display()));
+            self.out.note(&format!("Allowed permanently: {names} (stored in {}).", file.display()));
         }
         Ok(())
     }
 
-    /// Whether the user can allow anything.
+    /// Whether the user may allow commands.
     pub(crate) fn can_allow(&self) -> bool {
         self.data_dir.is_some()
     }
 
-    /// The refusal with the flag that would have helped.
-    fn advised(&self, error: anyhow::Error) -> anyhow::Error {
+    /// Adds a hint that names the flag, if the user may allow commands.
+    fn with_hint(&self, error: anyhow::Error) -> anyhow::Error {
         let mut failure = match error.downcast::<Failure>() {
             Ok(failure) if self.data_dir.is_some() => failure,
             Ok(failure) => return failure.into(),

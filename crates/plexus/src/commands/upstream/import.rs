@@ -1,4 +1,4 @@
-//! `plexus upstream import`: servers from the file of another program.
+//! `plexus upstream import`: imports servers from the configuration file of another program.
 
 use std::path::PathBuf;
 
@@ -15,9 +15,9 @@ use crate::output::{Output, warning};
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// The file
+    /// File to import from
     file: PathBuf,
-    /// Only show what would be done
+    /// Show the result without changing anything
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub(super) struct ImportArgs {
 pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: &ImportArgs) -> anyhow::Result<()> {
     let name = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let file_name = name.ok_or_else(|| Failure::new(Exit::Usage, "give the file to import"))?;
-    let content = without_yaml(arguments::read_file(&args.file)?)?;
+    let content = yaml_to_json(arguments::read_file(&args.file)?)?;
     let params =
         |dry_run| ImportUpstreamsParams { file_name: file_name.clone(), content: content.clone(), dry_run };
     let request = async |dry_run| hub.post(&["upstreams", "-", "import"], &params(dry_run), &[]).await;
@@ -36,7 +36,7 @@ pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: &Impor
         let mut commands: Vec<String> = plan.skipped.into_iter().filter_map(|one| one.command).collect();
         commands.sort();
         commands.dedup();
-        // Without an answer the servers are left out, and the reason names the flag.
+        // Servers whose commands are not allowed are skipped, and the reason names the flag.
         if !commands.is_empty() {
             owner.permit(args.allow, &commands).await?;
         }
@@ -53,12 +53,13 @@ pub(super) async fn run(out: &Output, hub: &Hub, owner: &Owner<'_>, args: &Impor
         return Ok(());
     }
     let count = import.skipped.len();
-    let message = format!("{count} of {} servers left out", count + import.added.len());
+    let message = format!("{count} of {} servers skipped", count + import.added.len());
     Err(Failure::new(Exit::Failed, message).into())
 }
 
-/// The hub reads JSON and TOML. Of YAML, in which goose keeps its servers, it gets these as JSON.
-fn without_yaml(text: String) -> anyhow::Result<String> {
+/// Converts the `extensions` of YAML, the format of goose, to JSON, because the hub reads only JSON and TOML. Any
+/// other text is returned unchanged.
+fn yaml_to_json(text: String) -> anyhow::Result<String> {
     const EXTENSIONS: &str = "extensions";
     if text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])
         || Syntax::Toml.value(&text).is_ok()
@@ -70,13 +71,13 @@ fn without_yaml(text: String) -> anyhow::Result<String> {
         return Ok(text);
     };
     if has_alias(extensions) {
-        let message = "the file uses YAML aliases (`*name`) in its extensions, which are not followed";
-        return Err(Failure::new(Exit::Failed, message).hint("write out what they stand for").into());
+        let message = "the file uses YAML aliases (`*name`) in its extensions, which are not supported";
+        return Err(Failure::new(Exit::Failed, message).hint("replace the aliases by their values").into());
     }
     Ok(json!({ EXTENSIONS: extensions }).to_string())
 }
 
-/// The reader of YAML leaves `*` and a hash where an alias stands.
+/// Whether a value contains an alias, which the YAML parser replaces by `*` and a hash.
 fn has_alias(value: &Value) -> bool {
     const LENGTH: usize = 1 + 64;
     match value {
@@ -88,16 +89,12 @@ fn has_alias(value: &Value) -> bool {
 }
 
 fn show(out: &Output, import: &UpstreamImport) -> anyhow::Result<()> {
-    for strange in &import.warnings {
-        warning(strange);
-    }
-    for note in &import.notes {
-        out.note(note);
-    }
-    let done = if import.dry_run { "would be added" } else { "added" };
-    let added = import.added.iter().map(|one| vec![one.name.clone(), done.to_owned(), one.file.clone()]);
+    import.warnings.iter().for_each(|text| warning(text));
+    import.notes.iter().for_each(|note| out.note(note));
+    let result = if import.dry_run { "would be added" } else { "added" };
+    let added = import.added.iter().map(|one| vec![one.name.clone(), result.to_owned(), one.file.clone()]);
     let skipped =
-        import.skipped.iter().map(|one| vec![one.name.clone(), "left out".to_owned(), one.reason.clone()]);
+        import.skipped.iter().map(|one| vec![one.name.clone(), "skipped".to_owned(), one.reason.clone()]);
     let rows: Vec<Vec<String>> = added.chain(skipped).collect();
     match rows.is_empty() {
         true if import.notes.is_empty() => out.note("There are no servers in this file."),
@@ -106,8 +103,8 @@ fn show(out: &Output, import: &UpstreamImport) -> anyhow::Result<()> {
     }
     match (import.added.is_empty(), import.dry_run) {
         (true, _) => {}
-        (false, true) => out.note("Nothing was changed. Without --dry-run they are added."),
-        (false, false) => out.note("`plexus upstream list` shows how they are doing."),
+        (false, true) => out.note("Nothing was changed: this was a dry run."),
+        (false, false) => out.note("`plexus upstream list` shows their state."),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! `plexus upstream login` and `logout`: a person gives the hub access to a server, in a browser.
+//! `plexus upstream login` and `logout`: the user logs the hub in to a server, in a browser.
 //!
-//! The browser comes back to an address on this machine. Where it runs on another one, such as over SSH, that address
-//! cannot be reached from there, and the person pastes it here instead.
+//! The browser is redirected to a URL on this machine. If it runs on another machine, such as over SSH, it cannot
+//! load that URL, and the user pastes it into the terminal instead.
 
 mod callback;
 
@@ -26,14 +26,14 @@ use crate::failure::{Exit, Failure};
 use crate::output::{self, Output, one_line};
 use crate::shell;
 
-/// The error of the hub if it finds no authorization server.
-const NO_AUTHORITY: &str = "should be the authorization server but publishes no metadata";
+/// Part of the hub's error if it finds no authorization server.
+const NO_AUTHORIZATION_SERVER: &str = "should be the authorization server but publishes no metadata";
 
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
     /// Name of the server
     pub(super) name: String,
-    /// Only print the address, and open no browser
+    /// Print the URL without opening a browser
     #[arg(long)]
     no_browser: bool,
     #[command(flatten)]
@@ -48,90 +48,92 @@ pub(super) async fn login(out: &Output, hub: &Hub, args: LoginArgs) -> anyhow::R
     let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot listen on port {port} for the browser: {error}"))
-            .hint("free the port, or write another one as `auth.redirect_port` in the server's file")
+            .hint("free the port, or set another one as `auth.redirect_port` in the server's file")
     })?;
     let port = listener.local_addr().context("cannot listen for the browser")?.port();
     let params = BeginLoginParams { redirect_uri: format!("http://127.0.0.1:{port}{PATH}") };
-    let progress = out.progress(&format!("Asking who gives access to {name}"));
+    let progress = out.progress(&format!("Looking up the authorization server of {name}"));
     let answer = hub.post(&["upstreams", &name, "login"], &params, &[]).await;
     drop(progress);
-    let answer = match answer.map_err(|error| without_authority(error, &server.upstream)) {
-        Err(NotBegun::Needless) if out.json() => return out.json_line(found.raw().get()),
-        Err(NotBegun::Needless) => {
-            return out.line(&format!("{} is up and asks for no login.", shell::name(&one_line(&name))));
+    let answer = match answer.map_err(|error| classify(error, &server.upstream)) {
+        Err(BeginError::NotRequired) if out.json() => return out.json_line(found.raw().get()),
+        Err(BeginError::NotRequired) => {
+            return out.line(&format!("{} is up and needs no login.", shell::name(&one_line(&name))));
         }
-        Err(NotBegun::Failed(error)) => return Err(error),
+        Err(BeginError::Failed(error)) => return Err(error),
         Ok(answer) => answer,
     };
-    let begun: UpstreamLogin = answer.decode()?;
-    tell(out, &name, &begun, answer.raw().get(), no_browser)?;
-    let answer = wait_for(out, listener, &begun, no_browser).await?;
-    let began = Instant::now();
-    let Brought { params, mut callback } = answer;
-    let finished = callback.serving(hub.post(&["upstreams", &name, "login", &begun.id], &params, &[])).await;
-    callback.end().await;
+    let pending: UpstreamLogin = answer.decode()?;
+    open_browser(out, &name, &pending, answer.raw().get(), no_browser)?;
+    let (params, mut callback) = wait_for_redirect(out, listener, &pending, no_browser).await?;
+    let started = Instant::now();
+    let path = ["upstreams", &name, "login", &pending.id];
+    let finished = callback.serve_during(hub.post(&path, &params, &[])).await;
+    callback.shut_down().await;
     finished?;
     if !out.json() {
         out.note(&format!("Logged in to {}.", one_line(&name)));
     }
-    add::report(out, hub, &name, &wait, began).await
+    add::report(out, hub, &name, &wait, started).await
 }
 
-/// Why there is nothing to open.
-enum NotBegun {
-    /// The server is up without it.
-    Needless,
+/// Why the login did not begin.
+enum BeginError {
+    /// The server is up without a login.
+    NotRequired,
     Failed(anyhow::Error),
 }
 
-/// Nobody who gives access was found, which means one thing of a server that is up and another of one that is not.
-fn without_authority(error: anyhow::Error, server: &Upstream) -> NotBegun {
+/// Without an authorization server, a server that is up needs no login. For any other server, adds a hint how to
+/// authenticate.
+fn classify(error: anyhow::Error, server: &Upstream) -> BeginError {
     let failure = match error.downcast::<Failure>() {
-        Ok(failure) if failure.message.contains(NO_AUTHORITY) => failure,
-        Ok(failure) => return NotBegun::Failed(failure.into()),
-        Err(error) => return NotBegun::Failed(error),
+        Ok(failure) if failure.message.contains(NO_AUTHORIZATION_SERVER) => failure,
+        Ok(failure) => return BeginError::Failed(failure.into()),
+        Err(error) => return BeginError::Failed(error),
     };
     if matches!(server.state, UpstreamState::Ready | UpstreamState::Idle) {
-        return NotBegun::Needless;
+        return BeginError::NotRequired;
     }
     let hint = format!(
-        "Ask whoever runs it what it wants. A key goes into {} as `headers`, such as {{\"Authorization\": \"Bearer \
-         ${{env:NAME}}\"}}; an authorization server as `auth.authorization_server`.",
+        "Ask the operator of the server how to authenticate. In {}, put an API key into `headers`, such as \
+         {{\"Authorization\": \"Bearer ${{env:NAME}}\"}}, or the authorization server into `auth.authorization_server`.",
         server.file
     );
-    NotBegun::Failed(failure.hint(hint).into())
+    BeginError::Failed(failure.hint(hint).into())
 }
 
-/// Says what to open, and opens it.
-fn tell(out: &Output, name: &str, begun: &UpstreamLogin, raw: &str, no_browser: bool) -> anyhow::Result<()> {
+/// Prints the URL, and opens it in a browser.
+fn open_browser(
+    out: &Output,
+    name: &str,
+    pending: &UpstreamLogin,
+    raw: &str,
+    no_browser: bool,
+) -> anyhow::Result<()> {
     if out.json() {
         out.json_line(raw)?;
     } else {
-        // Whom the server names is who gets to know the person: it should be known to them.
-        let (name, issuer) = (one_line(name), one_line(&begun.issuer));
-        out.note(&format!("To give the hub access to {name}, open this and log in at {issuer}:"));
-        out.line(&begun.url)?;
-        out.note("If the browser is on another machine, paste here the address that it ends up at.");
+        // The server chose the authorization server; the user should recognize it before logging in there.
+        let (name, issuer) = (one_line(name), one_line(&pending.issuer));
+        out.note(&format!("To give the hub access to {name}, open this URL and log in at {issuer}:"));
+        out.line(&pending.url)?;
+        out.note("If the browser is on another machine, paste the URL that it is redirected to here.");
     }
-    if !no_browser && open::that_detached(&begun.url).is_err() && !out.json() {
-        out.note("There is no browser here that could be opened: open the address yourself.");
+    if !no_browser && open::that_detached(&pending.url).is_err() && !out.json() {
+        out.note("Cannot open a browser; open the URL yourself.");
     }
     Ok(())
 }
 
-/// What the browser brought back.
-struct Brought {
-    params: FinishLoginParams,
-    callback: Callback,
-}
-
-async fn wait_for(
+/// Waits until the browser is redirected to the callback, or the user pastes the URL.
+async fn wait_for_redirect(
     out: &Output,
     listener: TcpListener,
-    begun: &UpstreamLogin,
+    pending: &UpstreamLogin,
     no_browser: bool,
-) -> anyhow::Result<Brought> {
-    let state = Url::parse(&begun.url).ok().and_then(|url| {
+) -> anyhow::Result<(FinishLoginParams, Callback)> {
+    let state = Url::parse(&pending.url).ok().and_then(|url| {
         url.query_pairs().find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
     });
     let mut callback = Callback::start(listener, state.clone());
@@ -139,24 +141,24 @@ async fn wait_for(
         true => output::stdin_lines(),
         false => mpsc::channel(1).1,
     };
-    let left = begun.expires_at.as_millisecond().saturating_sub(out.now().as_millisecond());
+    let left = pending.expires_at.as_millisecond().saturating_sub(out.now().as_millisecond());
     let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
-    let waited = tokio::time::timeout(left, async {
+    let redirected = tokio::time::timeout(left, async {
         loop {
             tokio::select! {
-                brought = callback.brought() => return brought,
-                Some(line) = pasted.recv() => match callback::read(&line, state.as_deref()) {
+                params = callback.params() => return params,
+                Some(line) = pasted.recv() => match callback::parse(&line, state.as_deref()) {
                     Some(params) => return params,
-                    None => out.note("That is not the address that the browser ends up at; it has `code=` in it."),
+                    None => out.note("This is not the URL that the browser is redirected to; that URL contains `code=`."),
                 },
             }
         }
     });
-    let params = waited.await.map_err(|_| {
-        let command = "run the command again, and log in within 10 minutes";
-        Failure::new(Exit::Failed, "nobody has logged in").hint(command)
+    let params = redirected.await.map_err(|_| {
+        let hint = "run the command again, and log in within 10 minutes";
+        Failure::new(Exit::Failed, "the login timed out").hint(hint)
     })?;
-    Ok(Brought { params, callback })
+    Ok((params, callback))
 }
 
 pub(super) async fn logout(out: &Output, hub: &Hub, name: &str) -> anyhow::Result<()> {
@@ -169,10 +171,10 @@ pub(super) async fn logout(out: &Output, hub: &Hub, name: &str) -> anyhow::Resul
     if !logout.forgotten {
         return out.line(&format!("The hub was not logged in to {shown}."));
     }
-    let ended = if logout.revoked { ", and its authorization server was told" } else { "" };
-    out.line(&format!("Logged out of {shown}{ended}. `plexus upstream login {shown}` logs in again."))?;
+    let revoked = if logout.revoked { " and revoked its tokens" } else { "" };
+    out.line(&format!("Logged out of {shown}{revoked}. `plexus upstream login {shown}` logs in again."))?;
     if let Some(remark) = &logout.remark {
-        out.note(&format!("Not told: {remark}."));
+        out.note(&format!("Not revoked: {remark}."));
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ fn claude_run_applies_the_profile() {
         let ran = run(&home, &args).await;
         assert_eq!(ran.ok().trim(), "Nothing.", "{ran:?}");
         let request = setup.model.request_for(0);
-        assert_eq!(request.asked.model, "claude-scripted-1");
+        assert_eq!(request.parsed.model, "claude-scripted-1");
         let asked = format!("{:?}", request.asked);
         assert!(asked.contains("You buy nothing but milk."), "{asked}");
         assert!(asked.contains("How to pay less for milk."), "{asked}");

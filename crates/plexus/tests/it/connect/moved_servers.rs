@@ -67,7 +67,7 @@ async fn moved_servers_are_restored_byte_by_byte_on_disconnect() {
     let ledger = plexus.data_dir().join("connect/ledger.json");
     assert_eq!((mode(&file), mode(&ledger)), (0o600, 0o600));
     let restarted = plexus.run(&["upstream", "restart", "files"]).await;
-    assert!(restarted.ok().starts_with("files is up and brings "), "{restarted:?}");
+    assert!(restarted.ok().starts_with("files is up and has "), "{restarted:?}");
 
     let disconnected = plexus.run(&["disconnect", "--yes"]).await;
     assert!(

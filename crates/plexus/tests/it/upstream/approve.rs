@@ -49,7 +49,7 @@ async fn at_a_terminal_each_tool_is_shown_and_approved_separately() {
     let steps = [
         // An invalid answer is explained, and the question repeated.
         ("Approve five (1 of 4)", "perhaps\n"),
-        ("leave it waiting", "n\n"),
+        ("leave it in quarantine", "n\n"),
         ("Approve four (2 of 4)", "y\n"),
         // Ctrl-C.
         ("Approve one (3 of 4)", "\x03"),
@@ -60,7 +60,7 @@ async fn at_a_terminal_each_tool_is_shown_and_approved_separately() {
     let positions = positions.map(|part| output.find(part).unwrap_or_else(|| panic!("{part}: {output}")));
     assert!(positions.is_sorted(), "{output}");
     assert!(
-        output.contains("Approved: four.") && output.contains("Still waiting: five, one, two."),
+        output.contains("Approved: four.") && output.contains("Still in quarantine: five, one, two."),
         "{output}"
     );
     assert!(output.contains("  \u{1B}[32m+ description: Is new.\u{1B}[0m"), "{output:?}");
@@ -74,7 +74,10 @@ async fn at_a_terminal_each_tool_is_shown_and_approved_separately() {
     assert!(output.contains("Nothing was approved.") && !output.contains("two is new"), "{output}");
     let output = at_a_terminal(&plexus, command, &[("1 of 3", "n\n"), ("2 of 3", "a\n")]).await;
     assert!(output.contains("two is new") && !output.contains("3 of 3"), "{output}");
-    assert!(output.contains("Approved: one, two.") && output.contains("Still waiting: five."), "{output}");
+    assert!(
+        output.contains("Approved: one, two.") && output.contains("Still in quarantine: five."),
+        "{output}"
+    );
     assert_eq!(plexus.run(&["tools", "call", "mcp__s__two"]).await.ok(), "called two\n");
 }
 
@@ -95,7 +98,7 @@ async fn named_tools_are_shown_and_unknown_or_approved_ones_distinguished() {
     for (name, expected) in [
         ("save_nte", "error: s has no tool save_nte\nhint: did you mean save_note?"),
         ("stya", "did you mean stay?"),
-        ("wholly_different", "these wait: save_note, share_note"),
+        ("wholly_different", "in quarantine: save_note, share_note"),
         (
             "mcp__web__get",
             "error: mcp__web__get is not a tool of s, but of web\nhint: plexus upstream approve web mcp__web__get",
@@ -109,24 +112,21 @@ async fn named_tools_are_shown_and_unknown_or_approved_ones_distinguished() {
         let done = approve(&[name, "--yes"]).await;
         assert_eq!(
             (done.ok(), done.stderr.as_str()),
-            ("", format!("{name} is approved already.\n").as_str())
+            ("", format!("{name} is already approved.\n").as_str())
         );
     }
     let json = approve(&["stay", "--yes", "--json"]).await.json(0);
     assert_eq!(json, json!({ "name": "s", "approved": [], "pending": ["save_note", "share_note"] }));
     let both = approve(&["stay", "save_note", "--yes"]).await;
     assert!(both.ok().ends_with("Approved: save_note.\n"), "{both:?}");
-    assert!(both.stderr.contains("stay is approved already.\n"), "{both:?}");
+    assert!(both.stderr.contains("stay is already approved.\n"), "{both:?}");
 
     // Pending tools of a disabled server are not reported as none.
     plexus.run(&["upstream", "disable", "s"]).await.ok();
     for args in [&["--all", "--yes"][..], &["--json"], &[]] {
         let off = approve(args).await;
         let stderr = off.failed(1);
-        assert!(
-            stderr.contains("s is off: what waits to be approved of it is seen when it is up"),
-            "{stderr}"
-        );
+        assert!(stderr.contains("s is disabled: its quarantine is unknown until it is up"), "{stderr}");
         assert!(stderr.contains("plexus upstream enable s"), "{stderr}");
     }
 }
@@ -160,8 +160,7 @@ async fn quarantined_tools_are_named_in_summaries() {
     other.says(&[json!([tool("odd", "Odd.\u{202E}")])], None);
     add(&plexus, "t", &other).await.ok();
     let list = plexus.run(&["upstream", "list"]).await;
-    let expected =
-        "Quarantined tools: s, t. `plexus upstream approve NAME` shows what is new or has changed.\n";
+    let expected = "Servers with tools in quarantine: s, t. `plexus upstream approve NAME` shows them.\n";
     assert!(list.stderr.contains(expected), "{list:?}");
 }
 
@@ -172,7 +171,7 @@ async fn changed_tools_are_reported_shown_and_approved_on_request() {
     let says = |tools: Value| server.says(&[tools], None);
     says(json!([tool("say", "Says it."), tool("stay", "Stays."), tool("odd", "Odd.\u{202E}")]));
     let added = add(&plexus, "s", &server).await;
-    assert!(added.ok().starts_with("s is up and brings 2 tools:"), "{added:?}");
+    assert!(added.ok().starts_with("s is up and has 2 tools:"), "{added:?}");
     assert!(added.stderr.contains("not listed: odd (flagged): hidden text in description"), "{added:?}");
 
     says(json!([tool("say", "Says it. And more."), tool("stay", "Stays."), tool("new", "Is new.")]));
@@ -201,14 +200,17 @@ async fn changed_tools_are_reported_shown_and_approved_on_request() {
     assert_eq!(plexus.run(&["upstream", "approve", "s", "--yes"]).await.code, Some(2));
 
     let one = plexus.run(&["upstream", "approve", "s", "mcp__s__say", "--yes"]).await;
-    assert!(one.ok().ends_with("Approved: say.\n") && one.stderr.contains("Still waiting: new."), "{one:?}");
+    assert!(
+        one.ok().ends_with("Approved: say.\n") && one.stderr.contains("Still in quarantine: new."),
+        "{one:?}"
+    );
     assert_eq!(plexus.run(&["tools", "call", "mcp__s__say"]).await.ok(), "called say\n");
 
     let command = "TERM=dumb plexus upstream approve s";
     let output = at_a_terminal(&plexus, command, &[("Approve new? [y/n/a/q]", "y\n")]).await;
     assert!(output.contains("Approved: new.") && !output.contains('\u{1B}'), "{output:?}");
     let nothing = plexus.run(&["upstream", "approve", "s", "--all", "--yes"]).await;
-    assert_eq!(nothing.ok(), "Nothing of s waits to be approved.\n");
+    assert_eq!(nothing.ok(), "s has nothing in quarantine.\n");
     let agent = hub.token("agent").await.token;
     let result = hub.mcp(&agent).tool("mcp__s__new", json!({})).await;
     assert_eq!(result["content"][0]["text"], "called new", "{result}");

@@ -16,7 +16,7 @@ async fn wait_option_limits_the_wait_for_a_hanging_server() {
     let hanging = ["--", &hanging, "--stdio", "--misbehave", "hang-at-start"];
     let started = Instant::now();
     let added = plexus.run(&[&["upstream", "add", "slow", "--wait", "0"][..], &hanging].concat()).await;
-    assert!(added.ok().starts_with("slow is being started. `plexus upstream show slow`"), "{added:?}");
+    assert!(added.ok().starts_with("slow is starting. `plexus upstream show slow`"), "{added:?}");
     let late = plexus.run(&["upstream", "restart", "slow", "--wait", "1s"]).await;
     assert!(late.failed(1).contains("error: slow is not up after 1 s: it is still starting"), "{late:?}");
     assert!(started.elapsed() < limit, "{:?}", started.elapsed());
@@ -157,7 +157,7 @@ async fn problems_of_a_file_are_not_truncated_in_a_pipe() {
     let listed = plexus.run(&["upstream", "ls"]).await;
     assert!(listed.ok().contains("\tmy server.json: `"), "{listed:?}");
     assert!(listed.ok().contains("is not a duration") && !listed.ok().contains('…'), "{listed:?}");
-    assert!(listed.stderr.contains("`plexus upstream show 'my server'` says why"), "{listed:?}");
+    assert!(listed.stderr.contains("`plexus upstream show 'my server'` shows why"), "{listed:?}");
     let shown = plexus.run(&["upstream", "show", "my server"]).await;
     let problems = shown.stderr.lines().filter(|line| line.starts_with("  /")).count();
     assert_eq!(problems, 3, "{shown:?}");

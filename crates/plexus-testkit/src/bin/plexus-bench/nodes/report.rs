@@ -1,4 +1,4 @@
-//! The tables of a run.
+//! Formats the results of a run as Markdown tables.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "{machine}\n")?;
     writeln!(
         text,
-        "| link | bare WebSocket echo | hub to node to hub | in echoes [≤ 3 over ws] | the whole call, for an MCP client |"
+        "| link | bare WebSocket echo | hub to node and back | relative to the echo [≤ 3 over ws] | whole call of an MCP client |"
     )?;
     writeln!(text, "|---|--:|--:|--:|--:|")?;
     for trip in round_trips {
@@ -26,7 +26,10 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
             trip.call_us,
         )?;
     }
-    writeln!(text, "\n| 100 MB of output over | takes | answer | hub above rest | node above rest |")?;
+    writeln!(
+        text,
+        "\n| 100 MB of output over | duration | answer | memory added to the hub | memory added to the node |"
+    )?;
     writeln!(text, "|---|--:|--:|--:|--:|")?;
     for flood in floods {
         let answer = flood.answer as f64 / 1e3;
@@ -36,11 +39,11 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
             flood.transport, flood.seconds, flood.hub_mb, flood.node_mb,
         )?;
     }
-    writeln!(text, "\n| idle nodes | hub before | hub with them | each | CPU of the hub, each |")?;
+    writeln!(text, "\n| idle nodes | hub before | hub after | per node | CPU of the hub per node |")?;
     writeln!(text, "|---|--:|--:|--:|--:|")?;
     writeln!(
         text,
-        "| {} | {:.1} MB | {:.1} MB | {:.0} kB | {:.0} µs a second |",
+        "| {} | {:.1} MB | {:.1} MB | {:.0} kB | {:.0} µs/s |",
         idle.nodes, idle.rss_before_mb, idle.rss_after_mb, idle.kb_per_node, idle.cpu_us_per_node,
     )?;
     Ok(text)

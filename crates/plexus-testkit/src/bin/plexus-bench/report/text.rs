@@ -1,4 +1,4 @@
-//! The tables for people.
+//! Formats the results as Markdown tables.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::run::{Results, Row};
 use crate::wire::Era;
 
 const HEADS: [&str; 11] = [
-    "who",
+    "contender",
     "c",
     "calls/s",
     "p50 ms",
@@ -47,7 +47,7 @@ fn intro(results: &Results, args: &Args) -> String {
     let machine = &results.machine;
     format!(
         "{date}, {plexus}, on {cores} cores of {cpu} with {memory:.0} GB, Linux {kernel}; load average {load} in the \
-         minute before. Medians of {rounds} round(s), each row {seconds} s a round after a warm-up.\n",
+         minute before. Medians of {rounds} round(s), each row {seconds} s per round after a warm-up.\n",
         date = machine.date,
         plexus = machine.plexus,
         cores = machine.cores,
@@ -60,20 +60,20 @@ fn intro(results: &Results, args: &Args) -> String {
     )
 }
 
-/// The comparison with the budgets.
+/// Compares the figures with the budgets.
 fn budgets(results: &Results) -> Result<String> {
-    let mut table = Table::new(&["budget", "figure", "limit", "kept"]);
-    let mut limited = |what: &str, figure: Option<f64>, unit: &str, limit: f64, least: bool| {
-        let within = |figure: f64| if least { figure >= limit } else { figure <= limit };
-        let kept = figure.map_or("–", |figure| if within(figure) { "yes" } else { "no" });
+    let mut table = Table::new(&["budget", "figure", "limit", "met"]);
+    let mut bounded = |name: &str, figure: Option<f64>, unit: &str, limit: f64, is_minimum: bool| {
+        let within = |figure: f64| if is_minimum { figure >= limit } else { figure <= limit };
+        let met = figure.map_or("–", |figure| if within(figure) { "yes" } else { "no" });
         let figure = figure.map_or("–".to_owned(), |figure| format!("{}{unit}", number(Some(figure))));
-        let bound = if least { "≥" } else { "≤" };
-        table.add([what.to_owned(), figure, format!("{bound} {limit}{unit}"), kept.to_owned()]);
+        let bound = if is_minimum { "≥" } else { "≤" };
+        table.add([name.to_owned(), figure, format!("{bound} {limit}{unit}"), met.to_owned()]);
     };
-    let mut row = |what: &str, figure, unit: &str, limit| limited(what, figure, unit, limit, false);
+    let mut row = |name: &str, figure, unit: &str, limit| bounded(name, figure, unit, limit, false);
     let at_rest = results.at_rest;
     row("release binary", at_rest.map(|at_rest| at_rest.binary_mb), " MB", 40.0);
-    row("start to ready, on a database that is there", at_rest.map(|at_rest| at_rest.start_ms), " ms", 150.0);
+    row("start to ready, with an existing database", at_rest.map(|at_rest| at_rest.start_ms), " ms", 150.0);
     row("memory at rest", at_rest.map(|at_rest| at_rest.rss_mb), " MB", 30.0);
     let hub = results.idle.iter().find(|row| row.contender == "plexus");
     let after = hub.filter(|row| row.sessions >= 1_000).and_then(|row| row.figures);
@@ -87,9 +87,9 @@ fn budgets(results: &Results) -> Result<String> {
     let added = through(1)?.and_then(|ratios| ratios.p50_to_direct).map(|ratio| ratio - 1.0);
     row("p50 added to a direct call, through an upstream, c=1", added, " ×", 1.5);
     let cpu = through(32)?.and_then(|ratios| ratios.cpu_to_best_peer);
-    row("CPU of a call against the best peer, through an upstream, c=32", cpu, " ×", 0.6);
+    row("CPU per call relative to the best peer, through an upstream, c=32", cpu, " ×", 0.6);
     let calls = through(32)?.and_then(|ratios| ratios.calls_to_best_peer);
-    limited("calls a second against the best peer, through an upstream, c=32", calls, " ×", 1.3, true);
+    bounded("calls/s relative to the best peer, through an upstream, c=32", calls, " ×", 1.3, true);
     Ok(format!("### Budgets\n\n{}", table.render()))
 }
 
@@ -119,7 +119,7 @@ fn figures(rows: &[Row], era: Era) -> Result<String> {
 }
 
 fn idle(results: &Results) -> String {
-    let mut table = Table::new(&["who", "sessions", "MB before", "MB after", "KB per session"]);
+    let mut table = Table::new(&["contender", "sessions", "MB before", "MB after", "KB per session"]);
     for row in &results.idle {
         let figures = row.figures;
         table.add([
@@ -133,7 +133,7 @@ fn idle(results: &Results) -> String {
     format!("### Idle sessions, each with its stream open\n\n{}", table.render())
 }
 
-/// Why rows are empty, and which contenders are missing.
+/// Explains empty rows and missing contenders.
 fn notes(results: &Results) -> Option<String> {
     let rows = results.calls.iter().chain(&results.lists).filter_map(|row| {
         let why = row.missing.as_ref()?;
@@ -144,7 +144,7 @@ fn notes(results: &Results) -> Option<String> {
         .idle
         .iter()
         .filter_map(|row| Some(format!("- {}, idle sessions: {}", row.label, row.missing.as_ref()?)));
-    let left_out = results.left_out.iter().map(|(label, why)| format!("- {label} was left out: {why}"));
+    let left_out = results.left_out.iter().map(|(label, why)| format!("- {label} was skipped: {why}"));
     let mut notes = Vec::new();
     for note in rows.chain(idle).chain(left_out) {
         if !notes.contains(&note) {
@@ -154,7 +154,7 @@ fn notes(results: &Results) -> Option<String> {
     (!notes.is_empty()).then(|| format!("Without figures (–):\n\n{}\n", notes.join("\n")))
 }
 
-/// The cost of the client itself.
+/// The CPU time of the client itself.
 fn client(results: &Results) -> Result<String> {
     let mut costs = Vec::new();
     for row in results.calls.iter().filter(|row| row.role != Role::Peer) {
@@ -162,5 +162,5 @@ fn client(results: &Results) -> Result<String> {
     }
     costs.sort_by(f64::total_cmp);
     let (least, most) = (number(costs.first().copied()), number(costs.last().copied()));
-    Ok(format!("The client that asks took {least} to {most} CPU s per 1,000 calls, on the same cores.\n"))
+    Ok(format!("The client used {least} to {most} CPU s per 1,000 calls, on the same cores.\n"))
 }

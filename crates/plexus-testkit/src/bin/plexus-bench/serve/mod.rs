@@ -54,7 +54,7 @@ pub(crate) async fn run(server: Server) -> Result<()> {
         Server::Echo { stdio: true, tools, .. } => echo::over_stdio(tools),
         Server::Echo { sse: true, tools, .. } => listen(sse::echo(tools)).await,
         Server::Echo { sessions, tools, .. } => listen(echo::over_http(tools, sessions)).await,
-        Server::PassThrough { address } => listen(pass_through::to(address)).await,
+        Server::PassThrough { address } => listen(pass_through::router(address)).await,
         Server::WebSocket => listen(web_socket::echo()).await,
         Server::Hub { tools } => hub::run(tools).await,
     }

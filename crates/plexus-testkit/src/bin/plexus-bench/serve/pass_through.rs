@@ -1,4 +1,4 @@
-//! The minimum work of a gateway: forward the request, and stream the answer back.
+//! The minimal gateway, as a baseline: forwards the request and streams the response back.
 
 use std::net::SocketAddr;
 
@@ -17,14 +17,14 @@ struct Upstream {
     address: SocketAddr,
 }
 
-pub(super) fn to(address: SocketAddr) -> Router {
+pub(super) fn router(address: SocketAddr) -> Router {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
-    Router::new().fallback(hand_on).with_state(Upstream { client, address })
+    Router::new().fallback(forward).with_state(Upstream { client, address })
 }
 
-async fn hand_on(State(upstream): State<Upstream>, mut request: Request) -> Response {
+async fn forward(State(upstream): State<Upstream>, mut request: Request) -> Response {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let Ok(uri) = format!("http://{}{path}", upstream.address).parse::<Uri>() else {
         return StatusCode::BAD_REQUEST.into_response();

@@ -1,7 +1,7 @@
-//! The address that the browser comes back to: a page for the person, and what it brought for the command.
+//! The OAuth redirect URI: a local HTTP server that receives the authorization response and shows a page to the user.
 //!
-//! Every page of the browser can call this address. What does not know the `state` of the login is answered like any
-//! other wrong address, and changes nothing.
+//! Any page in the browser can send requests to it. A request without the `state` of the login gets a 400 response
+//! and has no effect.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -17,84 +17,83 @@ use reqwest::Url;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-/// The path of the address.
+/// Path of the redirect URI.
 pub(super) const PATH: &str = "/callback";
-/// For the browser to take the page when everything is done.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Time limit for the browser to load the page at the end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const PAGE: &str = "<!doctype html><meta charset=\"utf-8\"><title>Plexus</title>\
                     <body style=\"font:1.1em system-ui;margin:4em auto;max-width:32em\">\
-                    <h1>Done here</h1><p>You can close this window. The terminal says what came of it.</p>";
+                    <h1>Response received</h1><p>You can close this window. The terminal shows the result.</p>";
 
 pub(super) struct Callback {
-    serving: Pin<Box<dyn Future<Output = ()> + Send>>,
-    brought: mpsc::Receiver<FinishLoginParams>,
-    end: watch::Sender<bool>,
+    server: Pin<Box<dyn Future<Output = ()> + Send>>,
+    params: mpsc::Receiver<FinishLoginParams>,
+    stop: watch::Sender<bool>,
 }
 
 #[derive(Clone)]
-struct Waiting {
+struct PendingLogin {
     state: Option<String>,
-    /// The first answer is the one; whatever comes after it is too late.
-    brought: mpsc::Sender<FinishLoginParams>,
+    /// Takes the first response; later ones are ignored.
+    params: mpsc::Sender<FinishLoginParams>,
 }
 
 impl Callback {
-    /// Nothing is served before it is waited for.
+    /// Creates the server, which handles requests only while one of the methods below is polled.
     pub(super) fn start(listener: TcpListener, state: Option<String>) -> Self {
-        let (sender, brought) = mpsc::channel(1);
-        let (end, mut ended) = watch::channel(false);
-        let router = Router::new().route(PATH, get(answer)).with_state(Waiting { state, brought: sender });
-        let serving = async move {
-            let stop = async move {
-                let _ = ended.wait_for(|ended| *ended).await;
+        let (sender, params) = mpsc::channel(1);
+        let (stop, mut stopped) = watch::channel(false);
+        let login = PendingLogin { state, params: sender };
+        let router = Router::new().route(PATH, get(respond)).with_state(login);
+        let server = async move {
+            let shutdown = async move {
+                let _ = stopped.wait_for(|stopped| *stopped).await;
             };
-            // It ends when it is told to, or never.
-            let _ = axum::serve(listener, router).with_graceful_shutdown(stop).await;
+            let _ = axum::serve(listener, router).with_graceful_shutdown(shutdown).await;
         };
-        Self { serving: Box::pin(serving), brought, end }
+        Self { server: Box::pin(server), params, stop }
     }
 
-    /// What the browser brings.
-    pub(super) async fn brought(&mut self) -> FinishLoginParams {
+    /// The parameters of the authorization response.
+    pub(super) async fn params(&mut self) -> FinishLoginParams {
         tokio::select! {
-            () = &mut self.serving => pending().await,
-            brought = self.brought.recv() => match brought {
-                Some(brought) => brought,
+            () = &mut self.server => pending().await,
+            params = self.params.recv() => match params {
+                Some(params) => params,
                 None => pending().await,
             },
         }
     }
 
-    /// Does something while the browser is still answered.
-    pub(super) async fn serving<T>(&mut self, work: impl Future<Output = T>) -> T {
+    /// Runs a future while the server keeps handling requests.
+    pub(super) async fn serve_during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         tokio::select! {
             done = &mut work => done,
-            () = &mut self.serving => work.await,
+            () = &mut self.server => work.await,
         }
     }
 
-    pub(super) async fn end(mut self) {
-        let _ = self.end.send(true);
-        let _ = tokio::time::timeout(GOODBYE, &mut self.serving).await;
+    pub(super) async fn shut_down(mut self) {
+        let _ = self.stop.send(true);
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut self.server).await;
     }
 }
 
-async fn answer(State(waiting): State<Waiting>, RawQuery(query): RawQuery) -> Response {
-    let address = format!("http://127.0.0.1{PATH}?{}", query.unwrap_or_default());
-    match read(&address, waiting.state.as_deref()) {
+async fn respond(State(login): State<PendingLogin>, RawQuery(query): RawQuery) -> Response {
+    let url = format!("http://127.0.0.1{PATH}?{}", query.unwrap_or_default());
+    match parse(&url, login.state.as_deref()) {
         Some(params) => {
-            let _ = waiting.brought.try_send(params);
+            let _ = login.params.try_send(params);
             Html(PAGE).into_response()
         }
-        None => (StatusCode::BAD_REQUEST, "This is not the answer to the login that is waited for.\n")
-            .into_response(),
+        None => (StatusCode::BAD_REQUEST, "This is not the response to the pending login.\n").into_response(),
     }
 }
 
-/// What stands in the address that a browser ended up at; none where it is another one.
-pub(super) fn read(address: &str, state: Option<&str>) -> Option<FinishLoginParams> {
-    let url = Url::parse(address.trim()).ok()?;
+/// The parameters in a URL that a browser was redirected to; none if it does not belong to the login.
+pub(super) fn parse(url: &str, state: Option<&str>) -> Option<FinishLoginParams> {
+    let url = Url::parse(url.trim()).ok()?;
     let mut params = FinishLoginParams::default();
     for (name, value) in url.query_pairs() {
         let field = match &*name {
@@ -105,29 +104,29 @@ pub(super) fn read(address: &str, state: Option<&str>) -> Option<FinishLoginPara
             "error_description" => &mut params.error_description,
             _ => continue,
         };
-        // A parameter that is there twice is no answer of an authorization server.
+        // An authorization response does not repeat a parameter.
         if field.replace(value.into_owned()).is_some() {
             return None;
         }
     }
-    let answered = params.code.is_some() || params.error.is_some();
-    (answered && params.state.as_deref() == state).then_some(params)
+    let is_response = params.code.is_some() || params.error.is_some();
+    (is_response && params.state.as_deref() == state).then_some(params)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::parse;
 
     #[test]
-    fn only_the_answer_to_this_login_is_read() {
-        let of = |query: &str| read(&format!("http://127.0.0.1:1/callback?{query}\n"), Some("s"));
-        let answer = of("code=c%2F1&state=s&iss=https%3A%2F%2Fa.example").unwrap();
-        assert_eq!(answer.code.as_deref(), Some("c/1"));
-        assert_eq!(answer.iss.as_deref(), Some("https://a.example"));
-        assert_eq!(of("error=access_denied&state=s").unwrap().error.as_deref(), Some("access_denied"));
+    fn only_response_to_this_login_is_accepted() {
+        let params = |query: &str| parse(&format!("http://127.0.0.1:1/callback?{query}\n"), Some("s"));
+        let success = params("code=c%2F1&state=s&iss=https%3A%2F%2Fa.example").unwrap();
+        assert_eq!(success.code.as_deref(), Some("c/1"));
+        assert_eq!(success.iss.as_deref(), Some("https://a.example"));
+        assert_eq!(params("error=access_denied&state=s").unwrap().error.as_deref(), Some("access_denied"));
         for other in ["code=c&state=another", "code=c", "state=s", "", "code=a&code=b&state=s"] {
-            assert!(of(other).is_none(), "{other}");
+            assert!(params(other).is_none(), "{other}");
         }
-        assert!(read("code=c&state=s", Some("s")).is_none());
+        assert!(parse("code=c&state=s", Some("s")).is_none());
     }
 }

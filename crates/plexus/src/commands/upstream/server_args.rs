@@ -1,4 +1,4 @@
-//! A server as it is described on the command line.
+//! The arguments that describe a server on the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +12,18 @@ use crate::shell;
 
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
-    /// Where the server is reached, for one that is there already
+    /// URL of a server that is already running
     pub(super) url: Option<String>,
-    /// Header of every request to it, such as 'Authorization: Bearer ${env:NAME}'; may be repeated
+    /// Header of every request to it, such as 'Authorization: Bearer ${env:NAME}' (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// Variable for its process, such as 'API_KEY=${file:/run/secrets/key}'; may be repeated
+    /// Environment variable of its process, such as 'API_KEY=${file:/run/secrets/key}' (repeatable)
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Folder that its process runs in
+    /// Working folder of its process
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// How to talk to it [default: what the URL or the command says]
+    /// Transport to connect with [default: determined by the URL or the command]
     #[arg(long, value_parser = transports())]
     transport: Option<String>,
     /// Command that starts it, with its arguments
@@ -55,7 +55,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl ServerArgs {
-    /// Whether anything was said about a server.
+    /// Whether any argument that describes a server was given.
     pub(super) fn is_given(&self) -> bool {
         let Self { url, headers, env, cwd, transport, command } = self;
         url.is_some()
@@ -64,49 +64,49 @@ impl ServerArgs {
             || !(headers.is_empty() && env.is_empty() && command.is_empty())
     }
 
-    /// As it would stand in the server's file.
+    /// The content of the server's file.
     ///
-    /// `asked` is the command up to the name of the server, to show how it should have been written.
-    pub(super) fn document(self, asked: &str) -> anyhow::Result<Map<String, Value>> {
+    /// `subcommand` is the subcommand with the name of the server, for hints.
+    pub(super) fn document(self, subcommand: &str) -> anyhow::Result<Map<String, Value>> {
         let Self { url, headers, env, cwd, transport, command } = self;
         let mut document = Map::new();
         if let Some(word) = url.as_ref().filter(|url| !is_url(url)) {
             let words: Vec<&str> = std::iter::once(word).chain(&command).map(String::as_str).collect();
-            return Err(behind_dashes(asked, &words));
+            return Err(command_without_separator(subcommand, &words));
         }
-        for (name, value) in headers.iter().filter(|(_, value)| is_hollow(value)) {
+        for (name, value) in headers.iter().filter(|(_, value)| is_empty_credential(value)) {
             warning(&format!(
-                "the header {name} has no value behind {value:?}: is it empty? A shell fills in ${{…}} by itself, \
-                 unless it stands in single quotes"
+                "the header {name} has the value {value:?}, which contains no credential; put ${{…}} in single quotes, \
+                 because a shell expands it otherwise"
             ));
         }
         match (url, command.split_first()) {
             (Some(_), Some(_)) => return Err(usage("give a URL or a command, not both")),
             (None, None) => {
-                return Err(usage("give the URL of the server, or -- and the command that starts it"));
+                return Err(usage("give the URL of the server, or the command that starts it after --"));
             }
             (Some(_), None) if !env.is_empty() || cwd.is_some() => {
-                return Err(usage("--env and --cwd are for a server that is started by a command"));
+                return Err(usage("--env and --cwd require a server that is started by a command"));
             }
             (None, Some(_)) if !headers.is_empty() => {
-                return Err(usage("--header is for a server that is reached at a URL"));
+                return Err(usage("--header requires a server with a URL"));
             }
             (Some(url), None) => {
                 document.insert("url".to_owned(), json!(url));
-                put(&mut document, "headers", headers);
+                insert_pairs(&mut document, "headers", headers);
             }
             (None, Some((program, args))) => {
                 for word in args.iter().filter(|word| cwd.is_none() && is_file_here(word)) {
                     warning(&format!(
-                        "{word} is a file in this folder, and the hub starts servers in another one: pass its whole path, \
-                         or --cwd . to have the server run here"
+                        "{word} is a file in this folder, but the hub starts servers in another folder: pass its full \
+                         path, or --cwd . to run the server here"
                     ));
                 }
                 document.insert("command".to_owned(), json!(absolute_program(program)));
                 if !args.is_empty() {
                     document.insert("args".to_owned(), json!(args));
                 }
-                put(&mut document, "env", env);
+                insert_pairs(&mut document, "env", env);
                 if let Some(cwd) = cwd {
                     document.insert("cwd".to_owned(), json!(absolute(&cwd)));
                 }
@@ -120,27 +120,27 @@ impl ServerArgs {
     }
 }
 
-/// Whether a word is meant as an address.
+/// Whether a word looks like a URL.
 fn is_url(word: &str) -> bool {
     word.contains("://")
 }
 
-/// Whether nothing is left of a credential.
-fn is_hollow(value: &str) -> bool {
+/// Whether a header has no value, or only the scheme of a credential.
+fn is_empty_credential(value: &str) -> bool {
     ["", "bearer", "basic", "token"].contains(&value.trim().to_ascii_lowercase().as_str())
 }
 
-/// A command that was given where a URL stands.
-fn behind_dashes(asked: &str, command: &[&str]) -> anyhow::Error {
+/// The error for a command in the position of the URL.
+fn command_without_separator(subcommand: &str, command: &[&str]) -> anyhow::Error {
     let program = command.first().copied().unwrap_or_default();
     let shown: Vec<String> = command.iter().map(|word| shell::name(word)).collect();
-    Failure::new(Exit::Usage, format!("{program:?} is not a URL, and a command stands behind --"))
-        .hint(format!("plexus upstream {asked} -- {}", shown.join(" ")))
+    Failure::new(Exit::Usage, format!("{program:?} is not a URL; the command of a server must follow --"))
+        .hint(format!("plexus upstream {subcommand} -- {}", shown.join(" ")))
         .into()
 }
 
-/// The failure of a command line that has the command of a server without `--` before it.
-pub(super) fn without_dashes(words: &[String]) -> Option<anyhow::Error> {
+/// The error for a command line that gives a server's command without `--` before it; none for any other command line.
+pub(super) fn missing_separator(words: &[String]) -> Option<anyhow::Error> {
     if words.iter().any(|word| word == "--") {
         return None;
     }
@@ -149,23 +149,24 @@ pub(super) fn without_dashes(words: &[String]) -> Option<anyhow::Error> {
     if !["add", "test"].contains(&verb.as_str()) || name.starts_with('-') {
         return None;
     }
-    let mut begin = 0;
-    while let Some(word) = rest.get(begin).filter(|word| word.starts_with('-')) {
-        let alone = word.contains('=')
+    let mut start = 0;
+    while let Some(word) = rest.get(start).filter(|word| word.starts_with('-')) {
+        let has_no_value = word.contains('=')
             || ["--lazy", "--disabled", "--json", "--allow-command"].contains(&word.as_str());
-        begin += if alone { 1 } else { 2 };
+        start += if has_no_value { 1 } else { 2 };
     }
-    let (flags, command) = (rest.get(..begin)?, rest.get(begin..)?);
+    let (flags, command) = (rest.get(..start)?, rest.get(start..)?);
     let program = command.first()?;
     if is_url(program) {
         return None;
     }
-    let asked: Vec<String> = [verb, name].into_iter().chain(flags).map(|word| shell::name(word)).collect();
+    let subcommand: Vec<String> =
+        [verb, name].into_iter().chain(flags).map(|word| shell::name(word)).collect();
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    Some(behind_dashes(&asked.join(" "), &command))
+    Some(command_without_separator(&subcommand.join(" "), &command))
 }
 
-fn put(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String, String)>) {
+fn insert_pairs(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String, String)>) {
     if !pairs.is_empty() {
         let pairs: Map<String, Value> =
             pairs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
@@ -173,13 +174,13 @@ fn put(document: &mut Map<String, Value>, key: &str, pairs: Vec<(String, String)
     }
 }
 
-/// The hub runs in another folder: a path that is meant from here must not depend on it. A bare name is
-/// looked for on the hub's path, and stays.
+/// Makes the path of a program absolute, because the hub runs in another folder. A bare name is kept; the hub looks
+/// it up in its `PATH`.
 fn absolute_program(program: &str) -> String {
     if program.contains('/') { absolute(Path::new(program)) } else { program.to_owned() }
 }
 
-/// Whether a word is the path of a file, from this folder.
+/// Whether a word is the relative path of an existing file.
 fn is_file_here(word: &str) -> bool {
     !word.starts_with('-') && Path::new(word).is_relative() && Path::new(word).is_file()
 }
@@ -194,14 +195,14 @@ fn usage(message: &str) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::without_dashes;
+    use super::missing_separator;
     use crate::failure::Failure;
 
     #[test]
-    fn a_command_without_dashes_is_shown_with_them() {
+    fn missing_separator_is_added_in_the_hint() {
         let hint = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            without_dashes(&words)?.downcast::<Failure>().ok()?.hint
+            missing_separator(&words)?.downcast::<Failure>().ok()?.hint
         };
         assert_eq!(
             hint("plexus upstream add u8 npx -y pkg").as_deref(),

@@ -1,24 +1,24 @@
-//! A person at a terminal: each tool is shown, asked about, and approved before the next one comes.
+//! Prompts for each tool on a terminal, and approves it before it shows the next one.
 
 use plexus_proto::api::{PendingTool, QuarantineReason, UpstreamApproval};
 
-use super::{approve, tell};
+use super::{approve, print_result};
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Prompt, PromptReply};
 
-/// What a person has decided on one tool.
+/// The answer to the prompt of one tool.
 enum Decision {
     Yes,
     No,
-    /// This one and all behind it.
+    /// This tool and all remaining ones.
     All,
     Quit,
     Interrupted,
 }
 
-/// Asks about each of these. `pending` is all that waits of the server.
-pub(super) async fn each(
+/// Prompts for each of these tools. `pending` is the whole quarantine of the server.
+pub(super) async fn approve_each(
     out: &Output,
     hub: &Hub,
     server: &str,
@@ -28,16 +28,20 @@ pub(super) async fn each(
     let mut prompt = out.prompt()?;
     let mut approved = Vec::new();
     let mut all = false;
-    let mut end = Ok(());
-    for (place, tool) in tools.iter().enumerate() {
+    let mut result = Ok(());
+    for (index, tool) in tools.iter().enumerate() {
         show(out, tool)?;
-        let of = match tools.len() {
+        let position = match tools.len() {
             1 => String::new(),
-            count => format!(" ({} of {count})", place + 1),
+            count => format!(" ({} of {count})", index + 1),
         };
         let decision = match all {
             true => Decision::Yes,
+<<<<<<< HEAD:crates/plexus/src/commands/upstream/approve/asking.rs
             false => decision(out, &mut prompt, &format!("Approve {}{of}? [y/n/a/q]", tool.name)).await,
+=======
+            false => ask(out, &mut answers, &format!("Approve {}{position}? [y/n/a/q]", tool.name)).await,
+>>>>>>> c2f43cc2e1005c25da7dc5fc7904c5796d6b61a2:crates/plexus/src/commands/upstream/approve/prompt.rs
         };
         match decision {
             Decision::Yes => {}
@@ -45,11 +49,11 @@ pub(super) async fn each(
             Decision::No => continue,
             Decision::Quit => break,
             Decision::Interrupted => {
-                end = Err(Failure::new(Exit::Failed, "interrupted").into());
+                result = Err(Failure::new(Exit::Failed, "interrupted").into());
                 break;
             }
         }
-        // At once: what was said yes to stays so, whatever comes of the others.
+        // Approved at once, so that it stays approved if a later one fails.
         match approve(hub, server, std::slice::from_ref(tool)).await {
             Ok(answer) => {
                 pending = answer.decode::<UpstreamApproval>()?.pending;
@@ -58,17 +62,22 @@ pub(super) async fn each(
                 out.block("\n")?;
             }
             Err(error) => {
-                end = Err(error);
+                result = Err(error);
                 break;
             }
         }
     }
-    tell(out, &approved, &pending)?;
-    end
+    print_result(out, &approved, &pending)?;
+    result
 }
 
+<<<<<<< HEAD:crates/plexus/src/commands/upstream/approve/asking.rs
 /// Asks until there is an answer that means something.
 async fn decision(out: &Output, prompt: &mut Prompt, question: &str) -> Decision {
+=======
+/// Asks until the answer is valid.
+async fn ask(out: &Output, answers: &mut Prompt, question: &str) -> Decision {
+>>>>>>> c2f43cc2e1005c25da7dc5fc7904c5796d6b61a2:crates/plexus/src/commands/upstream/approve/prompt.rs
     loop {
         let answer = match prompt.ask(question).await {
             PromptReply::Line(answer) => answer,
@@ -80,12 +89,14 @@ async fn decision(out: &Output, prompt: &mut Prompt, question: &str) -> Decision
             "n" | "no" => return Decision::No,
             "a" | "all" => return Decision::All,
             "q" | "quit" => return Decision::Quit,
-            _ => out.note("y: approve it; n: leave it waiting; a: approve it and all the rest; q: stop here"),
+            _ => out.note(
+                "y: approve it; n: leave it in quarantine; a: approve it and all remaining ones; q: stop",
+            ),
         }
     }
 }
 
-/// A tool with all that speaks for or against it.
+/// Shows a tool with its reason, its flags and the changes of its definition.
 pub(super) fn show(out: &Output, tool: &PendingTool) -> anyhow::Result<()> {
     let why = match (&tool.approved, tool.reason) {
         (Some(before), _) => {
@@ -95,7 +106,7 @@ pub(super) fn show(out: &Output, tool: &PendingTool) -> anyhow::Result<()> {
                 out.at(before.decided_at)
             )
         }
-        (None, QuarantineReason::Flagged) => "was not trusted when the server was first seen".to_owned(),
+        (None, QuarantineReason::Flagged) => "was flagged when the server was first seen".to_owned(),
         (None, _) => "is new".to_owned(),
     };
     out.line(&format!("{} {why}", tool.name))?;

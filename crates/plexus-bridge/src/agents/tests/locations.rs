@@ -1,4 +1,4 @@
-//! Where files are by the environment, and which of several counts.
+//! Locations of files, by environment and by order of precedence.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ fn text(id: &str, environment: &Environment, scope: &Scope) -> PathBuf {
 }
 
 #[test]
-fn a_variable_of_an_agent_moves_its_files() {
+fn variable_of_agent_relocates_its_files() {
     let (home, moved) = (Path::new("/home/me"), Path::new("/elsewhere"));
     let cases = [
         ("codex", "CODEX_HOME", ".codex/config.toml", "config.toml"),
@@ -31,11 +31,11 @@ fn a_variable_of_an_agent_moves_its_files() {
         ("opencode", "XDG_CONFIG_HOME", ".config/opencode/opencode.jsonc", "opencode/opencode.jsonc"),
         ("goose", "XDG_CONFIG_HOME", ".config/goose/config.yaml", "goose/config.yaml"),
     ];
-    for (id, variable, usual, other) in cases {
-        assert_eq!(config(id, &environment(home, &[])), home.join(usual));
-        assert_eq!(config(id, &environment(home, &[(variable, moved)])), moved.join(other));
-        // One that says nothing of use is no variable.
-        assert_eq!(config(id, &environment(home, &[(variable, Path::new("here"))])), home.join(usual));
+    for (id, variable, default, relocated) in cases {
+        assert_eq!(config(id, &environment(home, &[])), home.join(default));
+        assert_eq!(config(id, &environment(home, &[(variable, moved)])), moved.join(relocated));
+        // A relative path is ignored.
+        assert_eq!(config(id, &environment(home, &[(variable, Path::new("here"))])), home.join(default));
     }
     let user = Scope::User;
     let moved_claude = environment(home, &[("CLAUDE_CONFIG_DIR", moved)]);
@@ -44,18 +44,18 @@ fn a_variable_of_an_agent_moves_its_files() {
 }
 
 #[test]
-fn nothing_is_where_no_home_is() {
-    let nowhere = Environment::default();
+fn user_files_need_a_home() {
+    let empty = Environment::default();
     for agent in crate::agents::AGENTS {
         let files = agent.servers(&Scope::User).unwrap().files;
-        assert!(choose(files, &nowhere, &Scope::User).unwrap().is_none(), "{}", agent.id);
-        assert!(agent.places(&nowhere, &Scope::User).is_empty());
+        assert!(choose(files, &empty, &Scope::User).unwrap().is_none(), "{}", agent.id);
+        assert!(agent.writable_paths(&empty, &Scope::User).is_empty());
     }
 }
 
-/// What a release was seen to read decides which file is written, and which is made.
+/// The expected files follow the observed behavior of the releases.
 #[test]
-fn no_file_is_made_that_hides_another() {
+fn created_file_does_not_shadow_an_existing_one() {
     let cases: &[(&str, &[&str], &str)] = &[
         ("codex", &[], "AGENTS.md"),
         ("codex", &["AGENTS.md", "AGENTS.override.md"], "AGENTS.override.md"),
@@ -71,21 +71,21 @@ fn no_file_is_made_that_hides_another() {
         ("zed", &["CLAUDE.md"], "CLAUDE.md"),
         ("zed", &["AGENTS.md", ".rules"], ".rules"),
     ];
-    for (id, there, expected) in cases {
+    for (id, existing, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
-        for file in *there {
+        for file in *existing {
             let file = folder.path().join(file);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, "Mine.\n").unwrap();
         }
         let environment = environment(folder.path(), &[]);
         let chosen = text(id, &environment, &Scope::Project(folder.path().to_owned()));
-        assert_eq!(chosen, folder.path().join(expected), "{id} with {there:?}");
+        assert_eq!(chosen, folder.path().join(expected), "{id} with {existing:?}");
     }
 }
 
 #[test]
-fn instructions_of_the_user_that_only_one_agent_reads_are_not_hidden_from_the_other() {
+fn user_instructions_do_not_shadow_those_shared_with_another_agent() {
     let home = tempfile::tempdir().unwrap();
     let environment = environment(home.path(), &[]);
     assert_eq!(text("codex", &environment, &Scope::User), home.path().join(".codex/AGENTS.md"));
