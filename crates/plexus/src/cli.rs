@@ -196,7 +196,7 @@ impl Command {
 
 /// A better message than clap's for a command line that cannot be parsed, if a command has one.
 pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Option<anyhow::Error> {
-    upstream::without_dashes(error, words)
+    upstream::missing_separator(error, words)
 }
 
 #[cfg(test)]

@@ -37,11 +37,7 @@ pub(super) async fn approve_each(
         };
         let decision = match all {
             true => Decision::Yes,
-<<<<<<< HEAD:crates/plexus/src/commands/upstream/approve/asking.rs
-            false => decision(out, &mut prompt, &format!("Approve {}{of}? [y/n/a/q]", tool.name)).await,
-=======
-            false => ask(out, &mut answers, &format!("Approve {}{position}? [y/n/a/q]", tool.name)).await,
->>>>>>> c2f43cc2e1005c25da7dc5fc7904c5796d6b61a2:crates/plexus/src/commands/upstream/approve/prompt.rs
+            false => ask(out, &mut prompt, &format!("Approve {}{position}? [y/n/a/q]", tool.name)).await,
         };
         match decision {
             Decision::Yes => {}
@@ -71,13 +67,8 @@ pub(super) async fn approve_each(
     result
 }
 
-<<<<<<< HEAD:crates/plexus/src/commands/upstream/approve/asking.rs
-/// Asks until there is an answer that means something.
-async fn decision(out: &Output, prompt: &mut Prompt, question: &str) -> Decision {
-=======
 /// Asks until the answer is valid.
-async fn ask(out: &Output, answers: &mut Prompt, question: &str) -> Decision {
->>>>>>> c2f43cc2e1005c25da7dc5fc7904c5796d6b61a2:crates/plexus/src/commands/upstream/approve/prompt.rs
+async fn ask(out: &Output, prompt: &mut Prompt, question: &str) -> Decision {
     loop {
         let answer = match prompt.ask(question).await {
             PromptReply::Line(answer) => answer,
