@@ -112,7 +112,7 @@ impl<'a> Invocation<'a> {
 
     /// The data folder of this machine.
     pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
-        crate::target::data_dir(self.global, self.environment).ok_or_else(|| {
+        target::data_dir(self.global, self.environment).ok_or_else(|| {
             Failure::new(Exit::Usage, "no data folder is known: HOME is not set")
                 .hint("set one with --data-dir or PLEXUS_DATA_DIR")
                 .into()

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::client::{self, Hub};
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-use crate::short_id::{self, CANDIDATES};
+use crate::short_id::{self, MAX_CANDIDATES};
 
 /// Finds the only session with this id, key or end of its id. A text without a colon is also a name given to
 /// `plexus tools call --session NAME`.
@@ -19,9 +19,14 @@ pub(in crate::commands) async fn session_id(hub: &Hub, text: &str) -> anyhow::Re
     // The hub filters by prefix.
     let is_exact = |raw: &RawValue| client::decode::<Session>(raw).is_ok_and(|session| session.key == key);
     let filters = [("key", Some(key.clone()))];
-    let page =
-        listing::fetch(hub, &["sessions"], &filters, &ListArgs { limit: CANDIDATES, cursor: None }, is_exact)
-            .await?;
+    let page = listing::fetch(
+        hub,
+        &["sessions"],
+        &filters,
+        &ListArgs { limit: MAX_CANDIDATES, cursor: None },
+        is_exact,
+    )
+    .await?;
     let found: Vec<Session> = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     match found.as_slice() {
         [session] => Ok(session.id),
@@ -40,7 +45,7 @@ pub(in crate::commands) async fn session_id(hub: &Hub, text: &str) -> anyhow::Re
 async fn by_id_suffix(hub: &Hub, text: &str) -> anyhow::Result<SessionId> {
     let mut found: Vec<Session> = Vec::new();
     if let Some(suffix) = short_id::parse_suffix(text) {
-        let args = ListArgs { limit: CANDIDATES + 1, cursor: None };
+        let args = ListArgs { limit: MAX_CANDIDATES + 1, cursor: None };
         let page = listing::fetch(hub, &["sessions"], &[("id", Some(suffix))], &args, |_| true).await?;
         found = page.items.iter().map(|raw| client::decode(raw)).collect::<Result<_, _>>()?;
     }

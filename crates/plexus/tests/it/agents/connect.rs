@@ -148,7 +148,7 @@ fn connected_agents_use_hub_and_node_and_are_restored_on_disconnect() {
         ran.ok();
         for (model, agent) in [(&models.0, "agent:codex"), (&models.1, "agent:claude-code")] {
             model.assert_played();
-            let asked = format!("{:?}", model.request_for(0).asked);
+            let asked = format!("{:?}", model.request_for(0).parsed);
             assert!(asked.contains(USER), "{agent} does not know the workspace: {asked}");
             let last = model.request_for(2);
             let output = last.results().last().expect("a result").text.clone();

@@ -138,7 +138,7 @@ fn claude_run_applies_the_profile() {
         assert_eq!(ran.ok().trim(), "Nothing.", "{ran:?}");
         let request = setup.model.request_for(0);
         assert_eq!(request.parsed.model, "claude-scripted-1");
-        let asked = format!("{:?}", request.asked);
+        let asked = format!("{:?}", request.parsed);
         assert!(asked.contains("You buy nothing but milk."), "{asked}");
         assert!(asked.contains("How to pay less for milk."), "{asked}");
         let tools: Vec<String> =
