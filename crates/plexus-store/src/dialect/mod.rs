@@ -104,13 +104,16 @@ impl Connection {
         }
     }
 
-    /// Returns the columns of the table named `$1`: the name, 1 if it holds integers, and the position in the
-    /// primary key, from 1, or 0.
+    /// Returns the columns of the table named `$1`: the name, 1 if it holds integers or 0 if it holds text, and the
+    /// position in the primary key, from 1, or 0. Migrations use no other types.
     pub(crate) fn columns_sql(&self) -> &'static str {
         match self {
-            Self::Sqlite(_) => "SELECT name, type = 'INTEGER', pk FROM pragma_table_info($1) ORDER BY cid",
+            Self::Sqlite(_) => {
+                "SELECT name, CASE type WHEN 'BIGINT' THEN 1 WHEN 'TEXT' THEN 0 END, pk \
+                 FROM pragma_table_info($1) ORDER BY cid"
+            }
             Self::Postgres(_) => {
-                "SELECT c.column_name::text, (c.data_type = 'bigint')::int::bigint, \
+                "SELECT c.column_name::text, (CASE c.data_type WHEN 'bigint' THEN 1 WHEN 'text' THEN 0 END)::bigint, \
                         COALESCE(k.ordinal_position, 0)::bigint \
                  FROM information_schema.columns c \
                  LEFT JOIN (information_schema.key_column_usage k \

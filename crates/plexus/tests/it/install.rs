@@ -88,7 +88,7 @@ async fn script_installs_a_working_node_and_uninstalls_it() {
     let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
     let before = (inode(&target.program()), inode(&target.unit()));
     let again = target.install(&options).await;
-    assert!(again.ok().contains("up to date") && again.stderr.contains("there already"), "{again:?}");
+    assert!(again.ok().contains("up to date") && again.stderr.contains("service is up to date"), "{again:?}");
     assert_eq!(before, (inode(&target.program()), inode(&target.unit())));
     assert_eq!(text(&env_file), "PLEXUS_LOG=debug\n");
 
@@ -185,7 +185,7 @@ async fn edited_unit_is_replaced_or_removed_only_by_force() {
         "{removed:?}"
     );
     assert!(!target.unit().exists());
-    assert!(target.node(&["uninstall", "--system"]).await.stderr.contains("There is no"));
+    assert!(target.node(&["uninstall", "--system"]).await.stderr.contains("does not exist"));
     assert_eq!(std::fs::read_dir(&target.units).unwrap().count(), 0, "no partial file is left");
     assert_eq!(target.node(&["install", "--user", "--system"]).await.code, Some(2));
     assert_eq!(target.node(&["install", "--print", "--now"]).await.code, Some(2));
