@@ -48,12 +48,12 @@ async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server(
 
         let wrong: [(Value, Headers<'_>, &str); 7] = [
             (all.clone(), &[three, yes], "mcp-param-region is missing"),
-            (all.clone(), &[encoded, ("mcp-param-replicas", "4"), yes], "mcp-param-replicas says \"4\""),
-            (all.clone(), &[encoded, ("mcp-param-replicas", "three"), yes], "says \"three\""),
-            (all.clone(), &[encoded, three, ("mcp-param-dry-run", "1")], "says \"1\" and the body \"true\""),
+            (all.clone(), &[encoded, ("mcp-param-replicas", "4"), yes], "mcp-param-replicas is \"4\""),
+            (all.clone(), &[encoded, ("mcp-param-replicas", "three"), yes], "is \"three\""),
+            (all.clone(), &[encoded, three, ("mcp-param-dry-run", "1")], "is \"1\", but the body has \"true\""),
             (all, &[("Mcp-Param-Region", "=?base64?S8O2bG4?="), three, yes], "not valid Base64"),
-            (json!({}), &[("Mcp-Param-Region", "eu")], "the arguments say nothing of it"),
-            (json!({ "region": null }), &[("Mcp-Param-Region", "null")], "the arguments say nothing of it"),
+            (json!({}), &[("Mcp-Param-Region", "eu")], "but the argument is missing"),
+            (json!({ "region": null }), &[("Mcp-Param-Region", "null")], "but the argument is missing"),
         ];
         for (arguments, headers, why) in wrong {
             let (status, code, said) = call(&client, TOOL, arguments, headers).await;

@@ -50,7 +50,7 @@ impl Site {
         command
             .args(["mcp", "--json", "--agent", agent, "--data-dir"])
             .arg(self.data())
-            .env("PLEXUS_HUB", self.url())
+            .args(["--hub", &self.url()])
             .env("PLEXUS_TOKEN", self.endpoint.token.as_deref().unwrap_or_default());
         command
     }
