@@ -138,7 +138,7 @@ async fn unsafe_redirects_are_not_followed() {
         (307, "http://10.0.0.1/mcp", "allow_private"),
         (308, "http://169.254.169.254/latest/meta-data", "metadata"),
         (307, "file:///etc/passwd", "not supported"),
-        (302, "/elsewhere", "turn the request into another one"),
+        (302, "/elsewhere", "turn the request into a GET"),
         (301, "https://mcp.example/", "https://mcp.example"),
         (307, "/mcp", "more than 3 times"),
     ] {

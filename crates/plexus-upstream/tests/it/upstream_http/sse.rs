@@ -82,7 +82,7 @@ async fn sse_endpoint_must_be_of_the_same_origin() {
     for (events, word) in [
         ("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "a different server"),
         ("event: endpoint\ndata: //evil.example/messages\n\n", "a different server"),
-        ("event: endpoint\ndata: http://\n\n", "none"),
+        ("event: endpoint\ndata: http://\n\n", "invalid"),
         ("event: message\ndata: {}\n\n", "does not begin"),
     ] {
         let server = begins_with(events).await;
