@@ -54,7 +54,7 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> 
 
 /// Starts another launcher that becomes the command, and stays to watch it.
 fn watch(launch: &Launch, limits: &Limits) -> io::Result<()> {
-    let words = Launcher::own_words(&Launch { watched: true, ..launch.clone() })?;
+    let words = Launcher::own_command_line(&Launch { watched: true, ..launch.clone() })?;
     warden::watch(limits, &words)
 }
 

@@ -233,9 +233,11 @@ impl Job {
                 return Err(FeedError::Closed);
             }
             match &self.keyboard {
-                None => keeper::write_counted(&self.folder, new, patience, |taken| *fed += taken as u64)
-                    .await
-                    .map_err(|_| FeedError::Closed)?,
+                None => {
+                    keeper::write_counted(&self.folder, new, patience, |accepted| *fed += accepted as u64)
+                        .await
+                        .map_err(|_| FeedError::Closed)?
+                }
                 Some(keyboard) => {
                     let queued = tokio::time::timeout(patience, keyboard.queue(new.to_vec())).await;
                     if let Ok(queued) = queued {
