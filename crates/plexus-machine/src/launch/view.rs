@@ -58,7 +58,7 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// Handled separately, because their content is provided by the kernel.
-const APART: &[&str] = &["/proc", "/dev"];
+const SEPARATE_PATHS: &[&str] = &["/proc", "/dev"];
 
 /// All visible paths, folders before their content. Unlisted paths are not visible.
 pub(super) fn entries(mut files: FileRules) -> Vec<Entry> {
@@ -81,7 +81,7 @@ pub(super) fn entries(mut files: FileRules) -> Vec<Entry> {
 }
 
 fn visit(path: &Path, is_dir: bool, files: &FileRules, entries: &mut Vec<Entry>) {
-    if APART.iter().any(|apart| path == Path::new(apart)) {
+    if SEPARATE_PATHS.iter().any(|separate| path == Path::new(separate)) {
         return;
     }
     let mut add = |access| entries.push(Entry { path: path.to_owned(), access, is_dir });

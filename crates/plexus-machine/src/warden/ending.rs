@@ -18,7 +18,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
-pub(super) struct Last {
+pub(super) struct LastProcesses {
     /// Processes that were still running.
     pub(super) found: u64,
     /// Processes that could not be killed.
@@ -26,9 +26,9 @@ pub(super) struct Last {
 }
 
 /// Kills all processes of the program.
-pub(super) fn end_all() -> Last {
+pub(super) fn end_all() -> LastProcesses {
     let own = std::process::id();
-    let mut last = Last::default();
+    let mut last = LastProcesses::default();
     for round in 0..ROUNDS {
         let running = tree::stop_below(own);
         last.found = last.found.max(running);

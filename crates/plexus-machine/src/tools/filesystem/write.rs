@@ -133,15 +133,15 @@ impl FileCall {
         to: &mut std::fs::File,
     ) -> Result<u64, CallError> {
         /// The number of bytes copied between two checks.
-        const PIECE: u64 = 16 << 20;
+        const BYTES_PER_STEP: u64 = 16 << 20;
         let mut copied = 0;
         loop {
             self.check_cancelled()?;
             // The kernel copies, and shares extents if the file system supports it.
-            let piece =
-                std::io::copy(&mut std::io::Read::take(&mut *from, PIECE), to).map_err(failed(path))?;
-            copied += piece;
-            if piece < PIECE {
+            let step_bytes = std::io::copy(&mut std::io::Read::take(&mut *from, BYTES_PER_STEP), to)
+                .map_err(failed(path))?;
+            copied += step_bytes;
+            if step_bytes < BYTES_PER_STEP {
                 return Ok(copied);
             }
         }

@@ -312,8 +312,8 @@ async fn patch_for_a_single_file_needs_no_file_names() {
     std::fs::write(&path, "echo 1\n").unwrap();
     let patch = "@@ -1 +1 @@\n-echo 1\n+echo 2\n";
     let call = |dry| json!({ "action": "patch", "path": path, "patch": patch, "dry_run": dry });
-    let events = bench.filesystem(call(true)).await.unwrap();
-    assert!(events["diff"].as_str().unwrap().contains("+echo 2"), "{events}");
+    let answer = bench.filesystem(call(true)).await.unwrap();
+    assert!(answer["diff"].as_str().unwrap().contains("+echo 2"), "{answer}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "echo 1\n");
     let done = bench.filesystem(call(false)).await.unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "echo 2\n");

@@ -73,7 +73,7 @@ pub(crate) enum FeedError {
 
 impl Job {
     /// A job that was just started.
-    pub(super) fn begun(
+    pub(super) fn started(
         id: String,
         record: Record,
         folder: PathBuf,
@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// A job started by an earlier process.
-    pub(super) fn found(
+    pub(super) fn recovered(
         id: String,
         record: Record,
         folder: PathBuf,

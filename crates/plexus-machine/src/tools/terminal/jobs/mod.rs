@@ -45,7 +45,7 @@ pub(super) use signals::to_send as signal_to_send;
 pub(super) use spool::{Part, Spool};
 
 /// The queue length of requests to the task that watches a job. Senders wait if it is full.
-const ORDERS: usize = 8;
+const REQUEST_QUEUE: usize = 8;
 /// The maximum number of characters of a command in a list.
 const COMMAND: usize = 200;
 /// The alphabet of ids: no lookalikes, and no characters with a meaning in paths.
@@ -159,17 +159,17 @@ impl Jobs {
             .filter(|leader| record.boot_id == boot_id && leader.is_alive())
             .filter(|_| Exit::read(folder).is_none());
         let Some(leader) = leader else {
-            let job = Job::found(id.to_owned(), record, folder.to_owned(), now, None);
+            let job = Job::recovered(id.to_owned(), record, folder.to_owned(), now, None);
             self.0.all().insert(id.to_owned(), Arc::new(job));
             return;
         };
         let left = |until: Timestamp| Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let until = record.until.map(|until| Instant::now() + left(until));
-        let (sender, orders) = mpsc::channel(ORDERS);
-        let job = Arc::new(Job::found(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
+        let (sender, requests) = mpsc::channel(REQUEST_QUEUE);
+        let job = Arc::new(Job::recovered(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
         // More jobs may be running than the limit allows to start.
         let slot = self.0.running_slots.clone().try_acquire_owned().ok();
-        self.watch(job.clone(), Leader::Found(leader), orders, until, slot);
+        self.watch(job.clone(), Leader::Found(leader), requests, until, slot);
         if job.record.leashed {
             // Its caller is told that the call was interrupted and must be able to rely on that.
             job.stop(StopReason::Interrupted);
@@ -180,7 +180,7 @@ impl Jobs {
         &self,
         job: Arc<Job>,
         leader: Leader,
-        orders: mpsc::Receiver<WatchRequest>,
+        requests: mpsc::Receiver<WatchRequest>,
         until: Option<Instant>,
         slot: Option<OwnedSemaphorePermit>,
     ) {
@@ -190,7 +190,7 @@ impl Jobs {
             spools: vec![job.spool(Stream::Stdout), job.spool(Stream::Stderr)],
             job,
             leader,
-            orders,
+            requests,
             until,
             spool_bytes: self.0.limits.spool,
             clock: machine.clock.clone(),
@@ -226,7 +226,7 @@ impl Jobs {
     ) -> Result<Arc<Job>, StartError> {
         let machine = &self.0.machine;
         let now = machine.clock.now();
-        let (argv, environment) = self.0.begun(&id, &mut request)?;
+        let (argv, environment) = self.0.prepare_command(&id, &mut request)?;
         let record = Record {
             command: redacted(&request),
             cwd: request.cwd.display().to_string(),
@@ -242,7 +242,7 @@ impl Jobs {
         record.write(folder)?;
         let stdout = Spool::create(&folder.join("stdout"))?;
         Spool::create(&folder.join("stderr"))?;
-        let (sender, orders) = mpsc::channel(ORDERS);
+        let (sender, requests) = mpsc::channel(REQUEST_QUEUE);
         let launch = JobCommand { argv: &argv, cwd: &request.cwd, environment };
         let (leader, keyboard) = match request.screen {
             None => (Leader::Keeper(keeper::start(folder, &launch, &request.stdin)?), None),
@@ -260,8 +260,8 @@ impl Jobs {
             }
         };
         let until = request.limit.map(|limit| Instant::now() + limit);
-        let job = Arc::new(Job::begun(id, record, folder.to_owned(), sender, keyboard));
-        self.watch(job.clone(), leader, orders, until, Some(slot));
+        let job = Arc::new(Job::started(id, record, folder.to_owned(), sender, keyboard));
+        self.watch(job.clone(), leader, requests, until, Some(slot));
         Ok(job)
     }
 
@@ -299,7 +299,7 @@ impl Inner {
     }
 
     /// The program, arguments and environment of the command, or of the launcher that executes it.
-    fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Variables)> {
+    fn prepare_command(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Variables)> {
         let environment = self.environment(id, request);
         let argv = request.argv.iter().map(OsString::from).collect();
         match (&self.machine.launcher, request.sandbox.take()) {

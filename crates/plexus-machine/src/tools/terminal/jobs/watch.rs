@@ -92,7 +92,7 @@ fn exit_of(status: ExitStatus) -> Exit {
 pub(super) struct Watch {
     pub(super) job: Arc<Job>,
     pub(super) leader: Leader,
-    pub(super) orders: mpsc::Receiver<WatchRequest>,
+    pub(super) requests: mpsc::Receiver<WatchRequest>,
     /// When the job times out.
     pub(super) until: Option<Instant>,
     pub(super) spools: Vec<Spool>,
@@ -126,7 +126,7 @@ impl Watch {
                     }
                     return;
                 }
-                Some(order) = self.orders.recv() => match order {
+                Some(order) = self.requests.recv() => match order {
                     WatchRequest::Signal(signal, answer) => {
                         if signal == Signal::KILL {
                             StopReason::Killed.write(self.job.folder());
