@@ -5,33 +5,33 @@ use std::path::Path;
 use crate::confined_path::hash;
 use crate::document::newline;
 use crate::error::BridgeError;
-use crate::ledger::Part;
+use crate::ledger::ManagedPart;
 
 const BEGIN: &str = "<!-- plexus:begin";
 const END: &str = "<!-- plexus:end -->";
-const ABOUT: &str = "<!-- plexus:begin (kept by Plexus; change its source, not this block) -->";
+const BEGIN_LINE: &str = "<!-- plexus:begin (kept by Plexus; change its source, not this block) -->";
 
 /// The size of a block without its content, in bytes.
-pub(crate) const FRAME: usize = ABOUT.len() + END.len() + 3;
+pub(crate) const MARKER_BYTES: usize = BEGIN_LINE.len() + END.len() + 3;
 
 /// The range of the block, with its markers and the line end after it.
-struct Found {
+struct BlockRange {
     start: usize,
     end: usize,
 }
 
-impl Found {
+impl BlockRange {
     /// A hash that detects changes to the block. It ignores line ends, which some programs normalize.
     fn hash(&self, text: &str) -> String {
-        print(&text[self.start..self.end])
+        block_hash(&text[self.start..self.end])
     }
 }
 
-fn print(block: &str) -> String {
+fn block_hash(block: &str) -> String {
     hash(block.replace("\r\n", "\n").trim_end().as_bytes())
 }
 
-fn find(path: &Path, text: &str) -> Result<Option<Found>, BridgeError> {
+fn find(path: &Path, text: &str) -> Result<Option<BlockRange>, BridgeError> {
     let (begins, ends) = (text.matches(BEGIN).count(), text.matches(END).count());
     match (text.find(BEGIN), text.find(END), begins, ends) {
         (None, None, ..) => Ok(None),
@@ -39,7 +39,7 @@ fn find(path: &Path, text: &str) -> Result<Option<Found>, BridgeError> {
             let end = close + END.len();
             let rest = &text[end..];
             let newline = if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
-            Ok(Some(Found { start, end: end + newline }))
+            Ok(Some(BlockRange { start, end: end + newline }))
         }
         _ => Err(BridgeError::conflict(
             path,
@@ -50,15 +50,15 @@ fn find(path: &Path, text: &str) -> Result<Option<Found>, BridgeError> {
 }
 
 /// Whether the text contains a marker.
-pub(crate) fn has_marks(text: &str) -> bool {
+pub(crate) fn has_markers(text: &str) -> bool {
     text.contains(BEGIN) || text.contains(END)
 }
 
 /// Renders the block for a file with these line ends.
-fn framed(content: &str, text: &str) -> String {
+fn render_block(content: &str, text: &str) -> String {
     // The content cannot contain a marker, whoever wrote it.
     let content = content.replace("<!-- plexus:", "<!-- plexus :");
-    let block = format!("{ABOUT}\n{}\n{END}\n", content.trim_end());
+    let block = format!("{BEGIN_LINE}\n{}\n{END}\n", content.trim_end());
     if text.contains("\r\n") { block.replace("\r\n", "\n").replace('\n', "\r\n") } else { block }
 }
 
@@ -67,26 +67,26 @@ pub(crate) fn write(
     path: &Path,
     text: &str,
     content: &str,
-    known: Option<&Part>,
-    insist: bool,
-) -> Result<(String, Part), BridgeError> {
-    let block = framed(content, text);
+    recorded: Option<&ManagedPart>,
+    overwrite: bool,
+) -> Result<(String, ManagedPart), BridgeError> {
+    let block = render_block(content, text);
     let newline = newline(text);
-    let known = match known {
-        Some(Part::Block { hash, lead }) => Some((hash, lead)),
+    let recorded = match recorded {
+        Some(ManagedPart::Block { hash, lead }) => Some((hash, lead)),
         _ => None,
     };
-    let new = |lead: &str| Part::Block { hash: print(&block), lead: lead.to_owned() };
-    match (find(path, text)?, known) {
-        (Some(found), Some((was, lead))) => {
-            if found.hash(text) != *was && !insist {
-                return Err(changed(path));
+    let new = |lead: &str| ManagedPart::Block { hash: block_hash(&block), lead: lead.to_owned() };
+    match (find(path, text)?, recorded) {
+        (Some(found), Some((recorded_hash, lead))) => {
+            if found.hash(text) != *recorded_hash && !overwrite {
+                return Err(changed_by_hand_error(path));
             }
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new(lead)))
         }
         // A block with exactly our content is treated as ours and not changed.
-        (Some(found), None) if found.hash(text) == print(&block) => Ok((text.to_owned(), new(""))),
-        (Some(found), None) if insist => {
+        (Some(found), None) if found.hash(text) == block_hash(&block) => Ok((text.to_owned(), new(""))),
+        (Some(found), None) if overwrite => {
             Ok((format!("{}{block}{}", &text[..found.start], &text[found.end..]), new("")))
         }
         (Some(_), None) => Err(BridgeError::conflict(
@@ -94,7 +94,7 @@ pub(crate) fn write(
             "has a block of Plexus that is not in the ledger",
             "remove it, from `plexus:begin` to `plexus:end`, or replace it with `--policy replace`",
         )),
-        (None, Some(_)) if !insist => Err(BridgeError::conflict(
+        (None, Some(_)) if !overwrite => Err(BridgeError::conflict(
             path,
             "had a block of Plexus that was removed by hand",
             "`plexus connect` writes it again; `plexus disconnect` forgets it",
@@ -111,11 +111,16 @@ pub(crate) fn write(
 }
 
 /// Removes the block.
-pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Result<String, BridgeError> {
-    let Part::Block { hash: was, lead } = part else { return Ok(text.to_owned()) };
+pub(crate) fn erase(
+    path: &Path,
+    text: &str,
+    part: &ManagedPart,
+    overwrite: bool,
+) -> Result<String, BridgeError> {
+    let ManagedPart::Block { hash: recorded_hash, lead } = part else { return Ok(text.to_owned()) };
     let Some(found) = find(path, text)? else { return Ok(text.to_owned()) };
-    if found.hash(text) != *was && !insist {
-        return Err(changed(path));
+    if found.hash(text) != *recorded_hash && !overwrite {
+        return Err(changed_by_hand_error(path));
     }
     let before = &text[..found.start];
     let before = before.strip_suffix(lead.as_str()).unwrap_or(before);
@@ -127,15 +132,15 @@ pub(crate) fn erase(path: &Path, text: &str, part: &Part, insist: bool) -> Resul
 }
 
 /// Checks that the block is unchanged since our last write.
-pub(crate) fn is_current(path: &Path, text: &str, part: &Part) -> Option<bool> {
-    let Part::Block { hash: was, .. } = part else { return None };
+pub(crate) fn is_current(path: &Path, text: &str, part: &ManagedPart) -> Option<bool> {
+    let ManagedPart::Block { hash: recorded_hash, .. } = part else { return None };
     match find(path, text) {
-        Ok(found) => found.map(|found| found.hash(text) == *was),
+        Ok(found) => found.map(|found| found.hash(text) == *recorded_hash),
         Err(_) => Some(false),
     }
 }
 
-fn changed(path: &Path) -> BridgeError {
+fn changed_by_hand_error(path: &Path) -> BridgeError {
     BridgeError::conflict(
         path,
         "has a block of Plexus that was changed by hand",

@@ -1,7 +1,7 @@
 //! The path of a file below an allowed folder.
 //!
-//! The path from that folder to the file is opened component by component without following symlinks, and all reads and writes use the
-//! opened folder's descriptor, so a symlink created meanwhile cannot redirect them.
+//! The path from that folder to the file is opened component by component without following symlinks, and all reads
+//! and writes use the opened folder's descriptor, so a symlink created meanwhile cannot redirect them.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -14,7 +14,7 @@ use plexus_kit::hex;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::document::MOST;
+use crate::document::MAX_FILE_BYTES;
 use crate::error::BridgeError;
 
 /// An allowed folder and a path below it.
@@ -74,7 +74,7 @@ impl ConfinedPath {
     }
 
     /// The missing folders, outermost first.
-    pub(crate) fn missing(&self) -> Vec<PathBuf> {
+    pub(crate) fn missing_folders(&self) -> Vec<PathBuf> {
         let path = self.path();
         let above = path.ancestors().skip(1).take_while(|folder| folder.symlink_metadata().is_err());
         let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
@@ -87,11 +87,11 @@ impl ConfinedPath {
     }
 
     /// Opens the folder of the file; none if it is missing and must not be created.
-    pub(crate) fn folder(&self, make: bool) -> Result<Option<Folder>, BridgeError> {
+    pub(crate) fn folder(&self, create: bool) -> Result<Option<Folder>, BridgeError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut path = self.root.clone();
         let opened = match rustix::fs::openat(CWD, &self.root, flags, Mode::empty()) {
-            Err(Errno::NOENT) if make => {
+            Err(Errno::NOENT) if create => {
                 let mode = if self.shared { 0o755 } else { 0o700 };
                 std::fs::DirBuilder::new()
                     .recursive(true)
@@ -111,7 +111,7 @@ impl ConfinedPath {
         let name = parts.pop().unwrap_or_default().to_owned();
         for part in parts {
             path.push(part);
-            if make {
+            if create {
                 let mode = if self.shared { 0o755 } else { 0o700 };
                 match rustix::fs::mkdirat(&fd, part, Mode::from_raw_mode(mode)) {
                     Ok(()) | Err(Errno::EXIST) => {}
@@ -121,7 +121,7 @@ impl ConfinedPath {
             fd = match rustix::fs::openat(&fd, part, flags | OFlags::NOFOLLOW, Mode::empty()) {
                 Ok(inner) => inner,
                 Err(Errno::NOENT) => return Ok(None),
-                Err(Errno::LOOP | Errno::NOTDIR) => return Err(is_link(&path, &fd, part)),
+                Err(Errno::LOOP | Errno::NOTDIR) => return Err(link_error(&path, &fd, part)),
                 Err(error) => return Err(BridgeError::io(&path, "open the folder")(error.into())),
             };
         }
@@ -147,7 +147,7 @@ impl ConfinedPath {
         let fd = match rustix::fs::openat(&folder.fd, name, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => return Err(is_link(&path, &folder.fd, name)),
+            Err(Errno::LOOP) => return Err(link_error(&path, &folder.fd, name)),
             Err(error) => return Err(BridgeError::io(&path, "read")(error.into())),
         };
         let stat = rustix::fs::fstat(&fd).map_err(|error| BridgeError::io(&path, "read")(error.into()))?;
@@ -166,11 +166,14 @@ impl ConfinedPath {
             return refused("is read-only", "make it writable (chmod u+w) if it is to be changed");
         }
         let mut bytes = Vec::new();
-        let most = MOST as u64 + 1;
-        std::fs::File::from(fd).take(most).read_to_end(&mut bytes).map_err(BridgeError::io(&path, "read"))?;
-        if bytes.len() > MOST {
+        let limit = MAX_FILE_BYTES as u64 + 1;
+        std::fs::File::from(fd)
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .map_err(BridgeError::io(&path, "read"))?;
+        if bytes.len() > MAX_FILE_BYTES {
             return refused(
-                &format!("is larger than {} MiB", MOST >> 20),
+                &format!("is larger than {} MiB", MAX_FILE_BYTES >> 20),
                 "shorten it, or exclude this agent",
             );
         }
@@ -187,9 +190,9 @@ impl ConfinedPath {
         }
     }
 
-    /// Identifies the object under a name: a file by its content, anything unreadable by its inode number. So any replacement is
-    /// detected.
-    pub(crate) fn seen(&self, folder: &Folder, name: &OsString) -> Option<String> {
+    /// Identifies the object under a name: a file by its content, anything unreadable by its inode number. So any
+    /// replacement is detected.
+    pub(crate) fn fingerprint(&self, folder: &Folder, name: &OsString) -> Option<String> {
         match self.read_in(folder, name) {
             Ok(found) => found.map(|found| found.hash),
             Err(_) => {
@@ -200,7 +203,7 @@ impl ConfinedPath {
     }
 }
 
-fn is_link(path: &Path, folder: impl AsFd, name: &std::ffi::OsStr) -> BridgeError {
+fn link_error(path: &Path, folder: impl AsFd, name: &std::ffi::OsStr) -> BridgeError {
     let kind = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
         .map(|stat| FileType::from_raw_mode(stat.st_mode));
     match kind {

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::document::{Syntax, Undo};
 use crate::error::BridgeError;
-use crate::ledger::Part;
-use crate::moved::{Moved, put_back, take_out};
+use crate::ledger::ManagedPart;
+use crate::moved_server::{MovedServer, remove_server, restore_server};
 
 /// How to handle an entry with our name that has another origin or was changed since our last write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum ConflictPolicy {
     /// Leave it unchanged.
     #[default]
     Skip,
@@ -23,7 +23,7 @@ pub enum Policy {
 
 /// The desired entry.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredEntry {
     pub(crate) syntax: Syntax,
     pub(crate) keys: Vec<String>,
     pub(crate) value: Value,
@@ -32,141 +32,141 @@ pub(crate) struct Wanted {
 }
 
 /// Inserts the entry and removes the moved servers; returns the text and how to undo both.
-pub(crate) fn connect(
+pub(crate) fn insert_entry(
     path: &Path,
     text: &str,
-    wanted: &Wanted,
-    known: Option<&Part>,
-    policy: Policy,
-) -> Result<(String, Part), BridgeError> {
-    let (mut text, mut part) = connect_alone(path, text, wanted, known, policy)?;
-    let Part::Entry { syntax, keys, moved, .. } = &mut part else { return Ok((text, part)) };
+    desired: &DesiredEntry,
+    recorded: Option<&ManagedPart>,
+    policy: ConflictPolicy,
+) -> Result<(String, ManagedPart), BridgeError> {
+    let (mut text, mut part) = set_entry(path, text, desired, recorded, policy)?;
+    let ManagedPart::Entry { syntax, keys, moved, .. } = &mut part else { return Ok((text, part)) };
     let table: Vec<&str> = keys.iter().take(keys.len() - 1).map(String::as_str).collect();
-    for name in &wanted.moved {
-        if let Some((left, taken)) =
-            take_out(*syntax, &text, &table, name).map_err(BridgeError::edit(path))?
+    for name in &desired.moved {
+        if let Some((remaining, removed)) =
+            remove_server(*syntax, &text, &table, name).map_err(BridgeError::edit(path))?
         {
-            text = left;
+            text = remaining;
             // A server that was restored and is removed again is the one to restore the next time.
-            moved.retain(|known| known.name != *name);
-            moved.push(taken);
+            moved.retain(|recorded| recorded.name != *name);
+            moved.push(removed);
         }
     }
     Ok((text, part))
 }
 
 /// Inserts the entry; returns the text and how to undo it.
-fn connect_alone(
+fn set_entry(
     path: &Path,
     text: &str,
-    wanted: &Wanted,
-    known: Option<&Part>,
-    policy: Policy,
-) -> Result<(String, Part), BridgeError> {
-    let Wanted { syntax, keys, value, .. } = wanted;
-    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    desired: &DesiredEntry,
+    recorded: Option<&ManagedPart>,
+    policy: ConflictPolicy,
+) -> Result<(String, ManagedPart), BridgeError> {
+    let DesiredEntry { syntax, keys, value, .. } = desired;
+    let key_path: Vec<&str> = keys.iter().map(String::as_str).collect();
     let edit = BridgeError::edit(path);
-    let there = syntax.get(text, &names).map_err(&edit)?;
-    let moved: Vec<Moved> = match known {
-        Some(Part::Entry { moved, .. }) => moved.clone(),
+    let existing = syntax.get(text, &key_path).map_err(&edit)?;
+    let moved: Vec<MovedServer> = match recorded {
+        Some(ManagedPart::Entry { moved, .. }) => moved.clone(),
         _ => Vec::new(),
     };
-    let known = match known {
-        Some(Part::Entry { keys: at, ours, undo, .. }) if at == keys => Some((ours, undo)),
+    let recorded = match recorded {
+        Some(ManagedPart::Entry { keys: at, ours, undo, .. }) if at == keys => Some((ours, undo)),
         _ => None,
     };
-    let part = |undo: &Undo| Part::Entry {
+    let part = |undo: &Undo| ManagedPart::Entry {
         syntax: *syntax,
         keys: keys.clone(),
         ours: value.clone(),
         undo: undo.clone(),
         moved: moved.clone(),
     };
-    let Some(there) = there else {
-        let edited = syntax.set(text, &names, value).map_err(&edit)?;
+    let Some(existing) = existing else {
+        let edited = syntax.set(text, &key_path, value).map_err(&edit)?;
         return Ok((edited.text, part(&edited.undo)));
     };
-    let name = names.last().copied().unwrap_or_default();
-    if let Some((ours, undo)) = known {
-        if !holds(&there, ours) && policy == Policy::Skip {
-            return Err(changed(path, name));
+    let name = key_path.last().copied().unwrap_or_default();
+    if let Some((ours, undo)) = recorded {
+        if !contains_fields(&existing, ours) && policy == ConflictPolicy::Skip {
+            return Err(entry_changed_error(path, name));
         }
         // Fields added since stay, such as the tools that need no confirmation.
-        let new = over(there.clone(), value);
-        if new == there {
+        let new = merge_fields(existing.clone(), value);
+        if new == existing {
             return Ok((text.to_owned(), part(undo)));
         }
-        let edited = syntax.set(text, &names, &new).map_err(&edit)?;
+        let edited = syntax.set(text, &key_path, &new).map_err(&edit)?;
         return Ok((edited.text, part(undo)));
     }
-    if there == *value {
+    if existing == *value {
         // Identical to ours: from a copy, or written back by an agent that had read it.
         let undo = Undo::Inserted { made: 0, hollow: None, fragment: None };
         return Ok((text.to_owned(), part(&undo)));
     }
     let new = match policy {
-        Policy::Skip => {
+        ConflictPolicy::Skip => {
             return Err(BridgeError::conflict(
                 path,
                 format!("has an entry \"{name}\" that this command did not create"),
                 "--policy replace replaces it, --policy merge sets only the fields of Plexus",
             ));
         }
-        Policy::Merge => over(there, value),
-        Policy::Replace => value.clone(),
+        ConflictPolicy::Merge => merge_fields(existing, value),
+        ConflictPolicy::Replace => value.clone(),
     };
-    let edited = syntax.set(text, &names, &new).map_err(&edit)?;
+    let edited = syntax.set(text, &key_path, &new).map_err(&edit)?;
     Ok((edited.text, part(&edited.undo)))
 }
 
 /// Removes the entry.
-pub(crate) fn disconnect(
+pub(crate) fn remove_entry(
     path: &Path,
     text: &str,
-    part: &Part,
-    policy: Policy,
+    part: &ManagedPart,
+    policy: ConflictPolicy,
 ) -> Result<String, BridgeError> {
-    let Part::Entry { syntax, keys, ours, undo, moved } = part else { return Ok(text.to_owned()) };
-    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let ManagedPart::Entry { syntax, keys, ours, undo, moved } = part else { return Ok(text.to_owned()) };
+    let key_path: Vec<&str> = keys.iter().map(String::as_str).collect();
     let edit = BridgeError::edit(path);
-    let mut text = match syntax.get(text, &names).map_err(&edit)? {
+    let mut text = match syntax.get(text, &key_path).map_err(&edit)? {
         None => text.to_owned(),
-        Some(there) if !holds(&there, ours) && policy != Policy::Replace => {
-            return Err(changed(path, names.last().copied().unwrap_or_default()));
+        Some(existing) if !contains_fields(&existing, ours) && policy != ConflictPolicy::Replace => {
+            return Err(entry_changed_error(path, key_path.last().copied().unwrap_or_default()));
         }
-        Some(_) => syntax.undo(text, &names, undo).map_err(&edit)?,
+        Some(_) => syntax.undo(text, &key_path, undo).map_err(&edit)?,
     };
-    let table = &names[..names.len() - 1];
+    let table = &key_path[..key_path.len() - 1];
     for server in moved {
-        text = put_back(*syntax, &text, table, server).map_err(&edit)?;
+        text = restore_server(*syntax, &text, table, server).map_err(&edit)?;
     }
     Ok(text)
 }
 
 /// Checks that the entry is unchanged since our last write.
-pub(crate) fn is_current(text: &str, part: &Part) -> Option<bool> {
-    let Part::Entry { syntax, keys, ours, .. } = part else { return None };
-    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
-    syntax.get(text, &names).ok()?.map(|there| holds(&there, ours))
+pub(crate) fn is_current(text: &str, part: &ManagedPart) -> Option<bool> {
+    let ManagedPart::Entry { syntax, keys, ours, .. } = part else { return None };
+    let key_path: Vec<&str> = keys.iter().map(String::as_str).collect();
+    syntax.get(text, &key_path).ok()?.map(|existing| contains_fields(&existing, ours))
 }
 
 /// Our entry in this text, if any.
-pub(crate) fn in_text(text: &str, part: &Part) -> Option<Part> {
-    let Part::Entry { syntax, keys, undo, moved, .. } = part else { return None };
-    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let there = syntax.get(text, &names).ok()??;
+pub(crate) fn entry_in_text(text: &str, part: &ManagedPart) -> Option<ManagedPart> {
+    let ManagedPart::Entry { syntax, keys, undo, moved, .. } = part else { return None };
+    let key_path: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let existing = syntax.get(text, &key_path).ok()??;
     // Before the agent was connected, an entry of this name had another origin.
     let is_former = matches!(undo, Undo::Replaced { .. }) && is_current(text, part) != Some(true);
-    (!is_former).then(|| Part::Entry {
+    (!is_former).then(|| ManagedPart::Entry {
         syntax: *syntax,
         keys: keys.clone(),
-        ours: there,
+        ours: existing,
         undo: undo.clone(),
         moved: moved.clone(),
     })
 }
 
-fn changed(path: &Path, name: &str) -> BridgeError {
+fn entry_changed_error(path: &Path, name: &str) -> BridgeError {
     BridgeError::conflict(
         path,
         format!("has an entry \"{name}\" that was changed since it was written"),
@@ -175,23 +175,23 @@ fn changed(path: &Path, name: &str) -> BridgeError {
 }
 
 /// Whether it contains all our fields; it may contain others.
-fn holds(there: &Value, ours: &Value) -> bool {
-    match (there, ours) {
-        (Value::Object(there), Value::Object(ours)) => {
-            ours.iter().all(|(key, value)| there.get(key).is_some_and(|there| holds(there, value)))
-        }
-        (there, ours) => there == ours,
+fn contains_fields(existing: &Value, ours: &Value) -> bool {
+    match (existing, ours) {
+        (Value::Object(existing), Value::Object(ours)) => ours
+            .iter()
+            .all(|(key, value)| existing.get(key).is_some_and(|existing| contains_fields(existing, value))),
+        (existing, ours) => existing == ours,
     }
 }
 
 /// Merges our fields into an existing entry.
-fn over(mut there: Value, ours: &Value) -> Value {
-    match (&mut there, ours) {
+fn merge_fields(mut existing: Value, ours: &Value) -> Value {
+    match (&mut existing, ours) {
         (Value::Object(fields), Value::Object(ours)) => {
             for (key, value) in ours {
                 fields.insert(key.clone(), value.clone());
             }
-            there
+            existing
         }
         _ => ours.clone(),
     }

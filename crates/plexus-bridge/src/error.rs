@@ -70,7 +70,7 @@ impl BridgeError {
             EditError::Invalid(why) => {
                 Self::refused(path, why, "correct the file, or let its agent rewrite it")
             }
-            EditError::Unclear(why) => {
+            EditError::Unsupported(why) => {
                 Self::refused(path, why, "add the entry by hand; `plexus connect --dry-run --json` prints it")
             }
         }

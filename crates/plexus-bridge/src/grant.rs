@@ -1,8 +1,8 @@
 //! The grant of an agent: the token that it got when it was connected, and the hub that issued it.
 //!
-//! Each agent has one file, readable by its owner only. The agent's own files never contain the token: they only name the command that
-//! starts the proxy. The proxy reads the token here and stores renewed tokens here, so the file always has the newest one. A token
-//! renewed while the file was removed or replaced is not stored.
+//! Each agent has one file, readable by its owner only. The agent's own files never contain the token: they only name
+//! the command that starts the proxy. The proxy reads the token here and stores renewed tokens here, so the file
+//! always has the newest one. A token renewed while the file was removed or replaced is not stored.
 
 use std::fmt;
 use std::fs::File;
@@ -18,9 +18,9 @@ use crate::error::BridgeError;
 const FOLDER: &str = "grants";
 const LOCK: &str = "lock";
 /// The extension of a marker file for a disconnected agent.
-const TAKEN: &str = "taken";
+const DISCONNECTED_EXTENSION: &str = "taken";
 /// The number of tokens remembered for revocation on disconnect; older ones have expired.
-const REMEMBERED: usize = 8;
+const MAX_TOKENS: usize = 8;
 
 /// A token and its properties.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -52,38 +52,43 @@ impl fmt::Debug for Grant {
 
 impl Grant {
     #[must_use]
-    pub fn new(hub: Option<String>, by_admin: bool, asked: CreateTokenParams, made: &CreatedToken) -> Self {
+    pub fn new(
+        hub: Option<String>,
+        by_admin: bool,
+        requested: CreateTokenParams,
+        created: &CreatedToken,
+    ) -> Self {
         let grant = Self {
             id: format!("{:016x}", rand::random::<u64>()),
             hub,
             by_admin,
-            // What came from whoever made it, and not from a wish, is to be the same again.
+            // A later request repeats the granted values, which may differ from the requested ones.
             asked: CreateTokenParams {
-                scopes: made.scopes.clone(),
-                profile: made.profile.clone(),
-                node: made.node.clone(),
-                ..asked
+                scopes: created.scopes.clone(),
+                profile: created.profile.clone(),
+                node: created.node.clone(),
+                ..requested
             },
             token: String::new(),
             tokens: Vec::new(),
             scopes: Vec::new(),
-            expires_at: made.expires_at,
+            expires_at: created.expires_at,
             renew_until: None,
             renew_at: None,
         };
-        grant.with(made, None)
+        grant.with_token(created, None)
     }
 
     /// The same grant with another token.
     #[must_use]
-    pub fn with(mut self, made: &CreatedToken, renew_at: Option<Timestamp>) -> Self {
+    pub fn with_token(mut self, created: &CreatedToken, renew_at: Option<Timestamp>) -> Self {
         self.renew_at = renew_at;
-        self.token.clone_from(&made.token);
-        self.tokens.push(made.jti);
-        let old = self.tokens.len().saturating_sub(REMEMBERED);
+        self.token.clone_from(&created.token);
+        self.tokens.push(created.jti);
+        let old = self.tokens.len().saturating_sub(MAX_TOKENS);
         self.tokens.drain(..old);
-        self.scopes.clone_from(&made.scopes);
-        (self.expires_at, self.renew_until) = (made.expires_at, made.renew_until);
+        self.scopes.clone_from(&created.scopes);
+        (self.expires_at, self.renew_until) = (created.expires_at, created.renew_until);
         self
     }
 
@@ -94,7 +99,7 @@ impl Grant {
 
     /// The time until which the agent has access, if its proxy runs from time to time.
     #[must_use]
-    pub fn good_until(&self) -> Timestamp {
+    pub fn access_until(&self) -> Timestamp {
         self.renew_until.map_or(self.expires_at, |until| until.max(self.expires_at))
     }
 }
@@ -151,13 +156,13 @@ impl Grants {
 
     /// Whether the agent was disconnected. Proxies started for it then get no token until it is connected again.
     #[must_use]
-    pub fn is_taken(&self, agent: &str) -> bool {
-        self.file(agent).is_some_and(|path| path.with_extension(TAKEN).exists())
+    pub fn is_disconnected(&self, agent: &str) -> bool {
+        self.file(agent).is_some_and(|path| path.with_extension(DISCONNECTED_EXTENSION).exists())
     }
 
     pub fn write(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
         let _lock = self.lock()?;
-        self.put(agent, grant)
+        self.write_locked(agent, grant)
     }
 
     /// Replaces the token of the grant with this id; false if the grant has been replaced.
@@ -165,28 +170,28 @@ impl Grants {
         &self,
         agent: &str,
         id: &str,
-        made: &CreatedToken,
+        created: &CreatedToken,
         renew_at: Option<Timestamp>,
     ) -> Result<bool, BridgeError> {
         let _lock = self.lock()?;
         match self.read(agent)?.filter(|grant| grant.id == id) {
-            Some(grant) => self.put(agent, &grant.with(made, renew_at)).map(|()| true),
+            Some(grant) => self.write_locked(agent, &grant.with_token(created, renew_at)).map(|()| true),
             None => Ok(false),
         }
     }
 
-    fn put(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
+    fn write_locked(&self, agent: &str, grant: &Grant) -> Result<(), BridgeError> {
         let Some(path) = self.file(agent) else {
             return Err(BridgeError::refused(&self.0, "cannot store this name", "use letters and digits"));
         };
-        let _ = std::fs::remove_file(path.with_extension(TAKEN));
+        let _ = std::fs::remove_file(path.with_extension(DISCONNECTED_EXTENSION));
         let content = serde_json::to_vec(grant)
             .map_err(|error| BridgeError::Ledger { path: path.clone(), why: error.to_string() })?;
         private_file::write(&path, &content).map_err(BridgeError::io(&path, "write"))
     }
 
     /// Removes the grant and returns it.
-    pub fn take(&self, agent: &str) -> Result<Option<Grant>, BridgeError> {
+    pub fn remove(&self, agent: &str) -> Result<Option<Grant>, BridgeError> {
         if !self.0.exists() {
             return Ok(None);
         }
@@ -194,8 +199,8 @@ impl Grants {
         // An unreadable grant is removed too: it is of no use.
         let grant = self.read(agent).unwrap_or_default();
         let Some(path) = self.file(agent) else { return Ok(None) };
-        let mark = path.with_extension(TAKEN);
-        private_file::write(&mark, b"").map_err(BridgeError::io(&mark, "write"))?;
+        let marker = path.with_extension(DISCONNECTED_EXTENSION);
+        private_file::write(&marker, b"").map_err(BridgeError::io(&marker, "write"))?;
         match std::fs::remove_file(&path) {
             Ok(()) => Ok(grant),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

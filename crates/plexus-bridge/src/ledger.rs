@@ -1,8 +1,8 @@
 //! The ledger: a record of everything written into files of agents, sufficient to recognize it and to remove it.
 //!
-//! The ledger is one file, readable by its owner only and replaced atomically. A change is recorded as *pending*, with its resulting
-//! record, before the agent's file is touched: after a crash, the file's content shows whether the change was made. Backups of files
-//! are stored next to the ledger.
+//! The ledger is one file, readable by its owner only and replaced atomically. A change is recorded as *pending*,
+//! with its resulting record, before the agent's file is touched: after a crash, the file's content shows whether the
+//! change was made. Backups of files are stored next to the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use serde_json::Value;
 use crate::confined_path::{ConfinedPath, hash};
 use crate::document::{Syntax, Undo};
 use crate::error::BridgeError;
-use crate::moved::Moved;
+use crate::moved_server::MovedServer;
 
 const FILE: &str = "ledger.json";
 const BACKUPS: &str = "backups";
 /// The number of backups per file, besides the one from before the connection.
-const KEPT: usize = 20;
+const MAX_BACKUPS: usize = 20;
 /// The format version. A ledger of a later version is not touched.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
@@ -34,13 +34,13 @@ pub struct Ledger {
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct FormatVersion {
     version: u32,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { version: VERSION, connections: BTreeMap::new(), backups: Vec::new(), pending: None }
+        Self { version: FORMAT_VERSION, connections: BTreeMap::new(), backups: Vec::new(), pending: None }
     }
 }
 
@@ -64,23 +64,23 @@ pub struct Connection {
     #[serde(default)]
     pub instructions: bool,
     pub last_sync_at: Option<Timestamp>,
-    pub files: Vec<Record>,
+    pub files: Vec<FileRecord>,
     /// Files that could not be written last time, with the reason.
     #[serde(default)]
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<FileProblem>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct FileProblem {
     pub path: PathBuf,
     pub why: String,
     pub fix: String,
     pub conflict: bool,
 }
 
-impl Trouble {
+impl FileProblem {
     #[must_use]
-    pub fn of(error: &BridgeError) -> Self {
+    pub fn from_error(error: &BridgeError) -> Self {
         let path = match error {
             BridgeError::Refused { path, .. }
             | BridgeError::Conflict { path, .. }
@@ -99,9 +99,9 @@ impl Trouble {
 
 /// Our content in one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct FileRecord {
     pub path: PathBuf,
-    pub part: Part,
+    pub part: ManagedPart,
     /// The hash of the file after our last write.
     pub hash: String,
     /// The backup from before; none if there was no file.
@@ -117,7 +117,7 @@ pub struct Record {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum ManagedPart {
     /// An entry among the servers.
     Entry {
         syntax: Syntax,
@@ -126,7 +126,7 @@ pub enum Part {
         undo: Undo,
         /// Servers removed from the file because they were moved behind the hub.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        moved: Vec<Moved>,
+        moved: Vec<MovedServer>,
     },
     /// A block of instructions.
     Block { hash: String, lead: String },
@@ -154,25 +154,25 @@ pub(crate) struct Pending {
     pub(crate) to: Option<String>,
     pub(crate) path: PathBuf,
     /// The record of the file after the change.
-    pub(crate) record: Option<Record>,
+    pub(crate) record: Option<FileRecord>,
 }
 
 impl Ledger {
     pub(crate) fn read(folder: &Path) -> Result<Self, BridgeError> {
         let path = folder.join(FILE);
-        let broken = |why: String| BridgeError::Ledger { path: path.clone(), why };
-        let Some(content) = private_file::read(&path).map_err(|error| broken(error.to_string()))? else {
+        let unusable = |why: String| BridgeError::Ledger { path: path.clone(), why };
+        let Some(content) = private_file::read(&path).map_err(|error| unusable(error.to_string()))? else {
             return Ok(Self::default());
         };
         // Checked first, because other versions may have other fields.
-        let Version { version } =
-            serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))?;
-        if version != VERSION {
-            return Err(broken(format!(
-                "it has version {version}, but this program supports version {VERSION}"
+        let FormatVersion { version } =
+            serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
+        if version != FORMAT_VERSION {
+            return Err(unusable(format!(
+                "it has version {version}, but this program supports version {FORMAT_VERSION}"
             )));
         }
-        serde_json::from_slice(&content).map_err(|error| broken(error.to_string()))
+        serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<(), BridgeError> {
@@ -183,18 +183,18 @@ impl Ledger {
     }
 
     /// Whether another connection also uses this file.
-    pub(crate) fn is_shared(&self, path: &Path, but: &str) -> bool {
-        let others = self.connections.iter().filter(|(key, _)| *key != but);
+    pub(crate) fn is_shared(&self, path: &Path, except: &str) -> bool {
+        let others = self.connections.iter().filter(|(key, _)| *key != except);
         others.into_iter().any(|(_, other)| other.files.iter().any(|record| record.path == path))
     }
 
     /// The record of a file, from any connection.
-    pub(crate) fn record(&self, path: &Path) -> Option<&Record> {
+    pub(crate) fn record(&self, path: &Path) -> Option<&FileRecord> {
         self.connections.values().flat_map(|connection| &connection.files).find(|record| record.path == path)
     }
 
     /// Sets the record of a file for this connection and all others that use it.
-    pub(crate) fn settle(&mut self, key: &str, path: &Path, record: Option<&Record>) {
+    pub(crate) fn set_record(&mut self, key: &str, path: &Path, record: Option<&FileRecord>) {
         for (other, connection) in &mut self.connections {
             let known = connection.files.iter_mut().find(|record| record.path == path);
             match (known, record) {
@@ -207,16 +207,17 @@ impl Ledger {
     }
 
     /// The folders created for this file; the last of our files in them removes them.
-    pub(crate) fn made_for(&self, place: &ConfinedPath) -> Vec<PathBuf> {
-        let path = place.path();
+    pub(crate) fn created_folders(&self, location: &ConfinedPath) -> Vec<PathBuf> {
+        let path = location.path();
         let records = self.connections.values().flat_map(|connection| &connection.files);
-        let above = records.flat_map(|record| &record.made).filter(|folder| path.starts_with(folder));
-        let made: BTreeSet<PathBuf> = above.cloned().chain(place.missing()).collect();
+        let existing_folders =
+            records.flat_map(|record| &record.made).filter(|folder| path.starts_with(folder));
+        let made: BTreeSet<PathBuf> = existing_folders.cloned().chain(location.missing_folders()).collect();
         made.into_iter().collect()
     }
 
     /// Forgets a file for one connection; others may still use it.
-    pub(crate) fn leave(&mut self, key: &str, path: &Path) {
+    pub(crate) fn forget_file(&mut self, key: &str, path: &Path) {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.files.retain(|record| record.path != path);
         }
@@ -243,8 +244,8 @@ impl Ledger {
             .collect();
         let time = now.strftime("%Y%m%d-%H%M%S");
         // Files with the same name may have the same text at the same time.
-        let whose = self::hash(format!("{}\n{hash}", path.display()).as_bytes());
-        let id = format!("{time}-{}-{}", name.trim_start_matches('.'), &whose[..8]);
+        let path_hash = self::hash(format!("{}\n{hash}", path.display()).as_bytes());
+        let id = format!("{time}-{}-{}", name.trim_start_matches('.'), &path_hash[..8]);
         let backups = folder.join(BACKUPS);
         private_file::create_dir(&backups).map_err(BridgeError::io(&backups, "make the folder"))?;
         let file = backups.join(&id);
@@ -282,7 +283,7 @@ impl Ledger {
         let of_file =
             self.backups.iter().filter(|backup| backup.path == path && !needed.contains(&backup.id));
         let ids: Vec<String> = of_file.map(|backup| backup.id.clone()).collect();
-        let old = ids[..ids.len().saturating_sub(KEPT)].to_vec();
+        let old = ids[..ids.len().saturating_sub(MAX_BACKUPS)].to_vec();
         self.backups.retain(|backup| !old.contains(&backup.id));
         old
     }

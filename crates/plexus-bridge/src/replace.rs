@@ -1,9 +1,10 @@
 //! Replaces a file atomically.
 //!
 //! - The new content is complete and synced to disk, with the mode and owner of the old file, before it gets the name.
-//! - Old and new file are exchanged atomically, and the old content is compared with the content read before: if an agent has written
-//!   its file meanwhile, its version is restored, and the change is applied to that version.
-//! - After a crash the name has the old or the new file, and at most one temporary file remains, which the ledger lists.
+//! - Old and new file are exchanged atomically, and the old content is compared with the content read before: if an
+//!   agent has written its file meanwhile, its version is restored, and the change is applied to that version.
+//! - After a crash the name has the old or the new file, and at most one temporary file remains, which the ledger
+//!   lists.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,160 +17,160 @@ use crate::confined_path::{ConfinedPath, FileContent, Folder, hash};
 use crate::error::BridgeError;
 
 /// The number of attempts against a concurrent writer.
-const TRADES: usize = 100;
+const MAX_EXCHANGES: usize = 100;
 
 /// Observes each step before it touches the disk. Tests use it to kill the process there.
-pub trait Steps: Send + Sync {
-    fn about_to(&self, step: &'static str);
+pub trait StepObserver: Send + Sync {
+    fn before_step(&self, step: &'static str);
 }
 
 /// Observes nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoStepObserver;
 
-impl Steps for Unwatched {
-    fn about_to(&self, _step: &'static str) {}
+impl StepObserver for NoStepObserver {
+    fn before_step(&self, _step: &'static str) {}
 }
 
 /// The outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Replaced {
+pub(crate) enum ReplaceOutcome {
     Done,
     /// The file has changed since it was read; it was left unchanged.
-    Changed,
+    ChangedMeanwhile,
 }
 
 /// Writes this content to the file, if the file is still as read, or still missing.
 pub(crate) fn replace(
-    place: &ConfinedPath,
+    location: &ConfinedPath,
     folder: &Folder,
-    was: Option<&FileContent>,
+    original: Option<&FileContent>,
     content: &str,
-    beside: &str,
-    steps: &dyn Steps,
-) -> Result<Replaced, BridgeError> {
-    let (path, beside) = (place.path(), OsString::from(beside));
-    write_beside(place, folder, was, content, &beside, steps)?;
-    steps.about_to("put the new file in place");
-    let Some(was) = was else {
-        return match rename(folder, &beside, &folder.name, RenameFlags::NOREPLACE) {
-            Ok(()) => synced(folder, &path).map(|()| Replaced::Done),
+    temporary: &str,
+    steps: &dyn StepObserver,
+) -> Result<ReplaceOutcome, BridgeError> {
+    let (path, temporary) = (location.path(), OsString::from(temporary));
+    write_temporary_file(location, folder, original, content, &temporary, steps)?;
+    steps.before_step("put the new file in place");
+    let Some(original) = original else {
+        return match rename(folder, &temporary, &folder.name, RenameFlags::NOREPLACE) {
+            Ok(()) => sync_folder(folder, &path).map(|()| ReplaceOutcome::Done),
             Err(Errno::EXIST) => {
-                remove(folder, &beside, &path)?;
-                Ok(Replaced::Changed)
+                remove_file(folder, &temporary, &path)?;
+                Ok(ReplaceOutcome::ChangedMeanwhile)
             }
-            Err(error) => Err(failed(folder, &beside, &path, error)),
+            Err(error) => Err(replace_error(folder, &temporary, &path, error)),
         };
     };
-    if place.seen(folder, &folder.name).as_ref() != Some(&was.hash) {
-        remove(folder, &beside, &path)?;
-        return Ok(Replaced::Changed);
+    if location.fingerprint(folder, &folder.name).as_ref() != Some(&original.hash) {
+        remove_file(folder, &temporary, &path)?;
+        return Ok(ReplaceOutcome::ChangedMeanwhile);
     }
     // The known current content under the name, and the content before that.
-    let (mut here, mut before) = (hash(content.as_bytes()), was.hash.clone());
-    for trade in 0..TRADES {
-        match rename(folder, &beside, &folder.name, RenameFlags::EXCHANGE) {
+    let (mut current, mut previous) = (hash(content.as_bytes()), original.hash.clone());
+    for attempt in 0..MAX_EXCHANGES {
+        match rename(folder, &temporary, &folder.name, RenameFlags::EXCHANGE) {
             Ok(()) => {}
             // Not every file system supports the exchange; then only the check just before protects.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if trade == 0 => {
-                rename(folder, &beside, &folder.name, RenameFlags::empty())
-                    .map_err(|error| failed(folder, &beside, &path, error))?;
-                return synced(folder, &path).map(|()| Replaced::Done);
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if attempt == 0 => {
+                rename(folder, &temporary, &folder.name, RenameFlags::empty())
+                    .map_err(|error| replace_error(folder, &temporary, &path, error))?;
+                return sync_folder(folder, &path).map(|()| ReplaceOutcome::Done);
             }
             // An agent may remove its file and write another.
             Err(Errno::NOENT) => {
-                remove(folder, &beside, &path)?;
-                return Ok(Replaced::Changed);
+                remove_file(folder, &temporary, &path)?;
+                return Ok(ReplaceOutcome::ChangedMeanwhile);
             }
-            Err(error) => return Err(failed(folder, &beside, &path, error)),
+            Err(error) => return Err(replace_error(folder, &temporary, &path, error)),
         }
-        steps.about_to("look at the old file");
-        let mut out = place.seen(folder, &beside);
-        if trade == 0 && out.as_ref() == Some(&before) {
-            steps.about_to("sync the folder");
-            synced(folder, &path)?;
+        steps.before_step("look at the old file");
+        let mut displaced = location.fingerprint(folder, &temporary);
+        if attempt == 0 && displaced.as_ref() == Some(&previous) {
+            steps.before_step("sync the folder");
+            sync_folder(folder, &path)?;
             // Checked again as late as possible: an agent may have had the old file open.
-            steps.about_to("look at the old file again");
-            out = place.seen(folder, &beside);
+            steps.before_step("look at the old file again");
+            displaced = location.fingerprint(folder, &temporary);
         }
-        if out.as_ref() == Some(&before) {
-            steps.about_to("remove the old file");
-            remove(folder, &beside, &path)?;
-            return Ok(if trade == 0 { Replaced::Done } else { Replaced::Changed });
+        if displaced.as_ref() == Some(&previous) {
+            steps.before_step("remove the old file");
+            remove_file(folder, &temporary, &path)?;
+            return Ok(if attempt == 0 { ReplaceOutcome::Done } else { ReplaceOutcome::ChangedMeanwhile });
         }
         // The exchanged file is newer than the one under the name: restore it.
-        (before, here) = (here, out.unwrap_or_default());
+        (previous, current) = (current, displaced.unwrap_or_default());
     }
-    rename(folder, &beside, &folder.name, RenameFlags::empty())
+    rename(folder, &temporary, &folder.name, RenameFlags::empty())
         .map_err(|error| BridgeError::io(&path, "put back")(error.into()))?;
     Err(BridgeError::Restless(path))
 }
 
 /// Removes the file, if it is still as read.
-pub(crate) fn take_away(
-    place: &ConfinedPath,
+pub(crate) fn remove_if_unchanged(
+    location: &ConfinedPath,
     folder: &Folder,
-    was: &FileContent,
-    beside: &str,
-    steps: &dyn Steps,
-) -> Result<Replaced, BridgeError> {
-    let (path, beside) = (place.path(), OsString::from(beside));
-    steps.about_to("take the file away");
-    match rename(folder, &folder.name, &beside, RenameFlags::NOREPLACE) {
+    original: &FileContent,
+    temporary: &str,
+    steps: &dyn StepObserver,
+) -> Result<ReplaceOutcome, BridgeError> {
+    let (path, temporary) = (location.path(), OsString::from(temporary));
+    steps.before_step("take the file away");
+    match rename(folder, &folder.name, &temporary, RenameFlags::NOREPLACE) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return Ok(Replaced::Changed),
+        Err(Errno::NOENT) => return Ok(ReplaceOutcome::ChangedMeanwhile),
         Err(error) => return Err(BridgeError::io(&path, "take away")(error.into())),
     }
-    steps.about_to("sync the folder");
-    synced(folder, &path)?;
-    steps.about_to("look at what was taken away");
-    if place.seen(folder, &beside).as_ref() == Some(&was.hash) {
-        steps.about_to("remove what was taken away");
-        remove(folder, &beside, &path)?;
-        return Ok(Replaced::Done);
+    steps.before_step("sync the folder");
+    sync_folder(folder, &path)?;
+    steps.before_step("look at what was taken away");
+    if location.fingerprint(folder, &temporary).as_ref() == Some(&original.hash) {
+        steps.before_step("remove what was taken away");
+        remove_file(folder, &temporary, &path)?;
+        return Ok(ReplaceOutcome::Done);
     }
-    match rename(folder, &beside, &folder.name, RenameFlags::NOREPLACE) {
+    match rename(folder, &temporary, &folder.name, RenameFlags::NOREPLACE) {
         Ok(()) => {}
         // A newer file already exists.
-        Err(Errno::EXIST) => remove(folder, &beside, &path)?,
+        Err(Errno::EXIST) => remove_file(folder, &temporary, &path)?,
         Err(error) => return Err(BridgeError::io(&path, "put back")(error.into())),
     }
-    Ok(Replaced::Changed)
+    Ok(ReplaceOutcome::ChangedMeanwhile)
 }
 
-fn write_beside(
-    place: &ConfinedPath,
+fn write_temporary_file(
+    location: &ConfinedPath,
     folder: &Folder,
-    was: Option<&FileContent>,
+    original: Option<&FileContent>,
     content: &str,
-    beside: &OsString,
-    steps: &dyn Steps,
+    temporary: &OsString,
+    steps: &dyn StepObserver,
 ) -> Result<(), BridgeError> {
-    let path = place.path();
-    let mode = was.map_or_else(|| place.new_file_mode(), |was| was.mode);
+    let path = location.path();
+    let mode = original.map_or_else(|| location.new_file_mode(), |original| original.mode);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    steps.about_to("make the new file");
-    let fd = rustix::fs::openat(&folder.fd, beside, flags, Mode::from_raw_mode(0o600))
+    steps.before_step("make the new file");
+    let fd = rustix::fs::openat(&folder.fd, temporary, flags, Mode::from_raw_mode(0o600))
         .map_err(|error| BridgeError::io(&path, "write beside")(error.into()))?;
     let mut file = std::fs::File::from(fd);
     let written = (|| {
-        steps.about_to("write the new file");
+        steps.before_step("write the new file");
         let (first, rest) = content.as_bytes().split_at(content.len() / 2);
         file.write_all(first)?;
-        steps.about_to("write the rest of the new file");
+        steps.before_step("write the rest of the new file");
         file.write_all(rest)?;
         let owner = rustix::fs::fstat(&file)?;
         if let Some((user, group)) =
-            was.map(|was| was.owner).filter(|own| *own != (owner.st_uid, owner.st_gid))
+            original.map(|original| original.owner).filter(|own| *own != (owner.st_uid, owner.st_gid))
         {
             rustix::fs::fchown(&file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
         }
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
-        steps.about_to("sync the new file");
+        steps.before_step("sync the new file");
         file.sync_all()
     })();
     written.map_err(|error| {
-        let _ = remove(folder, beside, &path);
+        let _ = remove_file(folder, temporary, &path);
         BridgeError::io(&path, "write beside")(error)
     })
 }
@@ -187,18 +188,18 @@ fn rename(folder: &Folder, from: &OsString, to: &OsString, flags: RenameFlags) -
     }
 }
 
-fn failed(folder: &Folder, beside: &OsString, path: &Path, error: Errno) -> BridgeError {
-    let _ = remove(folder, beside, path);
+fn replace_error(folder: &Folder, temporary: &OsString, path: &Path, error: Errno) -> BridgeError {
+    let _ = remove_file(folder, temporary, path);
     BridgeError::io(path, "replace")(error.into())
 }
 
-pub(crate) fn remove(folder: &Folder, name: &OsString, path: &Path) -> Result<(), BridgeError> {
+pub(crate) fn remove_file(folder: &Folder, name: &OsString, path: &Path) -> Result<(), BridgeError> {
     match rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(BridgeError::io(path, "clean up beside")(error.into())),
     }
 }
 
-fn synced(folder: &Folder, path: &Path) -> Result<(), BridgeError> {
+fn sync_folder(folder: &Folder, path: &Path) -> Result<(), BridgeError> {
     rustix::fs::fsync(&folder.fd).map_err(|error| BridgeError::io(path, "sync the folder of")(error.into()))
 }

@@ -4,10 +4,10 @@ use plexus_proto::api::{
     ExternalAgent, ExternalAgentFile, ExternalAgentFileState, ExternalAgentPart, ExternalAgentState,
 };
 
-use crate::agents::{AGENTS, Agent, Installed};
+use crate::agents::{AGENTS, Agent, InstalledAgent};
 use crate::bridge::Bridge;
 use crate::error::BridgeError;
-use crate::ledger::{Connection, Part, Record};
+use crate::ledger::{Connection, FileRecord, ManagedPart};
 use crate::{block, entry};
 
 impl Bridge {
@@ -15,10 +15,10 @@ impl Bridge {
     pub fn status(
         &self,
         node: &str,
-        found: &[(&'static Agent, Installed)],
+        found: &[(&'static Agent, InstalledAgent)],
     ) -> Result<Vec<ExternalAgent>, BridgeError> {
         // Reading takes no lock.
-        let ledger = self.settled().or_else(|_| self.ledger())?;
+        let ledger = self.recovered_ledger().or_else(|_| self.ledger())?;
         let mut agents: Vec<ExternalAgent> = ledger
             .connections
             .iter()
@@ -52,9 +52,9 @@ impl Bridge {
         node: &str,
         key: &str,
         connection: &Connection,
-        found: &[(&'static Agent, Installed)],
+        found: &[(&'static Agent, InstalledAgent)],
     ) -> ExternalAgent {
-        let agent = Agent::named(&connection.agent);
+        let agent = Agent::by_name(&connection.agent);
         let installed =
             found.iter().find(|(agent, _)| agent.id == connection.agent).map(|(_, installed)| installed);
         let mut files: Vec<ExternalAgentFile> =
@@ -82,9 +82,9 @@ impl Bridge {
             }
         }
         // A connection without any file is not connected, such as after an old backup was restored.
-        let well =
+        let is_current =
             !files.is_empty() && files.iter().all(|file| file.state == ExternalAgentFileState::Current);
-        let state = match (well, connection.paused) {
+        let state = match (is_current, connection.paused) {
             (_, true) => ExternalAgentState::Paused,
             (true, false) => ExternalAgentState::Connected,
             (false, false) => ExternalAgentState::Attention,
@@ -106,13 +106,13 @@ impl Bridge {
         }
     }
 
-    fn file(&self, connection: &Connection, record: &Record) -> ExternalAgentFile {
+    fn file(&self, connection: &Connection, record: &FileRecord) -> ExternalAgentFile {
         let (state, problem) = self.file_state(connection, record);
         ExternalAgentFile {
             path: record.path.display().to_string(),
             part: match record.part {
-                Part::Entry { .. } => ExternalAgentPart::Server,
-                Part::Block { .. } | Part::Own => ExternalAgentPart::Instructions,
+                ManagedPart::Entry { .. } => ExternalAgentPart::Server,
+                ManagedPart::Block { .. } | ManagedPart::Own => ExternalAgentPart::Instructions,
             },
             state,
             hash: Some(record.hash.clone()),
@@ -124,9 +124,9 @@ impl Bridge {
     fn file_state(
         &self,
         connection: &Connection,
-        record: &Record,
+        record: &FileRecord,
     ) -> (ExternalAgentFileState, Option<String>) {
-        let found = match self.place_of(connection, &record.path).and_then(|place| place.read()) {
+        let found = match self.file_location(connection, &record.path).and_then(|location| location.read()) {
             Ok(found) => found,
             Err(error) => {
                 return (ExternalAgentFileState::Blocked, Some(format!("{error}; {}", error.fix())));
@@ -138,18 +138,18 @@ impl Bridge {
                 Some("the file was removed by another program".to_owned()),
             );
         };
-        if let Part::Entry { syntax, .. } = &record.part
+        if let ManagedPart::Entry { syntax, .. } = &record.part
             && let Err(error) = syntax.value(&found.text)
         {
             let problem = format!("it cannot be read: it {error}; its agent cannot read it either");
             return (ExternalAgentFileState::Blocked, Some(problem));
         }
-        let as_left = match &record.part {
-            part @ Part::Entry { .. } => entry::is_current(&found.text, part),
-            part @ Part::Block { .. } => block::is_current(&record.path, &found.text, part),
-            Part::Own => Some(found.hash == record.hash),
+        let is_unchanged = match &record.part {
+            part @ ManagedPart::Entry { .. } => entry::is_current(&found.text, part),
+            part @ ManagedPart::Block { .. } => block::is_current(&record.path, &found.text, part),
+            ManagedPart::Own => Some(found.hash == record.hash),
         };
-        match as_left {
+        match is_unchanged {
             Some(true) => (ExternalAgentFileState::Current, None),
             Some(false) => {
                 let problem = "the content that Plexus wrote was changed and is not overwritten; `plexus connect --policy replace` overwrites it";

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use http::StatusCode;
-use plexus_bridge::{BridgeError, Content, Keeper, Policy};
+use plexus_bridge::{AgentManager, BridgeError, ConflictPolicy, InstructionContent};
 use plexus_kit::config::SyncConfig;
 use plexus_kit::{Clock, Config, Environment, LiveConfig};
 use plexus_node::external_agents::NAME;
@@ -41,7 +41,7 @@ const MAX_TEXT: usize = 500;
 
 #[derive(Debug)]
 pub(crate) struct AgentConnections {
-    keeper: Arc<Keeper>,
+    keeper: Arc<AgentManager>,
     config: LiveConfig,
     gateway: Gateway,
 }
@@ -63,7 +63,7 @@ impl AgentConnections {
         gateway: Gateway,
     ) -> Self {
         let folder = config.data_dir.join(plexus_bridge::FOLDER);
-        let keeper = Keeper::new(&folder, environment, clock).for_hub(None);
+        let keeper = AgentManager::new(&folder, environment, clock).for_hub(None);
         Self { keeper: Arc::new(keeper), config: live, gateway }
     }
 
@@ -119,7 +119,7 @@ impl AgentConnections {
         let Some(id) = id else {
             let keeper = self.keeper.clone();
             let mut done =
-                ExternalAgentSync { problems: content.bundle.left_out.clone(), ..Default::default() };
+                ExternalAgentSync { problems: content.bundle.omitted.clone(), ..Default::default() };
             if !done.problems.is_empty() {
                 // Agents keep their instructions until all files can be read again.
                 return Ok(done);
@@ -179,7 +179,7 @@ impl AgentConnections {
         let removed = match node {
             None => {
                 let (keeper, key) = (self.keeper.clone(), key.to_owned());
-                let removed = blocking(move || keeper.remove(&key, Policy::Skip)).await?;
+                let removed = blocking(move || keeper.remove(&key, ConflictPolicy::Skip)).await?;
                 removed.map(|removed| (RemovedExternalAgent::from(&removed), removed.tokens))
             }
             Some(node) => {
@@ -323,8 +323,8 @@ fn stamps(settings: &SyncConfig) -> Vec<Stamp> {
     settings.files.iter().map(|name| stamp(&settings.workspace.join(name))).collect()
 }
 
-fn read(settings: &SyncConfig) -> Content {
-    Content::read(&settings.workspace, &settings.files, settings.max_bytes)
+fn read(settings: &SyncConfig) -> InstructionContent {
+    InstructionContent::read(&settings.workspace, &settings.files, settings.max_bytes)
 }
 
 fn log(done: &ExternalAgentSync) {

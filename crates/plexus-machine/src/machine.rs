@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plexus_kit::{Clock, Environment, Supervisor};
 
 use crate::files::Files;
-use crate::launch::{Held, Launcher, Missing, Sandbox, Unavailable};
+use crate::launch::{Launcher, MissingLevel, Sandbox, SandboxLevel, SandboxUnavailable};
 use crate::policy::{Level, Policies, Policy};
 
 /// What a tool needs in addition to the context of a call.
@@ -28,29 +28,29 @@ impl Machine {
     ///
     /// # Errors
     /// If the policy requires a level that does not work on this machine. No command may run then.
-    pub fn sandbox(&self, policy: &Policy, cwd: &Path) -> Result<Option<Sandbox>, Unavailable> {
+    pub fn sandbox(&self, policy: &Policy, cwd: &Path) -> Result<Option<Sandbox>, SandboxUnavailable> {
         match &self.launcher {
             Some(launcher) => launcher.sandbox(policy, &self.data_dir, cwd),
-            None => self.held(policy).map(|_| None),
+            None => self.sandbox_level(policy).map(|_| None),
         }
     }
 
     /// The working folder, created if it does not exist, or the reason there is none.
     pub fn work_folder(&self) -> Result<PathBuf, String> {
-        Files::of(self).work_folder().map_err(|error| error.to_string())
+        Files::for_machine(self).work_folder().map_err(|error| error.to_string())
     }
 
     /// The sandbox level that applies to commands.
     ///
     /// # Errors
     /// As [`Self::sandbox`].
-    pub fn held(&self, policy: &Policy) -> Result<Held, Unavailable> {
+    pub fn sandbox_level(&self, policy: &Policy) -> Result<SandboxLevel, SandboxUnavailable> {
         let level = match (&self.launcher, policy.sandbox.level) {
-            (Some(launcher), _) => return launcher.held(policy.sandbox),
-            (None, Level::Auto | Level::None) => return Ok(Held::None),
-            (None, Level::Landlock) => Held::Landlock,
-            (None, Level::Bubblewrap) => Held::Bubblewrap,
+            (Some(launcher), _) => return launcher.sandbox_level(policy.sandbox),
+            (None, Level::Auto | Level::None) => return Ok(SandboxLevel::None),
+            (None, Level::Landlock) => SandboxLevel::Landlock,
+            (None, Level::Bubblewrap) => SandboxLevel::Bubblewrap,
         };
-        Err(Unavailable(Missing { level, because: "this node has no launcher".to_owned() }))
+        Err(SandboxUnavailable(MissingLevel { level, because: "this node has no launcher".to_owned() }))
     }
 }

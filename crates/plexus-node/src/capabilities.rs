@@ -78,8 +78,10 @@ impl Capabilities {
             Some(hosted) => hosted.servers(&self.registry, DEFINITIONS),
             None => Vec::new(),
         };
-        let sandbox =
-            self.machine.held(&policy).map_or_else(|_| UNAVAILABLE.to_owned(), |held| held.to_string());
+        let sandbox = self
+            .machine
+            .sandbox_level(&policy)
+            .map_or_else(|_| UNAVAILABLE.to_owned(), |level| level.to_string());
         Hello {
             dial: Some(dial),
             sandbox: Some(sandbox),

@@ -1,11 +1,12 @@
-//! `external_agents`: lets the hub manage the agents of this machine that its owner has connected. Only the hub itself can
-//! call it; it is not listed.
+//! `external_agents`: lets the hub manage the agents of this machine that its owner has connected. Only the hub
+//! itself can call it; it is not listed.
 //!
-//! The hub cannot connect agents; that requires `plexus connect` on the machine. It can update, pause and remove connections.
+//! The hub cannot connect agents; that requires `plexus connect` on the machine. It can update, pause and remove
+//! connections.
 
 use std::sync::Arc;
 
-use plexus_bridge::{BridgeError, Content, Keeper, Policy};
+use plexus_bridge::{AgentManager, BridgeError, ConflictPolicy, InstructionContent};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{ExternalAgentInstructions, RemovedExternalAgent};
 use plexus_tools::{
@@ -18,12 +19,12 @@ use serde_json::{Value, json};
 pub const NAME: &str = "external_agents";
 
 #[derive(Debug)]
-struct ExternalAgents(Arc<Keeper>);
+struct ExternalAgents(Arc<AgentManager>);
 
-/// The tool, for the agents of this keeper.
+/// The tool, for the agents of this manager.
 #[must_use]
-pub fn tool(keeper: Keeper) -> Tool {
-    Tool::typed(ExternalAgents(Arc::new(keeper)))
+pub fn tool(agent_manager: AgentManager) -> Tool {
+    Tool::typed(ExternalAgents(Arc::new(agent_manager)))
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -93,8 +94,8 @@ impl TypedTool for ExternalAgents {
     }
 
     async fn run(&self, _: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let keeper = self.0.clone();
-        let worked = tokio::task::spawn_blocking(move || answer(&keeper, &args)).await;
+        let agent_manager = self.0.clone();
+        let worked = tokio::task::spawn_blocking(move || answer(&agent_manager, &args)).await;
         let stopped =
             |_| CallError::new(ErrorCode::Internal, "the operation on the agents' files was aborted");
         let (answer, tokens) = worked.map_err(stopped)??;
@@ -102,11 +103,11 @@ impl TypedTool for ExternalAgents {
     }
 }
 
-fn answer(keeper: &Keeper, args: &Args) -> Result<(Value, Vec<String>), CallError> {
+fn answer(agent_manager: &AgentManager, args: &Args) -> Result<(Value, Vec<String>), CallError> {
     let key = || args.key.as_deref().ok_or_else(|| arguments::missing(NAME, "key", args.action.name()));
     let answer = match args.action {
         // The hub knows which machine this is.
-        AgentsAction::List => json!(keeper.list("").map_err(failed)?),
+        AgentsAction::List => json!(agent_manager.list("").map_err(failed)?),
         AgentsAction::Sync => {
             let given = args.instructions.clone();
             let given = given.ok_or_else(|| arguments::missing(NAME, "instructions", "sync"))?;
@@ -114,13 +115,13 @@ fn answer(keeper: &Keeper, args: &Args) -> Result<(Value, Vec<String>), CallErro
                 let problem = json!({ "path": "/instructions", "message": error.to_string() });
                 arguments::invalid(NAME, vec![problem])
             })?;
-            let content = Content::from(&given);
-            json!(keeper.sync(&content, &given.agents, args.key.as_deref()).map_err(failed)?)
+            let content = InstructionContent::from(&given);
+            json!(agent_manager.sync(&content, &given.agents, args.key.as_deref()).map_err(failed)?)
         }
-        AgentsAction::Pause => json!(keeper.pause(key()?, true).map_err(failed)?),
-        AgentsAction::Resume => json!(keeper.pause(key()?, false).map_err(failed)?),
+        AgentsAction::Pause => json!(agent_manager.pause(key()?, true).map_err(failed)?),
+        AgentsAction::Resume => json!(agent_manager.pause(key()?, false).map_err(failed)?),
         AgentsAction::Remove => {
-            let Some(removed) = keeper.remove(key()?, Policy::Skip).map_err(failed)? else {
+            let Some(removed) = agent_manager.remove(key()?, ConflictPolicy::Skip).map_err(failed)? else {
                 return Ok((Value::Null, Vec::new()));
             };
             let tokens = removed.tokens.iter().map(ToString::to_string).collect();

@@ -1,7 +1,8 @@
 //! MCP servers that run on this machine and are called through the hub.
 //!
-//! Their tool definitions are checked here, as on a hub: a definition that has changed since it was first seen is quarantined
-//! until the server's file says `"approve": "auto"`. So the machine has the last word on the tools it offers.
+//! Their tool definitions are checked here, as on a hub: a definition that has changed since it was first seen is
+//! quarantined until the server's file says `"approve": "auto"`. So the machine has the last word on the tools it
+//! offers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

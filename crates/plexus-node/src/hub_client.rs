@@ -99,7 +99,7 @@ impl HubClient {
     /// If the hub cannot be reached, or refuses the machine.
     pub async fn join(&self, params: &JoinNodeParams) -> Result<NodeCredential, HubError> {
         let request = self.request(Method::POST, &["nodes", "join"], None)?.json(params);
-        self.ask(request).await
+        self.send(request).await
     }
 
     /// Exchanges the presented credential for a new one.
@@ -112,7 +112,7 @@ impl HubClient {
         authorization: Option<&HeaderValue>,
     ) -> Result<NodeCredential, HubError> {
         let path = ["nodes", &node.to_string(), "credential"];
-        self.ask(self.request(Method::POST, &path, authorization)?).await
+        self.send(self.request(Method::POST, &path, authorization)?).await
     }
 
     /// URL of the node's WebSocket.
@@ -165,7 +165,7 @@ impl HubClient {
         })
     }
 
-    async fn ask<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, HubError> {
+    async fn send<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, HubError> {
         let unreachable = |error: reqwest::Error| HubError::Unreachable {
             hub: self.address().to_owned(),
             why: causes(&error.without_url()),

@@ -1,9 +1,9 @@
 //! A machine that is linked to a hub.
 //!
-//! Like a hub, a [`Node`] has its own store, registry and dispatcher, but it accepts no connections. Calls arrive over a
-//! [`link`] that the node dials, and their results return over it or a later one. A call with an effect is stored on the
-//! node's disk before it starts, and its result stays there until the hub has confirmed it. The tools are those of
-//! `plexus-machine`.
+//! Like a hub, a [`Node`] has its own store, registry and dispatcher, but it accepts no connections. Calls arrive
+//! over a [`link`] that the node dials, and their results return over it or a later one. A call with an effect is
+//! stored on the node's disk before it starts, and its result stays there until the hub has confirmed it. The tools
+//! are those of `plexus-machine`.
 
 mod calls;
 mod capabilities;

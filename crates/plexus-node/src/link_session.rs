@@ -1,7 +1,7 @@
 //! One link from `hello` to its end.
 //!
-//! Three things run concurrently without waiting for each other: receiving frames, sending the outbox, and checking that
-//! the hub is still alive. Time is measured with the monotonic clock.
+//! Three things run concurrently without waiting for each other: receiving frames, sending the outbox, and checking
+//! that the hub is still alive. Time is measured with the monotonic clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +18,16 @@ use crate::outbox::{LinkOutbox, OutboxItem};
 
 /// Accepted heartbeat intervals and numbers of missed heartbeats; other values of the hub are clamped.
 const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(300);
-const MISSED: std::ops::RangeInclusive<u32> = 1..=20;
+const MAX_MISSED: std::ops::RangeInclusive<u32> = 1..=20;
 /// Time limit for closing a link.
-const CLOSE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct LinkSession<'n> {
     pub(crate) calls: &'n Arc<Calls>,
     pub(crate) capabilities: &'n Capabilities,
     pub(crate) dial: Dial,
     /// Time limit for the hub's answer to `hello`.
-    pub(crate) patience: Duration,
+    pub(crate) greeting_timeout: Duration,
     /// Cancelled when another link replaces this one.
     pub(crate) fence: CancellationToken,
 }
@@ -49,8 +49,8 @@ impl LinkSession<'_> {
     pub(crate) async fn run(&self, link: Link) -> LinkSummary {
         let Link { mut tx, mut rx, transport } = link;
         let greeted = tokio::select! {
-            greeted = timeout(self.patience, self.greet(&mut *tx, &mut *rx)) => greeted.unwrap_or_else(|_| {
-                Err(LinkError::Broken(format!("the hub did not answer within {} s", self.patience.as_secs())))
+            greeted = timeout(self.greeting_timeout, self.greet(&mut *tx, &mut *rx)) => greeted.unwrap_or_else(|_| {
+                Err(LinkError::Broken(format!("the hub did not answer within {} s", self.greeting_timeout.as_secs())))
             }),
             () = self.fence.cancelled() => Err(LinkError::Fenced),
         };
@@ -81,7 +81,7 @@ impl LinkSession<'_> {
             () = self.fence.cancelled() => LinkError::Fenced,
         };
         self.calls.detach(&outbox);
-        let _ = timeout(CLOSE, tx.close()).await;
+        let _ = timeout(CLOSE_TIMEOUT, tx.close()).await;
         if let dropped @ 1.. = outbox.dropped_events() {
             tracing::info!(events = dropped, "events were dropped because the link was too slow");
         }
@@ -171,11 +171,11 @@ impl LinkSession<'_> {
                 }
                 OutboxItem::Bye(reason) => {
                     let bye = Frame::Bye(Bye { reason: reason.clone() });
-                    let _ = timeout(liveness.patience(), tx.send(&bye)).await;
+                    let _ = timeout(liveness.silence_limit(), tx.send(&bye)).await;
                     return Err(reason);
                 }
             };
-            match timeout(liveness.patience(), tx.send(&frame)).await {
+            match timeout(liveness.silence_limit(), tx.send(&frame)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(end)) => return Ok(end),
                 Err(_) => return Ok(LinkError::Broken("the hub does not accept frames any more".to_owned())),
@@ -204,7 +204,7 @@ async fn closed_by_hub(rx: &mut dyn LinkRx, reason: String) -> LinkError {
             }
         }
     };
-    match timeout(CLOSE, end).await {
+    match timeout(CLOSE_TIMEOUT, end).await {
         Ok(end @ (LinkError::Fenced | LinkError::Refused(_))) => end,
         _ => LinkError::Closed(Some(reason)),
     }
@@ -227,7 +227,7 @@ impl Liveness {
     fn new(welcome: &Welcome) -> Self {
         let interval =
             Duration::from_millis(welcome.heartbeat_ms).clamp(*HEARTBEAT.start(), *HEARTBEAT.end());
-        let missed = welcome.missed.clamp(*MISSED.start(), *MISSED.end());
+        let missed = welcome.missed.clamp(*MAX_MISSED.start(), *MAX_MISSED.end());
         Self { started: Instant::now(), last_received: AtomicU64::new(0), interval, missed }
     }
 
@@ -237,7 +237,7 @@ impl Liveness {
     }
 
     /// The longest allowed silence: the heartbeats that may be missed, and one more interval.
-    fn patience(&self) -> Duration {
+    fn silence_limit(&self) -> Duration {
         self.interval * (self.missed + 1)
     }
 
@@ -247,7 +247,7 @@ impl Liveness {
         loop {
             let last = self.started + Duration::from_millis(self.last_received.load(Ordering::Relaxed));
             let silent = last.elapsed();
-            if silent >= self.patience() {
+            if silent >= self.silence_limit() {
                 let message = format!("nothing was received from the hub for {} ms", silent.as_millis());
                 return LinkError::Broken(message);
             }
@@ -255,7 +255,7 @@ impl Liveness {
             if silent >= late {
                 pings += 1;
                 outbox.ping(pings);
-                sleep(self.interval.min(self.patience() - silent)).await;
+                sleep(self.interval.min(self.silence_limit() - silent)).await;
             } else {
                 sleep(late - silent).await;
             }

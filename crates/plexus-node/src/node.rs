@@ -84,7 +84,7 @@ impl Node {
                 Box::pin(async move { Ok((conn.own_store_id().await?, conn.count_start().await?)) })
             })
             .await?;
-        let policy = Policies::open_also_denying(&options.data_dir, &options.environment, &options.private)
+        let policy = Policies::open_with_denied(&options.data_dir, &options.environment, &options.private)
             .map_err(NodeError::Policy)?;
         policy.watch(supervisor);
         let machine = Machine {
@@ -97,9 +97,12 @@ impl Node {
         };
         // Tests the sandbox now, while no call waits for it; the result is cached.
         let trying = machine.clone();
-        let held = tokio::task::spawn_blocking(move || trying.held(&trying.policy.now())).await;
-        match held {
-            Ok(Ok(held)) => tracing::debug!(sandbox = %held, "commands run in this sandbox"),
+        let sandbox_level =
+            tokio::task::spawn_blocking(move || trying.sandbox_level(&trying.policy.now())).await;
+        match sandbox_level {
+            Ok(Ok(sandbox_level)) => {
+                tracing::debug!(sandbox = %sandbox_level, "commands run in this sandbox")
+            }
             Ok(Err(unavailable)) => tracing::error!("no commands are run: {unavailable}"),
             Err(_) => {}
         }
@@ -148,7 +151,8 @@ impl Node {
         self.0.options.id
     }
 
-    /// The working folder of commands, to which relative paths are relative; created if missing. An error says why there is none.
+    /// The working folder of commands, to which relative paths are relative; created if missing. An error says why
+    /// there is none.
     pub fn work_folder(&self) -> Result<PathBuf, String> {
         self.0.capabilities.machine().work_folder()
     }
@@ -169,17 +173,18 @@ impl Node {
             calls: &inner.calls,
             capabilities: &inner.capabilities,
             dial,
-            patience: inner.options.limits.welcome,
+            greeting_timeout: inner.options.limits.welcome,
             fence,
         };
         session.run(link).await
     }
 
-    /// Accepts no new calls, gives running ones `patience` to end, interrupts the rest, sends `bye` and closes the link.
-    pub async fn stop(&self, patience: Duration) {
+    /// Accepts no new calls, gives running ones `time_limit` to end, interrupts the rest, sends `bye` and closes the
+    /// link.
+    pub async fn stop(&self, time_limit: Duration) {
         let inner = &self.0;
         inner.calls.stop_accepting();
-        if timeout(patience, inner.calls.idle()).await.is_err() {
+        if timeout(time_limit, inner.calls.idle()).await.is_err() {
             inner.calls.interrupt_all();
             if timeout(INTERRUPT_GRACE, inner.calls.idle()).await.is_err() {
                 tracing::warn!(

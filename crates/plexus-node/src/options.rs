@@ -48,7 +48,7 @@ pub struct NodeLimits {
     /// Concurrent calls; a call above the limit is refused.
     pub running: usize,
     /// Calls that are held, including ended ones that the hub has not confirmed.
-    pub held: usize,
+    pub unconfirmed: usize,
     /// Maximum size of a result.
     pub output_bytes: usize,
     /// Time limit for the hub's answer to `hello`.
@@ -57,6 +57,6 @@ pub struct NodeLimits {
 
 impl Default for NodeLimits {
     fn default() -> Self {
-        Self { running: 64, held: 1024, output_bytes: 2 << 20, welcome: Duration::from_secs(20) }
+        Self { running: 64, unconfirmed: 1024, output_bytes: 2 << 20, welcome: Duration::from_secs(20) }
     }
 }

@@ -1,8 +1,9 @@
 //! The queue of frames to be sent over one link.
 //!
-//! Calls never wait for the link: they queue their frames here. If too many events are queued, further ones are dropped and
-//! counted. Acknowledgements and results are never dropped; only the call ids are queued, not the results, so a hub that does
-//! not read costs no memory. The order is kept: the events of a call are sent before its result.
+//! Calls never wait for the link: they queue their frames here. If too many events are queued, further ones are
+//! dropped and counted. Acknowledgements and results are never dropped; only the call ids are queued, not the
+//! results, so a hub that does not read costs no memory. The order is kept: the events of a call are sent before its
+//! result.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

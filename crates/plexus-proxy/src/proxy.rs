@@ -13,8 +13,8 @@
 //! | `dead_letters` | reports writes that could not be delivered |
 //! | `hub`, `credential` | requests to the hub, and the agent's token |
 //!
-//! The agent never gets the token: it uses the proxy's standard input and output, or a secret that is valid for this proxy only.
-//! Everything that the proxy does not have to change passes through unchanged.
+//! The agent never gets the token: it uses the proxy's standard input and output, or a secret that is valid for this
+//! proxy only. Everything that the proxy does not have to change passes through unchanged.
 
 mod calls;
 mod client;

@@ -1,8 +1,9 @@
 //! Detects the agents installed on this machine.
 //!
-//! Finding a program is cheap; running it for its version can take seconds, and some programs create folders when they run. So folders
-//! are checked first, and a caller that only needs to know which agents exist runs nothing. A version comes from the files of the
-//! package, else from the cache, and only then from the program itself, which runs with a temporary home folder.
+//! Finding a program is cheap; running it for its version can take seconds, and some programs create folders when
+//! they run. So folders are checked first, and a caller that only needs to know which agents exist runs nothing. A
+//! version comes from the files of the package, else from the cache, and only then from the program itself, which
+//! runs with a temporary home folder.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -15,19 +16,19 @@ use plexus_kit::process::Group;
 use plexus_kit::{Environment, env, process};
 use rustix::fs::OFlags;
 
-use super::versions::{self, Answer, Known};
-use super::{AGENTS, Agent, Scope, VersionOutput, Versions, release};
+use super::versions::{self, CachedVersions, DetectedVersion};
+use super::{AGENTS, Agent, Scope, VersionCache, VersionOutput, release};
 
 /// The timeout for a program to print its version; on a busy machine a Node.js program takes six seconds.
-const PATIENCE: Duration = Duration::from_secs(15);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(15);
 /// The polling interval for its exit.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The most output that is read, in bytes.
-const MOST: usize = 4 << 10;
+const MAX_OUTPUT: usize = 4 << 10;
 
 /// A detected agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
+pub struct InstalledAgent {
     pub program: Option<PathBuf>,
     pub version: Option<String>,
     /// Whether one of its folders exists.
@@ -36,30 +37,40 @@ pub struct Installed {
 
 /// Whether traces of an agent exist. Nothing is run, so an unrelated program with the same name also counts.
 #[must_use]
-pub fn present(agent: &Agent, environment: &Environment) -> bool {
+pub fn is_present(agent: &Agent, environment: &Environment) -> bool {
     programs(agent, environment).next().is_some() || folder(agent, environment).is_some()
 }
 
 /// Detects an agent; none if no trace of it exists.
 #[must_use]
-pub fn detect(agent: &Agent, environment: &Environment, versions: &Versions) -> Option<Installed> {
-    detect_within(agent, environment, versions, PATIENCE)
+pub fn detect(agent: &Agent, environment: &Environment, versions: &VersionCache) -> Option<InstalledAgent> {
+    detect_within(agent, environment, versions, VERSION_TIMEOUT)
 }
 
 /// Detects all agents concurrently, in the order of the table.
 #[must_use]
-pub fn detect_all(environment: &Environment, versions: &Versions) -> Vec<(&'static Agent, Installed)> {
-    let known = &versions.read();
-    let mut new = Known::new();
+pub fn detect_all(
+    environment: &Environment,
+    versions: &VersionCache,
+) -> Vec<(&'static Agent, InstalledAgent)> {
+    let cached = &versions.read();
+    let mut new = CachedVersions::new();
     let found = std::thread::scope(|scope| {
-        let there = AGENTS.iter().filter(|agent| present(agent, environment));
-        let look =
-            |agent| Look { agent, environment, versions, known, patience: PATIENCE, new: Known::new() };
-        let asked: Vec<_> = there.map(|agent| (agent, scope.spawn(move || look(agent).detect()))).collect();
+        let candidates = AGENTS.iter().filter(|agent| is_present(agent, environment));
+        let detection = |agent| AgentDetection {
+            agent,
+            environment,
+            versions,
+            cached,
+            timeout: VERSION_TIMEOUT,
+            new: CachedVersions::new(),
+        };
+        let running: Vec<_> =
+            candidates.map(|agent| (agent, scope.spawn(move || detection(agent).detect()))).collect();
         let mut found = Vec::new();
-        for (agent, asked) in asked {
-            let Ok((installed, asked)) = asked.join() else { continue };
-            new.extend(asked);
+        for (agent, thread) in running {
+            let Ok((installed, new_entries)) = thread.join() else { continue };
+            new.extend(new_entries);
             found.extend(installed.map(|installed| (agent, installed)));
         }
         found
@@ -71,60 +82,61 @@ pub fn detect_all(environment: &Environment, versions: &Versions) -> Vec<(&'stat
 pub(super) fn detect_within(
     agent: &Agent,
     environment: &Environment,
-    versions: &Versions,
-    patience: Duration,
-) -> Option<Installed> {
-    let known = versions.read();
-    let look = Look { agent, environment, versions, known: &known, patience, new: Known::new() };
-    let (installed, new) = look.detect();
+    versions: &VersionCache,
+    timeout: Duration,
+) -> Option<InstalledAgent> {
+    let cached = versions.read();
+    let detection =
+        AgentDetection { agent, environment, versions, cached: &cached, timeout, new: CachedVersions::new() };
+    let (installed, new) = detection.detect();
     versions.add(new);
     installed
 }
 
 /// The detection of one agent.
-struct Look<'l> {
+struct AgentDetection<'l> {
     agent: &'l Agent,
     environment: &'l Environment,
-    versions: &'l Versions,
-    known: &'l Known,
-    patience: Duration,
+    versions: &'l VersionCache,
+    cached: &'l CachedVersions,
+    timeout: Duration,
     /// New cache entries.
-    new: Known,
+    new: CachedVersions,
 }
 
-impl Look<'_> {
-    fn detect(mut self) -> (Option<Installed>, Known) {
+impl AgentDetection<'_> {
+    fn detect(mut self) -> (Option<InstalledAgent>, CachedVersions) {
         let folder = folder(self.agent, self.environment);
         let found = programs(self.agent, self.environment).find_map(|program| {
             let answer = self.answer(&program);
             answer.is_agent.then_some((program, answer.version))
         });
         let (program, version) = found.map_or((None, None), |(program, version)| (Some(program), version));
-        let is_there = program.is_some() || folder.is_some();
-        (is_there.then_some(Installed { program, version, folder }), self.new)
+        let is_detected = program.is_some() || folder.is_some();
+        (is_detected.then_some(InstalledAgent { program, version, folder }), self.new)
     }
 
-    fn answer(&mut self, program: &Path) -> Answer {
-        if let Some(version) = release::installed(self.agent, program) {
-            return Answer { is_agent: true, version: Some(version) };
+    fn answer(&mut self, program: &Path) -> DetectedVersion {
+        if let Some(version) = release::installed_version(self.agent, program) {
+            return DetectedVersion { is_agent: true, version: Some(version) };
         }
         let key = versions::key(self.agent.id, program);
-        if let Some(answer) = versions::known(self.known, &key, program) {
+        if let Some(answer) = versions::cached(self.cached, &key, program) {
             return answer.clone();
         }
-        let said = ask(program, self.environment, self.patience);
-        let version = said.as_deref().and_then(version_in);
-        let is_agent = match (self.agent.version_output, &said) {
+        let output = version_output(program, self.environment, self.timeout);
+        let version = output.as_deref().and_then(version_in);
+        let is_agent = match (self.agent.version_output, &output) {
             (VersionOutput::Any, _) => true,
-            (VersionOutput::Contains(word), Some(said)) => said.contains(word),
-            (VersionOutput::OnlyVersion, Some(said)) => {
-                version.is_some() && said.split_whitespace().count() == 1
+            (VersionOutput::Contains(word), Some(output)) => output.contains(word),
+            (VersionOutput::OnlyVersion, Some(output)) => {
+                version.is_some() && output.split_whitespace().count() == 1
             }
             (_, None) => false,
         };
-        let answer = Answer { is_agent, version };
+        let answer = DetectedVersion { is_agent, version };
         // A failed program may succeed the next time.
-        if said.is_some() {
+        if output.is_some() {
             self.new.extend(self.versions.entry(program, answer.clone()).map(|entry| (key, entry)));
         }
         answer
@@ -142,9 +154,9 @@ fn folder(agent: &Agent, environment: &Environment) -> Option<PathBuf> {
 }
 
 /// A temporary home folder for a program that prints its version; removed with its content.
-struct Scratch(PathBuf);
+struct TemporaryHome(PathBuf);
 
-impl Scratch {
+impl TemporaryHome {
     fn new(environment: &Environment) -> Option<Self> {
         let folder = environment.named("TMPDIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
         let folder = folder.unwrap_or_else(|| PathBuf::from("/tmp"));
@@ -154,14 +166,14 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryHome {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 /// Folders, in the real home, where version managers store the programs that their shims start.
-const MANAGERS: [(&str, &str); 6] = [
+const VERSION_MANAGERS: [(&str, &str); 6] = [
     ("ASDF_DATA_DIR", ".asdf"),
     ("MISE_CONFIG_DIR", ".config/mise"),
     ("MISE_DATA_DIR", ".local/share/mise"),
@@ -170,10 +182,10 @@ const MANAGERS: [(&str, &str); 6] = [
     ("VOLTA_HOME", ".volta"),
 ];
 
-/// The variables of [`MANAGERS`] that are needed with a temporary home.
-fn managers(environment: &Environment) -> impl Iterator<Item = (&'static str, PathBuf)> {
+/// The variables of [`VERSION_MANAGERS`] that are needed with a temporary home.
+fn version_manager_folders(environment: &Environment) -> impl Iterator<Item = (&'static str, PathBuf)> {
     let home = environment.get(env::HOME).map(PathBuf::from);
-    MANAGERS.into_iter().filter_map(move |(name, below)| {
+    VERSION_MANAGERS.into_iter().filter_map(move |(name, below)| {
         let set = environment.named(name).map(PathBuf::from);
         let folder = set.or_else(|| Some(home.as_ref()?.join(below)))?;
         folder.is_dir().then_some((name, folder))
@@ -181,15 +193,15 @@ fn managers(environment: &Environment) -> impl Iterator<Item = (&'static str, Pa
 }
 
 /// Runs a program for its version.
-fn ask(program: &Path, environment: &Environment, patience: Duration) -> Option<String> {
-    let scratch = Scratch::new(environment)?;
+fn version_output(program: &Path, environment: &Environment, timeout: Duration) -> Option<String> {
+    let temporary_home = TemporaryHome::new(environment)?;
     let passed_on = environment.passed_on().filter(|(name, _)| !name.starts_with("XDG_"));
     let mut child = Command::new(program)
         .arg("--version")
         .env_clear()
         .envs(passed_on)
-        .envs(managers(environment))
-        .env(env::HOME.name, &scratch.0)
+        .envs(version_manager_folders(environment))
+        .env(env::HOME.name, &temporary_home.0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -202,7 +214,7 @@ fn ask(program: &Path, environment: &Environment, patience: Duration) -> Option<
     let ended = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status.success(),
-            Ok(None) if began.elapsed() < patience => std::thread::sleep(LOOK),
+            Ok(None) if began.elapsed() < timeout => std::thread::sleep(POLL_INTERVAL),
             _ => break false,
         }
     };
@@ -211,16 +223,16 @@ fn ask(program: &Path, environment: &Environment, patience: Duration) -> Option<
         let _ = child.wait();
         return None;
     }
-    said(child.stdout.take()?)
+    read_output(child.stdout.take()?)
 }
 
 /// Reads the pipe of a program that has ended. A leftover child process may hold it open and is not awaited.
-fn said(mut pipe: ChildStdout) -> Option<String> {
+fn read_output(mut pipe: ChildStdout) -> Option<String> {
     rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).ok()?;
-    let mut said = vec![0; MOST];
+    let mut output = vec![0; MAX_OUTPUT];
     let mut length = 0;
-    while length < MOST {
-        match pipe.read(&mut said[length..]) {
+    while length < MAX_OUTPUT {
+        match pipe.read(&mut output[length..]) {
             Ok(0) => break,
             Ok(read) => length += read,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -228,12 +240,12 @@ fn said(mut pipe: ChildStdout) -> Option<String> {
             Err(_) => return None,
         }
     }
-    Some(String::from_utf8_lossy(&said[..length]).into_owned())
+    Some(String::from_utf8_lossy(&output[..length]).into_owned())
 }
 
 /// The first word that looks like a version.
-pub(super) fn version_in(said: &str) -> Option<String> {
-    let words = said.split_whitespace().map(|word| word.trim_start_matches('v'));
+pub(super) fn version_in(output: &str) -> Option<String> {
+    let words = output.split_whitespace().map(|word| word.trim_start_matches('v'));
     let is_version = |word: &&str| {
         word.starts_with(|c: char| c.is_ascii_digit())
             && word.contains('.')

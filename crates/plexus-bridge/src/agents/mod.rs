@@ -1,17 +1,17 @@
 //! The supported agents: how to detect them, and where and in which format they store servers and instructions.
 //!
-//! An agent is data. Its file format was verified with a real release, named by `tested`; an agent without one follows its
-//! documentation, and users are informed that it is untested.
+//! An agent is data. Its file format was verified with a real release, named by `tested`; an agent without one
+//! follows its documentation, and users are informed that it is untested.
 
 mod detect;
 mod release;
 mod table;
 mod versions;
 
-pub use detect::{Installed, detect, detect_all, present};
-pub use release::Release;
+pub use detect::{InstalledAgent, detect, detect_all, is_present};
+pub use release::ReleaseSource;
 pub use table::AGENTS;
-pub use versions::Versions;
+pub use versions::VersionCache;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,17 +34,17 @@ pub struct Agent {
     /// How to recognize its version output, if other programs have the same name.
     pub version_output: VersionOutput,
     /// Where its files name the release, so it need not be run.
-    pub releases: &'static [Release],
+    pub releases: &'static [ReleaseSource],
     /// Folders that it creates.
     pub folders: &'static [Location],
-    pub user: Option<Servers>,
-    pub project: Option<Servers>,
+    pub user: Option<ServerFiles>,
+    pub project: Option<ServerFiles>,
     /// The path of keys to the table of servers.
     pub keys: &'static [&'static str],
     /// One server, as JSON: `$program`, `$args` and `$words` (both in one list) stand for the command that starts it.
     pub entry: &'static str,
-    pub user_text: Option<Instructions>,
-    pub project_text: Option<Instructions>,
+    pub user_instructions: Option<InstructionFiles>,
+    pub project_instructions: Option<InstructionFiles>,
     /// The release whose files and commands are covered by tests.
     pub tested: Option<&'static str>,
     /// What the user must do before the agent uses the server.
@@ -65,14 +65,14 @@ pub enum VersionOutput {
 
 /// A file with servers: the first existing one, else the first that may be created.
 #[derive(Debug)]
-pub struct Servers {
+pub struct ServerFiles {
     pub files: &'static [Location],
     pub syntax: Syntax,
 }
 
 /// A file with instructions.
 #[derive(Debug)]
-pub struct Instructions {
+pub struct InstructionFiles {
     /// The first existing one, else the first that may be created, in the agent's order of precedence.
     pub files: &'static [Location],
     pub format: InstructionFormat,
@@ -86,13 +86,13 @@ pub enum InstructionFormat {
     /// A block in a file of the user.
     Block,
     /// A separate file, with the front matter that the agent requires.
-    Own { front: &'static str },
+    OwnFile { front_matter: &'static str },
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Location {
     pub root: Root,
-    pub below: &'static str,
+    pub relative_path: &'static str,
     /// Edited if it exists but never created: a new file would shadow others.
     pub existing_only: bool,
 }
@@ -122,12 +122,12 @@ pub enum Scope {
 
 impl Agent {
     #[must_use]
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn by_name(name: &str) -> Option<&'static Self> {
         AGENTS.iter().find(|agent| agent.id == name || agent.aliases.contains(&name))
     }
 
     #[must_use]
-    pub fn servers(&self, scope: &Scope) -> Option<&Servers> {
+    pub fn servers(&self, scope: &Scope) -> Option<&ServerFiles> {
         match scope {
             Scope::User => self.user.as_ref(),
             Scope::Project(_) => self.project.as_ref(),
@@ -144,10 +144,10 @@ impl Agent {
     }
 
     #[must_use]
-    pub fn instructions(&self, scope: &Scope) -> Option<&Instructions> {
+    pub fn instructions(&self, scope: &Scope) -> Option<&InstructionFiles> {
         match scope {
-            Scope::User => self.user_text.as_ref(),
-            Scope::Project(_) => self.project_text.as_ref(),
+            Scope::User => self.user_instructions.as_ref(),
+            Scope::Project(_) => self.project_instructions.as_ref(),
         }
     }
 
@@ -156,13 +156,13 @@ impl Agent {
         let servers = self.servers(scope).map_or(&[][..], |servers| servers.files);
         let texts = self.instructions(scope).map_or(&[][..], |texts| texts.files);
         let files = servers.iter().chain(texts);
-        files.filter_map(|file| file.place(environment, scope)?.ok()).collect()
+        files.filter_map(|file| file.confined_path(environment, scope)?.ok()).collect()
     }
 
     /// The entry that makes it start this program.
     #[must_use]
     pub fn entry(&self, program: &str, args: &[String]) -> Value {
-        fn filled(value: Value, program: &str, args: &[String]) -> Value {
+        fn substitute(value: Value, program: &str, args: &[String]) -> Value {
             match value {
                 Value::String(text) if text == "$program" => program.into(),
                 Value::String(text) if text == "$args" => args.into(),
@@ -170,13 +170,13 @@ impl Agent {
                     std::iter::once(program).chain(args.iter().map(String::as_str)).collect()
                 }
                 Value::Object(fields) => {
-                    fields.into_iter().map(|(key, value)| (key, filled(value, program, args))).collect()
+                    fields.into_iter().map(|(key, value)| (key, substitute(value, program, args))).collect()
                 }
                 other => other,
             }
         }
         // A test reads all of them.
-        filled(serde_json::from_str(self.entry).unwrap_or_default(), program, args)
+        substitute(serde_json::from_str(self.entry).unwrap_or_default(), program, args)
     }
 }
 
@@ -185,58 +185,63 @@ impl Location {
     fn split(&self, environment: &Environment, scope: &Scope) -> Option<(PathBuf, PathBuf)> {
         let home = || environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
         let named = |name: &str| environment.named(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let in_home = |folder: &str| home().map(|home| (home, Path::new(folder).join(self.below)));
-        let own = |folder: PathBuf| Some((folder, PathBuf::from(self.below)));
+        let in_home = |folder: &str| home().map(|home| (home, Path::new(folder).join(self.relative_path)));
+        let in_folder = |folder: PathBuf| Some((folder, PathBuf::from(self.relative_path)));
         match (self.root, scope) {
             (Root::Home, _) => in_home(""),
             (Root::Support, _) if cfg!(target_os = "macos") => in_home("Library/Application Support"),
             (Root::Config | Root::Support, _) => {
-                named(env::XDG_CONFIG_HOME.name).map_or_else(|| in_home(".config"), own)
+                named(env::XDG_CONFIG_HOME.name).map_or_else(|| in_home(".config"), in_folder)
             }
-            (Root::Variable { name, home }, _) => named(name).map_or_else(|| in_home(home), own),
-            (Root::Project, Scope::Project(folder)) => own(folder.clone()),
+            (Root::Variable { name, home }, _) => named(name).map_or_else(|| in_home(home), in_folder),
+            (Root::Project, Scope::Project(folder)) => in_folder(folder.clone()),
             (Root::Project, Scope::User) => None,
         }
     }
 
     pub(crate) fn path(&self, environment: &Environment, scope: &Scope) -> Option<PathBuf> {
-        self.split(environment, scope).map(|(root, below)| root.join(below))
+        self.split(environment, scope).map(|(root, relative_path)| root.join(relative_path))
     }
 
-    fn place(&self, environment: &Environment, scope: &Scope) -> Option<Result<ConfinedPath, BridgeError>> {
-        let (root, below) = self.split(environment, scope)?;
-        Some(ConfinedPath::new(&root, &below, *scope != Scope::User))
+    fn confined_path(
+        &self,
+        environment: &Environment,
+        scope: &Scope,
+    ) -> Option<Result<ConfinedPath, BridgeError>> {
+        let (root, relative_path) = self.split(environment, scope)?;
+        Some(ConfinedPath::new(&root, &relative_path, *scope != Scope::User))
     }
 }
 
 /// Whether a variable locates files of agents.
-pub(crate) fn is_variable(name: &str) -> bool {
-    let of_agents = || {
+pub(crate) fn is_location_variable(name: &str) -> bool {
+    let agent_files = || {
         let servers = AGENTS.iter().flat_map(|agent| [&agent.user, &agent.project]).flatten();
-        let texts = AGENTS.iter().flat_map(|agent| [&agent.user_text, &agent.project_text]).flatten();
+        let texts =
+            AGENTS.iter().flat_map(|agent| [&agent.user_instructions, &agent.project_instructions]).flatten();
         servers.map(|servers| servers.files).chain(texts.map(|texts| texts.files)).flatten()
     };
     let is_root = |file: &Location| matches!(file.root, Root::Variable { name: root, .. } if root == name);
-    [env::HOME.name, env::XDG_CONFIG_HOME.name].contains(&name) || of_agents().any(is_root)
+    [env::HOME.name, env::XDG_CONFIG_HOME.name].contains(&name) || agent_files().any(is_root)
 }
 
 /// All variables that locate files of agents.
 #[must_use]
-pub fn variables(environment: &Environment) -> BTreeMap<String, String> {
-    let said = environment.all().filter(|(name, value)| is_variable(name) && !value.is_empty());
-    said.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+pub fn location_variables(environment: &Environment) -> BTreeMap<String, String> {
+    let variables = environment.all().filter(|(name, value)| is_location_variable(name) && !value.is_empty());
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// The effective one of these files.
-pub(crate) fn choose(
+pub(crate) fn choose_file(
     files: &[Location],
     environment: &Environment,
     scope: &Scope,
 ) -> Result<Option<ConfinedPath>, BridgeError> {
-    let is_there =
+    let exists =
         |file: &&Location| file.path(environment, scope).is_some_and(|path| path.symlink_metadata().is_ok());
-    let file = files.iter().find(is_there).or_else(|| files.iter().find(|file| !file.existing_only));
-    file.and_then(|file| file.place(environment, scope)).transpose()
+    let file = files.iter().find(exists).or_else(|| files.iter().find(|file| !file.existing_only));
+    file.and_then(|file| file.confined_path(environment, scope)).transpose()
 }
 
 #[cfg(test)]

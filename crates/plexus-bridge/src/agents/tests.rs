@@ -20,7 +20,10 @@ fn entry(agent: &Agent) -> Value {
 
 fn files(agent: &Agent) -> impl Iterator<Item = &'static Location> {
     let servers = [&agent.user, &agent.project].into_iter().flatten().map(|servers| servers.files);
-    let texts = [&agent.user_text, &agent.project_text].into_iter().flatten().map(|texts| texts.files);
+    let texts = [&agent.user_instructions, &agent.project_instructions]
+        .into_iter()
+        .flatten()
+        .map(|texts| texts.files);
     servers.chain(texts).flatten()
 }
 
@@ -31,9 +34,9 @@ fn agent_names_are_unique() {
     for name in names {
         assert!(seen.insert(*name), "{name} is a duplicate");
         assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
-        assert!(Agent::named(name).is_some_and(|agent| agent.id == *name || agent.aliases.contains(name)));
+        assert!(Agent::by_name(name).is_some_and(|agent| agent.id == *name || agent.aliases.contains(name)));
     }
-    assert!(Agent::named("nobody").is_none());
+    assert!(Agent::by_name("nobody").is_none());
 }
 
 #[test]
@@ -55,14 +58,14 @@ fn paths_are_plain_and_one_file_of_each_list_may_be_created() {
         assert!(agent.user.is_some(), "{}", agent.id);
         assert!(!agent.programs.is_empty() && !agent.folders.is_empty() && !agent.keys.is_empty());
         for file in files(agent) {
-            let plain = file.below.split('/').all(|part| !["", ".", ".."].contains(&part));
-            assert!(plain, "{}: {}", agent.id, file.below);
+            let plain = file.relative_path.split('/').all(|part| !["", ".", ".."].contains(&part));
+            assert!(plain, "{}: {}", agent.id, file.relative_path);
         }
         let lists = [
             agent.user.as_ref().map(|servers| servers.files),
             agent.project.as_ref().map(|servers| servers.files),
-            agent.user_text.as_ref().map(|texts| texts.files),
-            agent.project_text.as_ref().map(|texts| texts.files),
+            agent.user_instructions.as_ref().map(|texts| texts.files),
+            agent.project_instructions.as_ref().map(|texts| texts.files),
         ];
         for list in lists.into_iter().flatten() {
             let creatable = list.iter().filter(|file| !file.existing_only).count();
@@ -76,11 +79,11 @@ fn only_project_files_are_in_the_project() {
     for agent in AGENTS {
         let of_project = [
             agent.project.as_ref().map(|servers| servers.files),
-            agent.project_text.as_ref().map(|texts| texts.files),
+            agent.project_instructions.as_ref().map(|texts| texts.files),
         ];
         let of_user = [
             agent.user.as_ref().map(|servers| servers.files),
-            agent.user_text.as_ref().map(|texts| texts.files),
+            agent.user_instructions.as_ref().map(|texts| texts.files),
         ];
         assert!(
             of_project.into_iter().flatten().flatten().all(|file| file.root == Root::Project),
@@ -102,14 +105,14 @@ fn project_inherits_manual_step_of_user() {
         assert!(agent.manual_step.is_none() || agent.manual_step(&project).is_some());
         assert_eq!(agent.manual_step(&Scope::User), agent.manual_step);
     }
-    let codex = Agent::named("codex").unwrap();
+    let codex = Agent::by_name("codex").unwrap();
     assert!(codex.manual_step(&Scope::User).is_none() && codex.manual_step(&project).is_some());
 }
 
 #[test]
 fn ambiguous_program_names_require_a_version_output() {
     for id in ["goose", "zed", "codex"] {
-        assert_ne!(Agent::named(id).unwrap().version_output, VersionOutput::Any, "{id}");
+        assert_ne!(Agent::by_name(id).unwrap().version_output, VersionOutput::Any, "{id}");
     }
 }
 
@@ -144,6 +147,6 @@ fn user_files_need_an_absolute_home() {
 #[test]
 fn relative_path_in_variable_is_ignored() {
     let environment = environment(&[("HOME", "/home/me"), ("CODEX_HOME", "../up")]);
-    let files = Agent::named("codex").unwrap().writable_paths(&environment, &Scope::User);
+    let files = Agent::by_name("codex").unwrap().writable_paths(&environment, &Scope::User);
     assert!(files.iter().all(|file| file.path().starts_with("/home/me/.codex")), "{files:?}");
 }

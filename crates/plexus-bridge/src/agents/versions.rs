@@ -1,6 +1,7 @@
 //! A cache of detected versions: detecting a version runs a program, which can take seconds.
 //!
-//! An entry is valid as long as the program's file is unchanged. If the cache cannot be read or written, each detection runs the program.
+//! An entry is valid as long as the program's file is unchanged. If the cache cannot be read or written, each
+//! detection runs the program.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,37 +14,37 @@ use serde::{Deserialize, Serialize};
 
 const FILE: &str = "versions.json";
 /// Entries expire after this time: a launcher may start a newer release without a change of its own file.
-const FRESH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The cache file.
 #[derive(Debug)]
-pub struct Versions {
+pub struct VersionCache {
     folder: Option<PathBuf>,
     clock: Clock,
 }
 
 /// By agent and path of the program.
-pub(super) type Known = BTreeMap<String, Entry>;
+pub(super) type CachedVersions = BTreeMap<String, CachedVersion>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    file: Identity,
+pub(super) struct CachedVersion {
+    file: FileIdentity,
     asked_at: Timestamp,
-    pub(super) answer: Answer,
+    pub(super) answer: DetectedVersion,
 }
 
 /// A detected version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct DetectedVersion {
     /// Whether it is the agent, not another program of the same name.
     pub(super) is_agent: bool,
     pub(super) version: Option<String>,
 }
 
-/// The properties that change when a program is replaced. Package managers set modification times arbitrarily, so the inode change
-/// time is included.
+/// The properties that change when a program is replaced. Package managers set modification times arbitrarily, so the
+/// inode change time is included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
+struct FileIdentity {
     path: PathBuf,
     inode: u64,
     size: u64,
@@ -51,7 +52,7 @@ struct Identity {
     changed: (i64, i64),
 }
 
-impl Identity {
+impl FileIdentity {
     fn of(program: &Path) -> Option<Self> {
         let path = std::fs::canonicalize(program).ok()?;
         let file = std::fs::metadata(&path).ok()?;
@@ -65,7 +66,7 @@ impl Identity {
     }
 }
 
-impl Versions {
+impl VersionCache {
     /// A cache in this folder, which is created if its parent exists.
     #[must_use]
     pub fn in_folder(folder: &Path, clock: Clock) -> Self {
@@ -74,35 +75,35 @@ impl Versions {
 
     /// No cache.
     #[must_use]
-    pub fn nowhere() -> Self {
+    pub fn disabled() -> Self {
         Self { folder: None, clock: Clock::system() }
     }
 
-    pub(super) fn read(&self) -> Known {
-        let Some(folder) = &self.folder else { return Known::new() };
+    pub(super) fn read(&self) -> CachedVersions {
+        let Some(folder) = &self.folder else { return CachedVersions::new() };
         let content = private_file::read(&folder.join(FILE)).ok().flatten();
-        let mut known: Known =
+        let mut cached: CachedVersions =
             content.and_then(|content| serde_json::from_slice(&content).ok()).unwrap_or_default();
         let now = self.clock.now();
-        known.retain(|_, entry| now.duration_since(entry.asked_at).unsigned_abs() < FRESH);
-        known
+        cached.retain(|_, entry| now.duration_since(entry.asked_at).unsigned_abs() < MAX_AGE);
+        cached
     }
 
     /// A new entry.
-    pub(super) fn entry(&self, program: &Path, answer: Answer) -> Option<Entry> {
-        Some(Entry { file: Identity::of(program)?, asked_at: self.clock.now(), answer })
+    pub(super) fn entry(&self, program: &Path, answer: DetectedVersion) -> Option<CachedVersion> {
+        Some(CachedVersion { file: FileIdentity::of(program)?, asked_at: self.clock.now(), answer })
     }
 
     /// Adds these entries to the cache.
-    pub(super) fn add(&self, new: Known) {
+    pub(super) fn add(&self, new: CachedVersions) {
         let Some(folder) = &self.folder else { return };
         // Do not create a folder in an empty home.
         if new.is_empty() || !folder.parent().is_some_and(Path::is_dir) {
             return;
         }
-        let mut known = self.read();
-        known.extend(new);
-        let written = serde_json::to_vec_pretty(&known).map_err(std::io::Error::from).and_then(|content| {
+        let mut cached = self.read();
+        cached.extend(new);
+        let written = serde_json::to_vec_pretty(&cached).map_err(std::io::Error::from).and_then(|content| {
             private_file::create_dir(folder)?;
             private_file::write_unsynced(&folder.join(FILE), &content)
         });
@@ -117,8 +118,8 @@ pub(super) fn key(agent: &str, program: &Path) -> String {
 }
 
 /// The entry of a program whose file is unchanged.
-pub(super) fn known<'k>(all: &'k Known, key: &str, program: &Path) -> Option<&'k Answer> {
+pub(super) fn cached<'k>(all: &'k CachedVersions, key: &str, program: &Path) -> Option<&'k DetectedVersion> {
     all.get(key)
-        .filter(|entry| Identity::of(program).as_ref() == Some(&entry.file))
+        .filter(|entry| FileIdentity::of(program).as_ref() == Some(&entry.file))
         .map(|entry| &entry.answer)
 }

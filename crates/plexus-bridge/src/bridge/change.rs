@@ -1,21 +1,22 @@
 //! Plans and applies a change to one file.
 //!
-//! The ledger records a change before the file is changed. After a crash, the file's content shows whether the change was made.
+//! The ledger records a change before the file is changed. After a crash, the file's content shows whether the change
+//! was made.
 
 use std::path::{Path, PathBuf};
 
 use plexus_kit::private_file;
 
-use super::{Bridge, LOOK};
+use super::{Bridge, POLL_INTERVAL};
 use crate::confined_path::{ConfinedPath, FileContent, hash};
-use crate::entry::{Policy, Wanted};
+use crate::entry::{ConflictPolicy, DesiredEntry};
 use crate::error::BridgeError;
-use crate::ledger::{Connection, Ledger, Part, Pending, Record, remove_backups};
-use crate::replace::{Replaced, replace, take_away};
+use crate::ledger::{Connection, FileRecord, Ledger, ManagedPart, Pending, remove_backups};
+use crate::replace::{ReplaceOutcome, remove_if_unchanged, replace};
 use crate::{block, entry, recovery};
 
 /// The number of attempts if other programs keep rewriting the file.
-const TRIES: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 const NOT_AS_WRITTEN: &str = "was changed since Plexus wrote it";
 
 /// The current and the planned content of one file.
@@ -29,9 +30,9 @@ pub struct Change {
     /// Servers of the agent that are moved behind the hub, or restored.
     pub servers: Vec<String>,
     pub(super) key: String,
-    pub(super) place: ConfinedPath,
+    pub(super) location: ConfinedPath,
     pub(super) edit: Edit,
-    pub(super) policy: Policy,
+    pub(super) policy: ConflictPolicy,
 }
 
 impl Change {
@@ -43,63 +44,62 @@ impl Change {
 
     /// Whether it adds the hub's entry to the file.
     #[must_use]
-    pub fn enters(&self) -> bool {
-        matches!(self.edit, Edit::Enter(_))
+    pub fn inserts_entry(&self) -> bool {
+        matches!(self.edit, Edit::InsertEntry(_))
     }
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Edit {
-    Enter(Wanted),
-    /// A block. If `asked` for by the user, it is added again even if it was removed by hand.
-    Write {
+    InsertEntry(DesiredEntry),
+    /// A block. If the user asked for it (`explicit`), it is added again even if it was removed by hand.
+    WriteBlock {
         content: String,
-        asked: bool,
+        explicit: bool,
     },
     /// A separate file.
-    Own {
+    WriteFile {
         content: String,
-        asked: bool,
+        explicit: bool,
     },
     /// Removes our content, unless another connection needs it.
-    Leave,
-    Put {
+    Remove,
+    Restore {
         text: String,
     },
 }
 
 impl Bridge {
     /// The content of a file after an edit, and our content in it.
-    pub(super) fn computed(
+    pub(super) fn compute(
         &self,
         ledger: &Ledger,
         key: &str,
         path: &Path,
-        found: Option<&FileContent>,
-        (edit, policy): (&Edit, Policy),
-    ) -> Result<(Option<String>, Option<Part>), BridgeError> {
+        current: Option<&FileContent>,
+        (edit, policy): (&Edit, ConflictPolicy),
+    ) -> Result<(Option<String>, Option<ManagedPart>), BridgeError> {
         let record = ledger.record(path);
-        let known = record.map(|record| &record.part);
-        let text = found.map_or("", |found| found.text.as_str());
-        let insist = policy == Policy::Replace;
+        let recorded = record.map(|record| &record.part);
+        let text = current.map_or("", |current| current.text.as_str());
+        let overwrite = policy == ConflictPolicy::Replace;
         match edit {
-            Edit::Enter(wanted) => {
-                entry::connect(path, text, wanted, known, policy).map(|(text, part)| (Some(text), Some(part)))
-            }
-            Edit::Write { content, asked } => {
-                let insist = insist || (*asked && !block::has_marks(text));
-                let written = block::write(path, text, content, known, insist)?;
+            Edit::InsertEntry(desired) => entry::insert_entry(path, text, desired, recorded, policy)
+                .map(|(text, part)| (Some(text), Some(part))),
+            Edit::WriteBlock { content, explicit } => {
+                let overwrite = overwrite || (*explicit && !block::has_markers(text));
+                let written = block::write(path, text, content, recorded, overwrite)?;
                 Ok((Some(written.0), Some(written.1)))
             }
-            Edit::Own { content, asked } => {
-                let why = match (found, record) {
-                    (None, Some(_)) if !asked => Some("was removed by somebody"),
-                    (Some(found), Some(record)) if found.hash != record.hash => Some(NOT_AS_WRITTEN),
-                    (Some(found), None) if found.text != *content => Some(NOT_AS_WRITTEN),
+            Edit::WriteFile { content, explicit } => {
+                let why = match (current, record) {
+                    (None, Some(_)) if !explicit => Some("was removed by somebody"),
+                    (Some(current), Some(record)) if current.hash != record.hash => Some(NOT_AS_WRITTEN),
+                    (Some(current), None) if current.text != *content => Some(NOT_AS_WRITTEN),
                     _ => None,
                 };
-                match why.filter(|_| !insist) {
-                    None => Ok((Some(content.clone()), Some(Part::Own))),
+                match why.filter(|_| !overwrite) {
+                    None => Ok((Some(content.clone()), Some(ManagedPart::Own))),
                     Some(why) => Err(BridgeError::conflict(
                         path,
                         why,
@@ -107,34 +107,42 @@ impl Bridge {
                     )),
                 }
             }
-            Edit::Leave if ledger.is_shared(path, key) => Ok((found.map(|found| found.text.clone()), None)),
-            Edit::Leave => self.left(ledger, path, found, insist).map(|text| (text, None)),
-            Edit::Put { text } => {
-                let kept = known.and_then(|part| match part {
+            Edit::Remove if ledger.is_shared(path, key) => {
+                Ok((current.map(|current| current.text.clone()), None))
+            }
+            Edit::Remove => {
+                self.content_without_ours(ledger, path, current, overwrite).map(|text| (text, None))
+            }
+            Edit::Restore { text } => {
+                let backup = recorded.and_then(|part| match part {
                     // A file that we wrote earlier with other content is ours too.
-                    Part::Entry { .. } => entry::in_text(text, part),
+                    ManagedPart::Entry { .. } => entry::entry_in_text(text, part),
                     part => (block::is_current(path, text, part) == Some(true)).then(|| part.clone()),
                 });
-                Ok((Some(text.clone()), kept))
+                Ok((Some(text.clone()), backup))
             }
         }
     }
 
     /// Removes our content from a file.
-    fn left(
+    fn content_without_ours(
         &self,
         ledger: &Ledger,
         path: &Path,
-        found: Option<&FileContent>,
-        insist: bool,
+        current: Option<&FileContent>,
+        overwrite: bool,
     ) -> Result<Option<String>, BridgeError> {
-        let (Some(found), Some(record)) = (found, ledger.record(path)) else {
-            return Ok(found.map(|found| found.text.clone()));
+        let (Some(current), Some(record)) = (current, ledger.record(path)) else {
+            return Ok(current.map(|current| current.text.clone()));
         };
-        let as_left = found.hash == record.hash;
+        let is_unchanged = current.hash == record.hash;
         // The file contains nothing that was not in it before.
-        let all_ours = if record.part == Part::Own { as_left || insist } else { as_left && record.alone };
-        if all_ours {
+        let is_ours = if record.part == ManagedPart::Own {
+            is_unchanged || overwrite
+        } else {
+            is_unchanged && record.alone
+        };
+        if is_ours {
             match &record.before {
                 None => return Ok(None),
                 Some(before) => {
@@ -145,14 +153,14 @@ impl Bridge {
             }
         }
         let text = match &record.part {
-            part @ Part::Entry { .. } => {
-                let policy = if insist { Policy::Replace } else { Policy::Skip };
-                entry::disconnect(path, &found.text, part, policy)?
+            part @ ManagedPart::Entry { .. } => {
+                let policy = if overwrite { ConflictPolicy::Replace } else { ConflictPolicy::Skip };
+                entry::remove_entry(path, &current.text, part, policy)?
             }
-            part @ Part::Block { .. } => block::erase(path, &found.text, part, insist)?,
+            part @ ManagedPart::Block { .. } => block::erase(path, &current.text, part, overwrite)?,
             // The backup is missing.
-            Part::Own if all_ours => return Ok(None),
-            Part::Own => {
+            ManagedPart::Own if is_ours => return Ok(None),
+            ManagedPart::Own => {
                 return Err(BridgeError::conflict(
                     path,
                     NOT_AS_WRITTEN,
@@ -161,23 +169,24 @@ impl Bridge {
             }
         };
         // A file created by us without other content is removed.
-        let hollow = ["", "{}"].contains(&text.split_whitespace().collect::<String>().as_str());
-        Ok((record.before.is_some() || !hollow).then_some(text))
+        let is_empty_text = ["", "{}"].contains(&text.split_whitespace().collect::<String>().as_str());
+        Ok((record.before.is_some() || !is_empty_text).then_some(text))
     }
 
     /// Applies a change to the current content of the file.
     pub fn apply(&self, change: &Change, connection: Option<&Connection>) -> Result<bool, BridgeError> {
         private_file::create_dir(&self.folder).map_err(BridgeError::io(&self.folder, "make the folder"))?;
         let _lock = self.lock()?;
-        let mut ledger = self.recovered()?;
+        let mut ledger = self.recover_ledger()?;
         if let Some(connection) = connection {
             ledger.connections.entry(change.key.clone()).or_insert_with(|| connection.clone());
         }
-        let mut tries = (0..TRIES).map(|_| self.tried(&mut ledger, change, connection.is_some()));
-        let made = tries.find_map(Result::transpose);
+        let mut attempts =
+            (0..MAX_ATTEMPTS).map(|_| self.try_apply(&mut ledger, change, connection.is_some()));
+        let made = attempts.find_map(Result::transpose);
         let made = made.unwrap_or_else(|| Err(BridgeError::Restless(change.path.clone())));
         if let (Err(_), Some(pending)) = (&made, ledger.pending.take()) {
-            recovery::settle(&mut ledger, &pending);
+            recovery::recover(&mut ledger, &pending);
             // If this cannot be written, the next command recovers.
             let _ = ledger.write(&self.folder);
         }
@@ -185,57 +194,65 @@ impl Bridge {
     }
 
     /// Whether the file was changed; none if another program has written it meanwhile.
-    fn tried(
+    fn try_apply(
         &self,
         ledger: &mut Ledger,
         change: &Change,
         connects: bool,
     ) -> Result<Option<bool>, BridgeError> {
-        let Change { path, key, place, edit, policy, .. } = change;
-        let found = place.read()?;
+        let Change { path, key, location, edit, policy, .. } = change;
+        let current = location.read()?;
         // An agent that writes in place has truncated it; its content is still being written.
         let was_empty = change.before.as_ref().is_none_or(String::is_empty);
-        if !was_empty && found.as_ref().is_some_and(|found| found.text.is_empty()) {
-            std::thread::sleep(LOOK);
+        if !was_empty && current.as_ref().is_some_and(|current| current.text.is_empty()) {
+            std::thread::sleep(POLL_INTERVAL);
             return Ok(None);
         }
-        let (after, part) = self.computed(ledger, key, path, found.as_ref(), (edit, *policy))?;
-        if matches!(edit, Edit::Leave) && ledger.is_shared(path, key) {
-            ledger.leave(key, path);
-            self.steps.about_to("write the ledger");
+        let (after, part) = self.compute(ledger, key, path, current.as_ref(), (edit, *policy))?;
+        if matches!(edit, Edit::Remove) && ledger.is_shared(path, key) {
+            ledger.forget_file(key, path);
+            self.steps.before_step("write the ledger");
             ledger.write(&self.folder)?;
             return Ok(Some(false));
         }
-        let before = found.as_ref().map(|found| &found.text);
+        let before = current.as_ref().map(|current| &current.text);
         // The record of a removed file is obsolete.
-        let known = ledger.record(path).filter(|_| found.is_some()).cloned();
+        let recorded = ledger.record(path).filter(|_| current.is_some()).cloned();
         let now = self.clock.now();
-        let kept = match before {
-            Some(text) if before != after.as_ref() || known.is_none() => {
-                self.steps.about_to("keep a copy");
+        let backup = match before {
+            Some(text) if before != after.as_ref() || recorded.is_none() => {
+                self.steps.before_step("keep a copy");
                 Some(ledger.back_up(&self.folder, path, text, now)?)
             }
             _ => None,
         };
-        let is_as_left = |known: &Record| found.as_ref().is_some_and(|found| found.hash == known.hash);
-        let record = part.zip(after.as_ref()).map(|(part, text)| Record {
+        let is_unchanged =
+            |recorded: &FileRecord| current.as_ref().is_some_and(|current| current.hash == recorded.hash);
+        let record = part.zip(after.as_ref()).map(|(part, text)| FileRecord {
             path: path.clone(),
             part,
             hash: hash(text.as_bytes()),
-            before: known.as_ref().map_or(kept, |known| known.before.clone()),
+            before: recorded.as_ref().map_or(backup, |recorded| recorded.before.clone()),
             // Content that was ours before the ledger recorded it is also in the backup.
-            alone: known.as_ref().map_or(before != after.as_ref(), |known| known.alone && is_as_left(known))
-                && !matches!(edit, Edit::Put { .. }),
-            made: known.as_ref().map_or_else(|| ledger.made_for(place), |known| known.made.clone()),
+            alone: recorded
+                .as_ref()
+                .map_or(before != after.as_ref(), |recorded| recorded.alone && is_unchanged(recorded))
+                && !matches!(edit, Edit::Restore { .. }),
+            made: recorded
+                .as_ref()
+                .map_or_else(|| ledger.created_folders(location), |recorded| recorded.made.clone()),
             written_at: now,
         });
         if before == after.as_ref() {
             // Nothing to write; the ledger may still need an update.
-            let same =
-                |known: &Record, record: &Record| known.part == record.part && known.hash == record.hash;
-            if !matches!((&known, &record), (Some(known), Some(record)) if same(known, record)) || connects {
-                ledger.settle(key, path, record.as_ref());
-                self.steps.about_to("write the ledger");
+            let same = |recorded: &FileRecord, record: &FileRecord| {
+                recorded.part == record.part && recorded.hash == record.hash
+            };
+            if !matches!((&recorded, &record), (Some(recorded), Some(record)) if same(recorded, record))
+                || connects
+            {
+                ledger.set_record(key, path, record.as_ref());
+                self.steps.before_step("write the ledger");
                 ledger.write(&self.folder)?;
             }
             return Ok(Some(false));
@@ -243,52 +260,56 @@ impl Bridge {
         let beside = format!(".{}.plexus-{:08x}", file_name(path), rand::random::<u32>());
         ledger.pending = Some(Pending {
             connection: key.clone(),
-            root: place.root().to_owned(),
-            below: place.below().to_owned(),
+            root: location.root().to_owned(),
+            below: location.below().to_owned(),
             beside: beside.clone(),
-            from: found.as_ref().map(|found| found.hash.clone()),
+            from: current.as_ref().map(|current| current.hash.clone()),
             to: after.as_ref().map(|text| hash(text.as_bytes())),
             path: path.clone(),
             record: record.clone(),
         });
-        self.steps.about_to("write what is pending");
+        self.steps.before_step("write what is pending");
         ledger.write(&self.folder)?;
-        let old = ledger.record(path).map_or_else(Vec::new, |known| known.made.clone());
-        if self.made(place, found.as_ref(), after.as_deref(), &beside)? == Replaced::Changed {
+        let old = ledger.record(path).map_or_else(Vec::new, |recorded| recorded.made.clone());
+        if self.write_location(location, current.as_ref(), after.as_deref(), &beside)?
+            == ReplaceOutcome::ChangedMeanwhile
+        {
             // Nothing was changed, and no temporary file exists.
             ledger.pending = None;
             return Ok(None);
         }
         ledger.pending = None;
-        ledger.settle(key, path, record.as_ref());
+        ledger.set_record(key, path, record.as_ref());
         if after.is_none() {
-            self.steps.about_to("remove the folders");
+            self.steps.before_step("remove the folders");
             recovery::remove_folders(&old);
         }
         let old = ledger.forget_old_backups(path);
-        self.steps.about_to("write the ledger");
+        self.steps.before_step("write the ledger");
         ledger.write(&self.folder)?;
         remove_backups(&self.folder, &old);
-        self.steps.about_to("end");
+        self.steps.before_step("end");
         Ok(Some(true))
     }
 
-    fn made(
+    fn write_location(
         &self,
-        place: &ConfinedPath,
-        found: Option<&FileContent>,
+        location: &ConfinedPath,
+        current: Option<&FileContent>,
         after: Option<&str>,
         beside: &str,
-    ) -> Result<Replaced, BridgeError> {
+    ) -> Result<ReplaceOutcome, BridgeError> {
         let steps = self.steps.as_ref();
         if after.is_some() {
-            steps.about_to("make the folders");
+            steps.before_step("make the folders");
         }
-        let Some(folder) = place.folder(after.is_some())? else { return Ok(Replaced::Changed) };
-        match (found, after) {
-            (_, Some(text)) => replace(place, &folder, found, text, beside, steps),
-            (Some(found), None) => take_away(place, &folder, found, beside, steps),
-            (None, None) => Ok(Replaced::Done),
+        let Some(folder) = location.folder(after.is_some())? else {
+            return Ok(ReplaceOutcome::ChangedMeanwhile);
+        };
+        match (current, after) {
+            (_, Some(text)) => replace(location, &folder, current, text, beside, steps),
+            (Some(current), None) => remove_if_unchanged(location, &folder, current, beside, steps),
+            (None, None) => Ok(ReplaceOutcome::Done),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::{Bridge, Content};
+use super::{Bridge, InstructionContent};
 use crate::error::BridgeError;
-use crate::ledger::{Backup, Connection, Trouble};
+use crate::ledger::{Backup, Connection, FileProblem};
 
 /// The result of a sync.
 #[derive(Debug, Default)]
-pub struct Synced {
+pub struct SyncResult {
     pub agents: usize,
     pub written: Vec<PathBuf>,
     pub problems: Vec<BridgeError>,
@@ -21,7 +21,7 @@ impl Bridge {
             return Ok(false);
         }
         let _lock = self.lock()?;
-        let mut ledger = self.recovered()?;
+        let mut ledger = self.recover_ledger()?;
         let Some(connection) = ledger.connections.get_mut(key) else { return Ok(false) };
         let before = connection.clone();
         change(connection);
@@ -37,7 +37,7 @@ impl Bridge {
             return Ok(true);
         }
         let _lock = self.lock()?;
-        let mut ledger = self.recovered()?;
+        let mut ledger = self.recover_ledger()?;
         if ledger.connections.get(key).is_some_and(|connection| connection.files.is_empty()) {
             ledger.connections.remove(key);
             ledger.write(&self.folder)?;
@@ -46,12 +46,12 @@ impl Bridge {
     }
 
     /// Updates the instructions of all connections that are not paused, or of one connection.
-    pub fn sync(&self, content: &Content, only: Option<&str>) -> Result<Synced, BridgeError> {
-        let mut synced = Synced::default();
-        let ledger = self.settled()?;
+    pub fn sync(&self, content: &InstructionContent, only: Option<&str>) -> Result<SyncResult, BridgeError> {
+        let mut synced = SyncResult::default();
+        let ledger = self.recovered_ledger()?;
         for (key, connection) in &ledger.connections {
-            let meant = only.is_none_or(|only| only == key) && connection.instructions;
-            if !meant || (connection.paused && only.is_none()) {
+            let selected = only.is_none_or(|only| only == key) && connection.instructions;
+            if !selected || (connection.paused && only.is_none()) {
                 continue;
             }
             synced.agents += 1;
@@ -64,7 +64,7 @@ impl Bridge {
                     Err(error) => problems.push(error),
                 }
             }
-            let troubles: Vec<Trouble> = problems.iter().map(Trouble::of).collect();
+            let troubles: Vec<FileProblem> = problems.iter().map(FileProblem::from_error).collect();
             synced.problems.extend(problems);
             let now = self.clock.now();
             self.update(key, |connection| {

@@ -1,16 +1,16 @@
 //! Connects agents, updates their instructions, and disconnects them.
 //!
 //! - A lock next to the ledger ensures that one process at a time changes files of agents.
-//! - A change is planned on the file's current content, shown, and then applied to the content at that time: if an agent has rewritten
-//!   its file in between, the same change is applied to the new content.
+//! - A change is planned on the file's current content, shown, and then applied to the content at that time: if an
+//!   agent has rewritten its file in between, the same change is applied to the new content.
 
 mod change;
 mod connections;
 mod plan;
 
 pub use change::Change;
-pub use connections::Synced;
-pub use plan::{Content, Plan, Servers, Wiring};
+pub use connections::SyncResult;
+pub use plan::{AgentServers, InstructionContent, Plan, ProxyCommand};
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -24,15 +24,15 @@ use crate::confined_path::ConfinedPath;
 use crate::error::BridgeError;
 use crate::ledger::{Connection, Ledger};
 use crate::recovery;
-use crate::replace::{Steps, Unwatched};
+use crate::replace::{NoStepObserver, StepObserver};
 
 /// The subfolder of a data folder with the ledger and the backups.
 pub const FOLDER: &str = "connect";
 const LOCK: &str = "lock";
 /// How long to wait for another process.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The polling interval of waits.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The name of the entry in every file.
 pub const SERVER: &str = "plexus";
 
@@ -42,7 +42,7 @@ pub struct Bridge {
     folder: PathBuf,
     environment: Environment,
     clock: Clock,
-    steps: Arc<dyn Steps>,
+    steps: Arc<dyn StepObserver>,
 }
 
 impl std::fmt::Debug for Bridge {
@@ -59,13 +59,13 @@ impl Bridge {
             folder: folder.to_owned(),
             environment: environment.clone(),
             clock,
-            steps: Arc::new(Unwatched),
+            steps: Arc::new(NoStepObserver),
         }
     }
 
     /// The same with an observer of its steps.
     #[must_use]
-    pub fn watched(self, steps: Arc<dyn Steps>) -> Self {
+    pub fn with_observer(self, steps: Arc<dyn StepObserver>) -> Self {
         Self { steps, ..self }
     }
 
@@ -99,8 +99,10 @@ impl Bridge {
                     self.sweep();
                     return Ok(file);
                 }
-                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(LOOK),
-                Err(TryLockError::WouldBlock) => return Err(BridgeError::Busy(PATIENCE.as_secs())),
+                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_TIMEOUT => {
+                    std::thread::sleep(POLL_INTERVAL)
+                }
+                Err(TryLockError::WouldBlock) => return Err(BridgeError::Busy(LOCK_TIMEOUT.as_secs())),
                 Err(TryLockError::Error(error)) => return Err(BridgeError::io(&path, "lock")(error)),
             }
         }
@@ -116,20 +118,20 @@ impl Bridge {
     }
 
     /// Reads the ledger after recovery from a crash. Takes the lock only if recovery is needed.
-    pub(crate) fn settled(&self) -> Result<Ledger, BridgeError> {
+    pub(crate) fn recovered_ledger(&self) -> Result<Ledger, BridgeError> {
         let ledger = self.ledger()?;
         if ledger.pending.is_none() {
             return Ok(ledger);
         }
         let _lock = self.lock()?;
-        self.recovered()
+        self.recover_ledger()
     }
 
     /// Reads the ledger after recovery from a crash. Requires the lock.
-    fn recovered(&self) -> Result<Ledger, BridgeError> {
+    fn recover_ledger(&self) -> Result<Ledger, BridgeError> {
         let mut ledger = self.ledger()?;
         if let Some(pending) = ledger.pending.take() {
-            recovery::settle(&mut ledger, &pending);
+            recovery::recover(&mut ledger, &pending);
             ledger.write(&self.folder)?;
         }
         Ok(ledger)
@@ -140,18 +142,22 @@ impl Bridge {
         let Some(connection) = connection.filter(|connection| !connection.variables.is_empty()) else {
             return self.environment.clone();
         };
-        let other = self.environment.all().filter(|(name, _)| !agents::is_variable(name));
+        let other = self.environment.all().filter(|(name, _)| !agents::is_location_variable(name));
         let other = other.map(|(name, value)| (name.to_owned(), value.to_owned()));
         other.chain(connection.variables.clone()).collect()
     }
 
     /// A file of a connection, checked to be a known file of its agent.
-    pub(crate) fn place_of(&self, connection: &Connection, path: &Path) -> Result<ConfinedPath, BridgeError> {
+    pub(crate) fn file_location(
+        &self,
+        connection: &Connection,
+        path: &Path,
+    ) -> Result<ConfinedPath, BridgeError> {
         let scope = scope_of(connection);
-        let agent = Agent::named(&connection.agent);
+        let agent = Agent::by_name(&connection.agent);
         let environment = self.environment_of(Some(connection));
-        let places = agent.into_iter().flat_map(|agent| agent.writable_paths(&environment, &scope));
-        places.into_iter().find(|place| place.path() == path).ok_or_else(|| not_allowed(path))
+        let locations = agent.into_iter().flat_map(|agent| agent.writable_paths(&environment, &scope));
+        locations.into_iter().find(|location| location.path() == path).ok_or_else(|| not_allowed(path))
     }
 }
 

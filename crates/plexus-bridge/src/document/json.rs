@@ -5,15 +5,15 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Value};
 
-use super::{DEEPEST, EditError, Edited, Undo, in_order, line_number, line_start, newline};
+use super::{EditError, Edited, MAX_DEPTH, Undo, line_number, line_start, newline, sorted_fields};
 
 pub(super) fn value(text: &str, comments: bool) -> Result<Value, EditError> {
-    Ok(parse(text, comments)?.map_or(Value::Null, |value| converted(&value)))
+    Ok(parse(text, comments)?.map_or(Value::Null, |value| to_value(&value)))
 }
 
 fn parse(text: &str, comments: bool) -> Result<Option<ast::Value<'_>>, EditError> {
-    if nesting(text) > DEEPEST {
-        return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
+    if nesting(text) > MAX_DEPTH {
+        return Err(EditError::unsupported(format!("is nested deeper than {MAX_DEPTH} levels")));
     }
     let options = ParseOptions {
         allow_comments: comments,
@@ -58,7 +58,7 @@ fn nesting(text: &str) -> usize {
 }
 
 /// The last of duplicate keys wins, as in the programs that read these files.
-fn converted(value: &ast::Value<'_>) -> Value {
+fn to_value(value: &ast::Value<'_>) -> Value {
     match value {
         ast::Value::NullKeyword(_) => Value::Null,
         ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
@@ -67,50 +67,54 @@ fn converted(value: &ast::Value<'_>) -> Value {
             Ok(number) => Value::Number(number),
             Err(_) => Value::String(literal.value.to_owned()),
         },
-        ast::Value::Array(array) => Value::Array(array.elements.iter().map(converted).collect()),
+        ast::Value::Array(array) => Value::Array(array.elements.iter().map(to_value).collect()),
         ast::Value::Object(object) => {
             let fields = object.properties.iter();
             Value::Object(
-                fields.map(|field| (field.name.as_str().to_owned(), converted(&field.value))).collect(),
+                fields.map(|field| (field.name.as_str().to_owned(), to_value(&field.value))).collect(),
             )
         }
     }
 }
 
 /// The objects along a path, outermost first, and the property at its end.
-struct Way<'o, 't> {
+struct ObjectPath<'o, 't> {
     objects: Vec<&'o Object<'t>>,
     found: Option<&'o ObjectProp<'t>>,
 }
 
-fn way<'o, 't>(root: &'o Object<'t>, path: &[&str], text: &str) -> Result<Way<'o, 't>, EditError> {
-    let mut way = Way { objects: vec![root], found: None };
+fn object_path<'o, 't>(
+    root: &'o Object<'t>,
+    path: &[&str],
+    text: &str,
+) -> Result<ObjectPath<'o, 't>, EditError> {
+    let mut object_path = ObjectPath { objects: vec![root], found: None };
     for (depth, key) in path.iter().enumerate() {
-        let object = way.objects[depth];
-        let mut same = object.properties.iter().filter(|property| property.name.as_str() == *key);
-        let Some(property) = same.next() else { return Ok(way) };
-        if let Some(again) = same.next() {
+        let object = object_path.objects[depth];
+        let mut matching = object.properties.iter().filter(|property| property.name.as_str() == *key);
+        let Some(property) = matching.next() else { return Ok(object_path) };
+        if let Some(again) = matching.next() {
             let line = line_number(text, again.start());
             let message = format!(
                 "has the key \"{key}\" twice in one object, again on line {line}; remove one of them"
             );
-            return Err(EditError::Unclear(message));
+            return Err(EditError::Unsupported(message));
         }
         if depth + 1 == path.len() {
-            way.found = Some(property);
-            return Ok(way);
+            object_path.found = Some(property);
+            return Ok(object_path);
         }
         match &property.value {
-            ast::Value::Object(inner) => way.objects.push(inner),
+            ast::Value::Object(inner) => object_path.objects.push(inner),
             other => {
                 let line = line_number(text, other.start());
-                return Err(EditError::Unclear(format!(
+                return Err(EditError::Unsupported(format!(
                     "has a value other than an object for \"{key}\" on line {line}"
                 )));
             }
         }
     }
-    Ok(way)
+    Ok(object_path)
 }
 
 pub(super) fn set(text: &str, path: &[&str], value: &Value, comments: bool) -> Result<Edited, EditError> {
@@ -118,120 +122,125 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value, comments: bool) -> R
     let style = Style::of(text);
     let root = match &root {
         Some(ast::Value::Object(object)) => object,
-        Some(_) => return Err(EditError::unclear("does not contain an object at the top level")),
+        Some(_) => return Err(EditError::unsupported("does not contain an object at the top level")),
         // Only white space and comments.
         None => {
-            let kept = text.trim_end();
-            let gap = if kept.is_empty() { "" } else { style.newline };
-            let made = style.rendered(&nested(path, value), "");
+            let trimmed = text.trim_end();
+            let gap = if trimmed.is_empty() { "" } else { style.newline };
+            let created = style.render(&nested(path, value), "");
             let undo = Undo::Inserted { made: path.len(), hollow: Some(text.to_owned()), fragment: None };
-            return Ok(Edited { text: format!("{kept}{gap}{made}{}", style.newline), undo });
+            return Ok(Edited { text: format!("{trimmed}{gap}{created}{}", style.newline), undo });
         }
     };
-    let way = way(root, path, text)?;
-    if let Some(found) = way.found {
+    let object_path = object_path(root, path, text)?;
+    if let Some(found) = object_path.found {
         let (start, end) = (found.value.start(), found.value.end());
-        let new = style.rendered(value, indent_at(text, found.start()));
+        let new = style.render(value, indent_at(text, found.start()));
         let undo = Undo::Replaced { raw: text[start..end].to_owned() };
-        return Ok(Edited { text: spliced(text, start, end, &new), undo });
+        return Ok(Edited { text: splice(text, start, end, &new), undo });
     }
-    let depth = way.objects.len() - 1;
-    let object = way.objects[depth];
+    let depth = object_path.objects.len() - 1;
+    let object = object_path.objects[depth];
     let inner = nested(&path[depth + 1..], value);
     let hollow = object.properties.is_empty().then(|| text[object.start() + 1..object.end() - 1].to_owned());
-    let text = inserted(text, object, path[depth], &inner, &style);
+    let text = insert_property(text, object, path[depth], &inner, &style);
     Ok(Edited { text, undo: Undo::Inserted { made: path.len() - 1 - depth, hollow, fragment: None } })
 }
 
 /// The value in objects for the keys of a path.
 fn nested(path: &[&str], value: &Value) -> Value {
-    let around = |inner: Value, key: &&str| Value::Object(Map::from_iter([((*key).to_owned(), inner)]));
-    path.iter().rev().fold(value.clone(), around)
+    let surrounding = |inner: Value, key: &&str| Value::Object(Map::from_iter([((*key).to_owned(), inner)]));
+    path.iter().rev().fold(value.clone(), surrounding)
 }
 
 /// Appends a property to an object. Text between the last property and the closing brace stays before the new one.
-fn inserted(text: &str, object: &Object<'_>, key: &str, value: &Value, style: &Style) -> String {
+fn insert_property(text: &str, object: &Object<'_>, key: &str, value: &Value, style: &Style) -> String {
     let close = object.end() - 1;
     let last = object.properties.last();
     let lines = !style.compact && (last.is_none() || text[object.start()..close].contains('\n'));
-    let around = indent_at(text, object.start());
+    let surrounding = indent_at(text, object.start());
     let indent = match last.filter(|last| is_first_on_line(text, last.start())) {
         Some(last) => indent_at(text, last.start()).to_owned(),
-        None => format!("{around}{}", style.unit),
+        None => format!("{surrounding}{}", style.unit),
     };
-    let entry = format!("{}:{}{}", Value::from(key), style.gap(), style.rendered(value, &indent));
+    let entry = format!("{}:{}{}", Value::from(key), style.gap(), style.render(value, &indent));
     let lead = match lines {
         true => format!("{}{indent}", style.newline),
         false if last.is_some() => style.gap().to_owned(),
         false => String::new(),
     };
     // Apart from white space, the text before the brace is a property, a comma or a comment.
-    let place = text[..close].trim_end().len();
+    let position = text[..close].trim_end().len();
     let tail = match last {
-        None if lines && !text[place..close].contains('\n') => format!("{}{around}", style.newline),
+        None if lines && !text[position..close].contains('\n') => format!("{}{surrounding}", style.newline),
         _ => String::new(),
     };
     match last {
-        Some(last) if comma_behind(text, last.end()).is_none() => {
-            let new = spliced(text, place, place, &format!("{lead}{entry}"));
-            spliced(&new, last.end(), last.end(), ",")
+        Some(last) if comma_after(text, last.end()).is_none() => {
+            let new = splice(text, position, position, &format!("{lead}{entry}"));
+            splice(&new, last.end(), last.end(), ",")
         }
-        Some(_) => spliced(text, place, place, &format!("{lead}{entry},")),
-        None => spliced(text, place, place, &format!("{lead}{entry}{tail}")),
+        Some(_) => splice(text, position, position, &format!("{lead}{entry},")),
+        None => splice(text, position, position, &format!("{lead}{entry}{tail}")),
     }
 }
 
 pub(super) fn undo(text: &str, path: &[&str], undo: &Undo, comments: bool) -> Result<String, EditError> {
     let Some(ast::Value::Object(root)) = parse(text, comments)? else { return Ok(text.to_owned()) };
-    let way = way(&root, path, text)?;
-    let (made, hollow) = match undo {
+    let object_path = object_path(&root, path, text)?;
+    let (created, hollow) = match undo {
         Undo::Replaced { raw } => {
-            return match way.found {
-                Some(found) => Ok(spliced(text, found.value.start(), found.value.end(), raw)),
+            return match object_path.found {
+                Some(found) => Ok(splice(text, found.value.start(), found.value.end(), raw)),
                 None => Ok(text.to_owned()),
             };
         }
-        Undo::Inserted { made, hollow, .. } => (*made, hollow.as_deref()),
+        Undo::Inserted { made: created, hollow, .. } => (*created, hollow.as_deref()),
     };
     // Enclosing objects that were created with it are removed too, unless they have other content now.
     let mut depth = path.len() - 1;
-    let outermost = depth.saturating_sub(made);
-    while depth > outermost && way.objects[depth].properties.len() == 1 {
+    let outermost = depth.saturating_sub(created);
+    while depth > outermost && object_path.objects[depth].properties.len() == 1 {
         depth -= 1;
     }
-    let object = way.objects[depth];
-    if depth == 0 && made == path.len() && object.properties.len() == 1 {
+    let object = object_path.objects[depth];
+    if depth == 0 && created == path.len() && object.properties.len() == 1 {
         return Ok(hollow.unwrap_or_default().to_owned());
     }
     let Some(property) = object.properties.iter().find(|property| property.name.as_str() == path[depth])
     else {
         return Ok(text.to_owned());
     };
-    Ok(removed(text, object, property, hollow.filter(|_| depth == outermost)))
+    Ok(remove_property(text, object, property, hollow.filter(|_| depth == outermost)))
 }
 
-fn removed(text: &str, object: &Object<'_>, property: &ObjectProp<'_>, hollow: Option<&str>) -> String {
+fn remove_property(
+    text: &str,
+    object: &Object<'_>,
+    property: &ObjectProp<'_>,
+    hollow: Option<&str>,
+) -> String {
     let start = text[..property.start()].trim_end().len();
     if object.properties.len() == 1 {
         let (open, close) = (object.start() + 1, object.end() - 1);
-        let end = comma_behind(text, property.end()).map_or(property.end(), |comma| comma + 1);
-        let left = format!("{}{}", &text[open..start], &text[end..close]);
-        let inner = hollow.filter(|hollow| hollow.trim() == left.trim()).unwrap_or(&left);
-        return spliced(text, open, close, inner);
+        let end = comma_after(text, property.end()).map_or(property.end(), |comma| comma + 1);
+        let remaining = format!("{}{}", &text[open..start], &text[end..close]);
+        let inner = hollow.filter(|hollow| hollow.trim() == remaining.trim()).unwrap_or(&remaining);
+        return splice(text, open, close, inner);
     }
-    if let Some(comma) = comma_behind(text, property.end()) {
-        return spliced(text, start, comma + 1, "");
+    if let Some(comma) = comma_after(text, property.end()) {
+        return splice(text, start, comma + 1, "");
     }
     let before = object.properties.iter().take_while(|other| other.start() < property.start()).last();
-    let text_after = spliced(text, start, property.end(), "");
-    match before.and_then(|before| comma_behind(text, before.end())) {
-        Some(comma) => spliced(&text_after, comma, comma + 1, ""),
+    let text_after = splice(text, start, property.end(), "");
+    match before.and_then(|before| comma_after(text, before.end())) {
+        Some(comma) => splice(&text_after, comma, comma + 1, ""),
         None => text_after,
     }
 }
 
 /// The position of the comma after a value; comments may precede it.
-fn comma_behind(text: &str, mut at: usize) -> Option<usize> {
+fn comma_after(text: &str, mut at: usize) -> Option<usize> {
     loop {
         let rest = &text[at..];
         at += rest.len() - rest.trim_start().len();
@@ -246,7 +255,7 @@ fn comma_behind(text: &str, mut at: usize) -> Option<usize> {
     }
 }
 
-fn spliced(text: &str, start: usize, end: usize, new: &str) -> String {
+fn splice(text: &str, start: usize, end: usize, new: &str) -> String {
     format!("{}{new}{}", &text[..start], &text[end..])
 }
 
@@ -286,13 +295,13 @@ impl Style {
         if self.tight { "" } else { " " }
     }
 
-    fn rendered(&self, value: &Value, indent: &str) -> String {
+    fn render(&self, value: &Value, indent: &str) -> String {
         match value {
             Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
             Value::Object(fields) => {
                 let inner = format!("{indent}{}", self.unit);
-                let fields = in_order(fields).into_iter().map(|(key, value)| {
-                    let value = self.rendered(value, &inner);
+                let fields = sorted_fields(fields).into_iter().map(|(key, value)| {
+                    let value = self.render(value, &inner);
                     format!("{}:{}{value}", Value::from(key.as_str()), self.gap())
                 });
                 let fields: Vec<String> = fields.collect();
@@ -306,7 +315,7 @@ impl Style {
             }
             // Arrays of strings are written on one line.
             Value::Array(items) => {
-                let items: Vec<String> = items.iter().map(|item| self.rendered(item, indent)).collect();
+                let items: Vec<String> = items.iter().map(|item| self.render(item, indent)).collect();
                 format!("[{}]", items.join(&format!(",{}", self.gap())))
             }
             other => other.to_string(),

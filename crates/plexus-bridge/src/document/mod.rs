@@ -1,9 +1,10 @@
-//! Inserts a value at one path of a third-party configuration file and removes it again; everything else stays byte for byte.
+//! Inserts a value at one path of a third-party configuration file and removes it again; everything else stays byte
+//! for byte.
 //!
-//! - An edit inserts or removes a few bytes. The rest of the text is not rewritten: comments, order, line ends, a byte order mark and
-//!   unknown content stay.
-//! - After each edit both texts are parsed and compared: they must differ at the given path only, or the edit is refused. So an
-//!   unforeseen notation leads to a refusal, never to damage.
+//! - An edit inserts or removes a few bytes. The rest of the text is not rewritten: comments, order, line ends, a
+//!   byte order mark and unknown content stay.
+//! - After each edit both texts are parsed and compared: they must differ at the given path only, or the edit is
+//!   refused. So an unforeseen notation leads to a refusal, never to damage.
 //! - Removing an inserted value restores the original bytes, even if the rest was changed in between.
 
 mod json;
@@ -14,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Longest file that is edited. Claude Code stores a history in its settings file.
-pub const MOST: usize = 16 << 20;
+pub const MAX_FILE_BYTES: usize = 16 << 20;
 /// Deepest accepted nesting.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// The syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +38,12 @@ pub enum EditError {
     Invalid(String),
     /// It is valid but cannot be edited safely.
     #[error("{0}")]
-    Unclear(String),
+    Unsupported(String),
 }
 
 impl EditError {
-    fn unclear(text: impl Into<String>) -> Self {
-        Self::Unclear(text.into())
+    fn unsupported(text: impl Into<String>) -> Self {
+        Self::Unsupported(text.into())
     }
 }
 
@@ -71,7 +72,7 @@ pub struct Edited {
 impl Syntax {
     /// Parses the text.
     pub fn value(self, text: &str) -> Result<Value, EditError> {
-        let (_, text) = split_mark(text);
+        let (_, text) = split_byte_order_mark(text);
         self.parsed(text)
     }
 
@@ -89,16 +90,16 @@ impl Syntax {
 
     /// Sets the value at a path: replaces the existing value or inserts a new one.
     pub fn set(self, text: &str, path: &[&str], value: &Value) -> Result<Edited, EditError> {
-        let (mark, text) = split_mark(text);
+        let (mark, text) = split_byte_order_mark(text);
         let before = self.parsed(text)?;
         let mut edited = match self {
             Self::Toml => toml::set(text, path, value)?,
             Self::Json | Self::Jsonc => json::set(text, path, value, self == Self::Jsonc)?,
             Self::Yaml => yaml::set(text, path, value)?,
         };
-        let after = self.parsed(&edited.text).map_err(|_| in_doubt())?;
-        if !differ_only_at(path, &before, &after) || at(&after, path) != Some(value) {
-            return Err(in_doubt());
+        let after = self.parsed(&edited.text).map_err(|_| unsafe_edit())?;
+        if !differ_only_at(path, &before, &after) || value_at(&after, path) != Some(value) {
+            return Err(unsafe_edit());
         }
         edited.text.insert_str(0, mark);
         Ok(edited)
@@ -106,30 +107,30 @@ impl Syntax {
 
     /// Undoes [`Syntax::set`].
     pub fn undo(self, text: &str, path: &[&str], undo: &Undo) -> Result<String, EditError> {
-        let (mark, text) = split_mark(text);
+        let (mark, text) = split_byte_order_mark(text);
         let before = self.parsed(text)?;
         let raw = match undo {
             Undo::Replaced { raw } => Some(raw),
             Undo::Inserted { .. } => None,
         };
-        let after = match (at(&before, path), self) {
+        let after = match (value_at(&before, path), self) {
             // Another program has already removed it.
             (None, _) if raw.is_none() => text.to_owned(),
             (_, Self::Toml) => toml::undo(text, path, undo)?,
             (_, Self::Json | Self::Jsonc) => json::undo(text, path, undo, self == Self::Jsonc)?,
             (_, Self::Yaml) => yaml::undo(text, path, undo)?,
         };
-        let value = self.parsed(&after).map_err(|_| in_doubt())?;
-        if !differ_only_at(path, &before, &value) || (raw.is_none() && at(&value, path).is_some()) {
-            return Err(in_doubt());
+        let value = self.parsed(&after).map_err(|_| unsafe_edit())?;
+        if !differ_only_at(path, &before, &value) || (raw.is_none() && value_at(&value, path).is_some()) {
+            return Err(unsafe_edit());
         }
         Ok(format!("{mark}{after}"))
     }
 
     fn parsed(self, text: &str) -> Result<Value, EditError> {
-        if text.len() > MOST {
-            let message = format!("is larger than {} MiB, the limit for edits", MOST >> 20);
-            return Err(EditError::Unclear(message));
+        if text.len() > MAX_FILE_BYTES {
+            let message = format!("is larger than {} MiB, the limit for edits", MAX_FILE_BYTES >> 20);
+            return Err(EditError::Unsupported(message));
         }
         let value = match self {
             Self::Toml => toml::value(text)?,
@@ -139,52 +140,54 @@ impl Syntax {
         match value {
             Value::Object(_) => Ok(value),
             Value::Null => Ok(Value::Object(Map::new())),
-            _ => Err(EditError::unclear("does not contain an object at the top level")),
+            _ => Err(EditError::unsupported("does not contain an object at the top level")),
         }
     }
 }
 
-fn in_doubt() -> EditError {
-    EditError::unclear("is written in a way that cannot be edited safely; nothing was changed")
+fn unsafe_edit() -> EditError {
+    EditError::unsupported("is written in a way that cannot be edited safely; nothing was changed")
 }
 
 /// Splits off the byte order mark, if any.
-fn split_mark(text: &str) -> (&str, &str) {
+fn split_byte_order_mark(text: &str) -> (&str, &str) {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     text.split_at(mark)
 }
 
-fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
+fn value_at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, key| value.get(key))
 }
 
 /// Whether two values are equal except at `path` and for enclosing objects without other content.
 fn differ_only_at(path: &[&str], one: &Value, other: &Value) -> bool {
-    without(path, one.clone()) == without(path, other.clone())
+    without_path(path, one.clone()) == without_path(path, other.clone())
 }
 
-fn without(path: &[&str], mut value: Value) -> Value {
-    fn cut(value: &mut Value, path: &[&str]) {
+fn without_path(path: &[&str], mut value: Value) -> Value {
+    fn remove_path(value: &mut Value, path: &[&str]) {
         let (Some(object), Some((key, inner))) = (value.as_object_mut(), path.split_first()) else { return };
         let Some(child) = object.get_mut(*key) else { return };
         if !inner.is_empty() {
-            cut(child, inner);
+            remove_path(child, inner);
         }
         if inner.is_empty() || child.as_object().is_some_and(Map::is_empty) || child.is_null() {
             object.remove(*key);
         }
     }
-    cut(&mut value, path);
+    remove_path(&mut value, path);
     value
 }
 
 /// The fields that people write first in an entry; the rest follows by name.
-const FIRST: [&str; 5] = ["name", "type", "command", "cmd", "args"];
+const LEADING_FIELDS: [&str; 5] = ["name", "type", "command", "cmd", "args"];
 
 /// The fields in the usual order.
-fn in_order(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
+fn sorted_fields(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-    fields.sort_by_key(|(key, _)| FIRST.iter().position(|first| first == key).unwrap_or(FIRST.len()));
+    fields.sort_by_key(|(key, _)| {
+        LEADING_FIELDS.iter().position(|first| first == key).unwrap_or(LEADING_FIELDS.len())
+    });
     fields
 }
 
@@ -194,10 +197,10 @@ pub(crate) fn newline(text: &str) -> &'static str {
 }
 
 /// Removes the only occurrence of `fragment`; none if it occurs zero or several times.
-fn cut_once(text: &str, fragment: &str) -> Option<String> {
-    let mut places = text.match_indices(fragment);
-    let (at, _) = places.next()?;
-    if fragment.is_empty() || places.next().is_some() {
+fn remove_once(text: &str, fragment: &str) -> Option<String> {
+    let mut occurrences = text.match_indices(fragment);
+    let (at, _) = occurrences.next()?;
+    if fragment.is_empty() || occurrences.next().is_some() {
         return None;
     }
     let (before, after) = (&text[..at], &text[at + fragment.len()..]);

@@ -6,7 +6,8 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
 use super::{
-    DEEPEST, EditError, Edited, Undo, cut_once, in_order, line_end, line_number, line_start, newline,
+    EditError, Edited, MAX_DEPTH, Undo, line_end, line_number, line_start, newline, remove_once,
+    sorted_fields,
 };
 use crate::confined_path::hash;
 
@@ -43,33 +44,35 @@ impl Node {
     }
 
     fn value(&self) -> Value {
-        self.valued(&mut HashMap::new())
+        self.value_with_anchors(&mut HashMap::new())
     }
 
-    /// An alias is represented by the fingerprint of its target: it changes with the target, and repeated aliases do not multiply the
-    /// size.
-    fn valued(&self, prints: &mut HashMap<usize, String>) -> Value {
+    /// An alias is represented by the fingerprint of its target: it changes with the target, and repeated aliases do
+    /// not multiply the size.
+    fn value_with_anchors(&self, anchor_hashes: &mut HashMap<usize, String>) -> Value {
         let value = match &self.kind {
             Kind::Scalar { text, plain: false } => Value::String(text.clone()),
             Kind::Scalar { text, plain: true } => plain(text),
             Kind::Alias(anchor) => {
-                Value::String(format!("*{}", prints.get(anchor).map_or("", String::as_str)))
+                Value::String(format!("*{}", anchor_hashes.get(anchor).map_or("", String::as_str)))
             }
-            Kind::Sequence(items) => Value::Array(items.iter().map(|item| item.valued(prints)).collect()),
+            Kind::Sequence(items) => {
+                Value::Array(items.iter().map(|item| item.value_with_anchors(anchor_hashes)).collect())
+            }
             Kind::Mapping { fields, .. } => {
                 let mut object = Map::new();
                 for (key, value) in fields {
-                    let key = match key.valued(prints) {
+                    let key = match key.value_with_anchors(anchor_hashes) {
                         Value::String(text) => text,
                         other => other.to_string(),
                     };
-                    object.insert(key, value.valued(prints));
+                    object.insert(key, value.value_with_anchors(anchor_hashes));
                 }
                 Value::Object(object)
             }
         };
         if self.anchor != 0 {
-            prints.insert(self.anchor, hash(value.to_string().as_bytes()));
+            anchor_hashes.insert(self.anchor, hash(value.to_string().as_bytes()));
         }
         value
     }
@@ -89,7 +92,7 @@ pub(super) fn value(text: &str) -> Result<Value, EditError> {
 }
 
 /// The open collections during parsing.
-struct Open {
+struct OpenCollection {
     node: Node,
     key: Option<Node>,
 }
@@ -99,14 +102,14 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
     let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     bytes.push(text.len());
     let byte = |index: usize| bytes.get(index).copied().unwrap_or(text.len());
-    let place = |span: &Span| (byte(span.start.index()), byte(span.end.index()));
-    let (mut open, mut root): (Vec<Open>, Option<Node>) = (Vec::new(), None);
+    let position = |span: &Span| (byte(span.start.index()), byte(span.end.index()));
+    let (mut open, mut root): (Vec<OpenCollection>, Option<Node>) = (Vec::new(), None);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let line = error.marker().line();
             EditError::Invalid(format!("is not valid YAML: {} on line {line}", error.info()))
         })?;
-        let (start, end) = place(&span);
+        let (start, end) = position(&span);
         let done = match event {
             Event::Scalar(value, style, anchor, _) => {
                 let end = text[..end].trim_end().len().max(start);
@@ -120,8 +123,8 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
             }
             Event::Alias(anchor) => Some(Node { kind: Kind::Alias(anchor), start, end, anchor: 0 }),
             Event::SequenceStart(anchor, ..) | Event::MappingStart(anchor, ..) => {
-                if open.len() >= DEEPEST {
-                    return Err(EditError::unclear(format!("is nested deeper than {DEEPEST} levels")));
+                if open.len() >= MAX_DEPTH {
+                    return Err(EditError::unsupported(format!("is nested deeper than {MAX_DEPTH} levels")));
                 }
                 // The span may start at an anchor or a tag.
                 let in_braces = &text[start..end] == "{";
@@ -129,7 +132,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                     Event::SequenceStart(..) => Kind::Sequence(Vec::new()),
                     _ => Kind::Mapping { fields: Vec::new(), in_braces },
                 };
-                open.push(Open { node: Node { kind, start, end, anchor }, key: None });
+                open.push(OpenCollection { node: Node { kind, start, end, anchor }, key: None });
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => open.pop().map(|closed| {
@@ -139,7 +142,7 @@ fn parse(text: &str) -> Result<Option<Node>, EditError> {
                 Node { end, ..closed.node }
             }),
             Event::DocumentStart(_) if root.is_some() => {
-                return Err(EditError::unclear("contains more than one document"));
+                return Err(EditError::unsupported("contains more than one document"));
             }
             _ => None,
         };
@@ -167,7 +170,9 @@ fn fields<'n>(node: &'n Node, name: &str, text: &str) -> Result<(&'n [Field], bo
         Kind::Mapping { fields, in_braces } => Ok((fields, *in_braces)),
         _ => {
             let line = line_number(text, node.start);
-            Err(EditError::Unclear(format!("has a value other than a mapping for `{name}` on line {line}")))
+            Err(EditError::Unsupported(format!(
+                "has a value other than a mapping for `{name}` on line {line}"
+            )))
         }
     }
 }
@@ -179,7 +184,7 @@ fn field<'n>(fields: &'n [Field], key: &str, text: &str) -> Result<Option<&'n Fi
         None => Ok(first),
         Some((again, _)) => {
             let line = line_number(text, again.start);
-            Err(EditError::Unclear(format!(
+            Err(EditError::Unsupported(format!(
                 "has the key `{key}` twice, again on line {line}; remove one of them"
             )))
         }
@@ -189,7 +194,7 @@ fn field<'n>(fields: &'n [Field], key: &str, text: &str) -> Result<Option<&'n Fi
 pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, EditError> {
     let newline = newline(text);
     let Some(root) = parse(text)? else {
-        return Ok(appended(text, path, value, 0, path.len() - 1, newline));
+        return Ok(append(text, path, value, 0, path.len() - 1, newline));
     };
     let mut node = &root;
     for (depth, key) in path.iter().enumerate() {
@@ -197,14 +202,16 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
         let (children, in_braces) = fields(node, above, text)?;
         let indent = children.first().map(|(key, _)| column(text, key.start));
         match field(children, key, text)? {
-            Some((_, inner)) if depth + 1 == path.len() => return replaced(text, inner, value),
+            Some((_, inner)) if depth + 1 == path.len() => return replace_value(text, inner, value),
             // No value after the colon.
             Some((name, inner)) if inner.value().is_null() && !matches!(inner.kind, Kind::Mapping { .. }) => {
                 if inner.end > inner.start {
-                    return Err(EditError::Unclear(format!("has a value other than a mapping for `{key}`")));
+                    return Err(EditError::Unsupported(format!(
+                        "has a value other than a mapping for `{key}`"
+                    )));
                 }
                 let indent = column(text, name.start) + 2;
-                return Ok(below(text, name.end, indent, &path[depth + 1..], value, newline));
+                return Ok(insert_below(text, name.end, indent, &path[depth + 1..], value, newline));
             }
             Some((_, inner)) => node = inner,
             None if in_braces => {
@@ -214,21 +221,24 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<Edited, Ed
                 });
                 // JSON is valid YAML.
                 let fragment = format!("{}: {entry}{more}", Value::from(*key));
-                let place = node.start + 1;
-                let undo = inserted(path.len() - 1 - depth, fragment.clone());
-                return Ok(Edited { text: format!("{}{fragment}{}", &text[..place], &text[place..]), undo });
+                let position = node.start + 1;
+                let undo = insertion_undo(path.len() - 1 - depth, fragment.clone());
+                return Ok(Edited {
+                    text: format!("{}{fragment}{}", &text[..position], &text[position..]),
+                    undo,
+                });
             }
             None if depth == 0 => {
-                return Ok(appended(text, path, value, indent.unwrap_or(0), path.len() - 1, newline));
+                return Ok(append(text, path, value, indent.unwrap_or(0), path.len() - 1, newline));
             }
             // Directly below the key, so comments stay with their entries.
             None => {
                 let parent = parent_line(text, &root, &path[..depth])?;
-                return Ok(below(text, parent, indent.unwrap_or(2), &path[depth..], value, newline));
+                return Ok(insert_below(text, parent, indent.unwrap_or(2), &path[depth..], value, newline));
             }
         }
     }
-    Err(EditError::unclear("has no place without a name"))
+    Err(EditError::unsupported("has no place without a name"))
 }
 
 /// The end of the key of an existing mapping.
@@ -236,13 +246,13 @@ fn parent_line(text: &str, root: &Node, path: &[&str]) -> Result<usize, EditErro
     let (mut node, mut end) = (root, 0);
     for key in path {
         let found = field(fields(node, key, text)?.0, key, text)?;
-        let (name, inner) = found.ok_or_else(|| EditError::unclear(format!("has no `{key}`")))?;
+        let (name, inner) = found.ok_or_else(|| EditError::unsupported(format!("has no `{key}`")))?;
         (node, end) = (inner, name.end);
     }
     Ok(end)
 }
 
-fn inserted(made: usize, fragment: String) -> Undo {
+fn insertion_undo(made: usize, fragment: String) -> Undo {
     Undo::Inserted { made, hollow: None, fragment: Some(fragment) }
 }
 
@@ -250,22 +260,29 @@ fn column(text: &str, at: usize) -> usize {
     text[line_start(text, at)..at].chars().count()
 }
 
-fn appended(text: &str, path: &[&str], value: &Value, indent: usize, made: usize, newline: &str) -> Edited {
+fn append(text: &str, path: &[&str], value: &Value, indent: usize, made: usize, newline: &str) -> Edited {
     let lead = if text.is_empty() || text.ends_with('\n') { "" } else { newline };
-    let fragment = format!("{lead}{}", block(path, value, indent, newline));
-    Edited { text: format!("{text}{fragment}"), undo: inserted(made, fragment) }
+    let fragment = format!("{lead}{}", render_block(path, value, indent, newline));
+    Edited { text: format!("{text}{fragment}"), undo: insertion_undo(made, fragment) }
 }
 
 /// Inserts an entry on the lines after a key.
-fn below(text: &str, key: usize, indent: usize, path: &[&str], value: &Value, newline: &str) -> Edited {
-    let place = line_end(text, key);
-    let lead = if text[..place].ends_with('\n') { "" } else { newline };
-    let fragment = format!("{lead}{}", block(path, value, indent, newline));
-    let text = format!("{}{fragment}{}", &text[..place], &text[place..]);
-    Edited { text, undo: inserted(path.len() - 1, fragment) }
+fn insert_below(
+    text: &str,
+    key: usize,
+    indent: usize,
+    path: &[&str],
+    value: &Value,
+    newline: &str,
+) -> Edited {
+    let position = line_end(text, key);
+    let lead = if text[..position].ends_with('\n') { "" } else { newline };
+    let fragment = format!("{lead}{}", render_block(path, value, indent, newline));
+    let text = format!("{}{fragment}{}", &text[..position], &text[position..]);
+    Edited { text, undo: insertion_undo(path.len() - 1, fragment) }
 }
 
-fn replaced(text: &str, node: &Node, value: &Value) -> Result<Edited, EditError> {
+fn replace_value(text: &str, node: &Node, value: &Value) -> Result<Edited, EditError> {
     let raw = text[node.start..node.end].to_owned();
     Ok(Edited {
         text: format!("{}{value}{}", &text[..node.start], &text[node.end..]),
@@ -288,23 +305,24 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
             return Ok(format!("{}{raw}{}", &text[..node.start], &text[node.end..]));
         }
     };
-    let gone = |left: &String| value(left).is_ok_and(|value| super::at(&value, path).is_none());
-    if let Some(left) = cut_once(text, fragment).filter(gone) {
-        return Ok(left);
+    let is_removed =
+        |remaining: &String| value(remaining).is_ok_and(|value| super::value_at(&value, path).is_none());
+    if let Some(remaining) = remove_once(text, fragment).filter(is_removed) {
+        return Ok(remaining);
     }
     // Another program has rewritten it.
     let (mut node, mut cut) = (&root, None);
     for (depth, key) in path.iter().enumerate() {
         let (children, in_braces) = fields(node, key, text)?;
         if in_braces {
-            return Err(EditError::unclear(
+            return Err(EditError::unsupported(
                 "has the entry in braces that were changed since; take it out by hand",
             ));
         }
         let Some((name, inner)) = field(children, key, text)? else { return Ok(text.to_owned()) };
         // A mapping created for the entry is removed if it has no other content.
-        let alone = children.len() == 1 && depth > 0 && depth >= path.len() - made;
-        if cut.is_none() || !alone {
+        let is_only_field = children.len() == 1 && depth > 0 && depth >= path.len() - made;
+        if cut.is_none() || !is_only_field {
             cut = Some(line_start(text, name.start)..line_end(text, inner.end.max(name.end)));
         }
         node = inner;
@@ -314,36 +332,39 @@ pub(super) fn undo(text: &str, path: &[&str], undo: &Undo) -> Result<String, Edi
 }
 
 /// Renders an entry in block style.
-fn block(path: &[&str], value: &Value, indent: usize, newline: &str) -> String {
-    let Some((key, inner)) = path.split_first() else { return lines(value, indent, newline) };
+fn render_block(path: &[&str], value: &Value, indent: usize, newline: &str) -> String {
+    let Some((key, inner)) = path.split_first() else { return render_lines(value, indent, newline) };
     let on_lines = match value {
         Value::Object(fields) => !fields.is_empty(),
         Value::Array(items) => !items.is_empty(),
         _ => false,
     };
-    let behind = match inner {
-        [] if !on_lines => format!(" {}{newline}", scalar(value)),
-        _ => format!("{newline}{}", block(inner, value, indent + 2, newline)),
+    let after_colon = match inner {
+        [] if !on_lines => format!(" {}{newline}", render_scalar(value)),
+        _ => format!("{newline}{}", render_block(inner, value, indent + 2, newline)),
     };
-    format!("{:indent$}{}:{behind}", "", scalar(&Value::from(*key)))
+    format!("{:indent$}{}:{after_colon}", "", render_scalar(&Value::from(*key)))
 }
 
-fn lines(value: &Value, indent: usize, newline: &str) -> String {
+fn render_lines(value: &Value, indent: usize, newline: &str) -> String {
     match value {
-        Value::Object(fields) => {
-            in_order(fields).into_iter().map(|(key, value)| block(&[key], value, indent, newline)).collect()
-        }
+        Value::Object(fields) => sorted_fields(fields)
+            .into_iter()
+            .map(|(key, value)| render_block(&[key], value, indent, newline))
+            .collect(),
         Value::Array(items) => items
             .iter()
             // Lists use the indentation style of the program that owns these files.
-            .map(|item| format!("{:width$}- {}{newline}", "", scalar(item), width = indent.saturating_sub(2)))
+            .map(|item| {
+                format!("{:width$}- {}{newline}", "", render_scalar(item), width = indent.saturating_sub(2))
+            })
             .collect(),
-        other => format!("{:indent$}{}{newline}", "", scalar(other)),
+        other => format!("{:indent$}{}{newline}", "", render_scalar(other)),
     }
 }
 
 /// A plain scalar if it is unambiguous, else a quoted one.
-fn scalar(value: &Value) -> String {
+fn render_scalar(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let safe = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))

@@ -1,12 +1,12 @@
-//! Whole files that are not as others: refused in clear words and left alone, or changed with all that they have.
+//! Unusual files: they are refused with a clear message and left unchanged, or changed with all their properties.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
 
 use plexus_bridge::agents::Scope;
-use plexus_bridge::{BridgeError, Policy};
+use plexus_bridge::{BridgeError, ConflictPolicy};
 
-use crate::home::{Home, PROGRAM, content, why};
+use crate::home::{Home, PROGRAM, content, error_text};
 
 const FILE: &str = ".codex/config.toml";
 
@@ -18,11 +18,11 @@ fn mode(home: &Home, file: &str) -> u32 {
     home.path(file).metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// What cannot be changed: what is put there, and what is said of it.
+/// Files that are not changed: how each is created, and the expected error.
 #[test]
 fn files_that_are_left_alone() {
-    type Put = fn(&Home);
-    let cases: &[(&str, Put, &str)] = &[
+    type Setup = fn(&Home);
+    let cases: &[(&str, Setup, &str)] = &[
         (
             "read-only",
             |home| {
@@ -94,14 +94,14 @@ fn files_that_are_left_alone() {
         ),
         ("zeros", |home| home.write(FILE, [0; 64]), "FILE is not valid TOML: key with no value on line 1"),
     ];
-    for (name, put, expected) in cases {
+    for (name, setup, expected) in cases {
         let home = Home::new();
-        put(&home);
+        setup(&home);
         let before = home.tree();
         let expected = expected
             .replace("FILE", home.path(FILE).to_str().unwrap())
             .replace("FOLDER", home.path(".codex").to_str().unwrap());
-        assert_eq!(why(home.connect_user("codex")), expected, "{name}");
+        assert_eq!(error_text(home.connect_user("codex")), expected, "{name}");
         assert_eq!(home.tree(), before, "{name}");
         assert!(home.bridge.ledger().unwrap().connections.is_empty(), "{name}");
     }
@@ -115,7 +115,7 @@ fn a_long_file_is_changed_and_put_back() {
     home.write(".claude.json", &text);
     home.connect_user("claude-code").unwrap();
     assert!(home.read(".claude.json").contains(PROGRAM));
-    home.disconnect("claude-code", Policy::Skip).unwrap();
+    home.disconnect("claude-code", ConflictPolicy::Skip).unwrap();
     assert!(home.read(".claude.json") == text);
 }
 
@@ -124,30 +124,30 @@ fn mode_and_owner_stay() {
     let home = Home::new();
     home.write(FILE, "a = 1\n");
     set_mode(&home, FILE, 0o640);
-    // Only root may give a file away.
-    let given = std::os::unix::fs::chown(home.path(FILE), Some(1234), Some(2345)).is_ok();
+    // Only root may change the owner.
+    let owner_changed = std::os::unix::fs::chown(home.path(FILE), Some(1234), Some(2345)).is_ok();
     let owner = |home: &Home| home.path(FILE).metadata().map(|is| (is.uid(), is.gid())).unwrap();
     let before = owner(&home);
-    assert!(!given || before == (1234, 2345));
+    assert!(!owner_changed || before == (1234, 2345));
     home.connect_user("codex").unwrap();
     assert_eq!((mode(&home, FILE), owner(&home)), (0o640, before));
-    home.disconnect("codex", Policy::Skip).unwrap();
+    home.disconnect("codex", ConflictPolicy::Skip).unwrap();
     assert_eq!((mode(&home, FILE), owner(&home)), (0o640, before));
     assert_eq!(home.read(FILE), "a = 1\n");
 }
 
 #[test]
-fn folders_that_are_made_go_again_unless_somebody_uses_them() {
+fn created_folders_are_removed_unless_in_use() {
     let home = Home::new();
     let nothing = home.tree();
-    home.connect("goose", &Scope::User, Some(&content("Be kind.")), Policy::Skip).unwrap();
+    home.connect("goose", &Scope::User, Some(&content("Be kind.")), ConflictPolicy::Skip).unwrap();
     assert_eq!(mode(&home, ".config/goose/config.yaml"), 0o600);
     assert_eq!(mode(&home, ".config/goose"), 0o700);
-    home.disconnect("goose", Policy::Skip).unwrap();
+    home.disconnect("goose", ConflictPolicy::Skip).unwrap();
     assert_eq!(home.tree(), nothing);
     home.connect_user("goose").unwrap();
     home.write(".config/goose/history", "x");
-    home.disconnect("goose", Policy::Skip).unwrap();
+    home.disconnect("goose", ConflictPolicy::Skip).unwrap();
     assert_eq!(
         home.tree().into_keys().collect::<Vec<_>>(),
         [".config", ".config/goose", ".config/goose/history"]
@@ -158,7 +158,7 @@ fn folders_that_are_made_go_again_unless_somebody_uses_them() {
 fn files_of_a_project_are_for_all_to_read() {
     let home = Home::new();
     home.write("project/README.md", "x");
-    home.connect("cursor", &home.project(), Some(&content("Be kind.")), Policy::Skip).unwrap();
+    home.connect("cursor", &home.project(), Some(&content("Be kind.")), ConflictPolicy::Skip).unwrap();
     for file in ["project/.cursor/mcp.json", "project/.cursor/rules/plexus.mdc"] {
         assert_eq!(mode(&home, file), 0o644, "{file}");
     }
@@ -168,8 +168,8 @@ fn files_of_a_project_are_for_all_to_read() {
 fn a_copy_is_put_back_also_when_nothing_is_connected_any_more() {
     let home = Home::new();
     home.write("project/.mcp.json", "{\"a\": 1}\n");
-    home.connect("claude-code", &home.project(), None, Policy::Skip).unwrap();
-    home.disconnect(&home.key("claude-code", &home.project()), Policy::Skip).unwrap();
+    home.connect("claude-code", &home.project(), None, ConflictPolicy::Skip).unwrap();
+    home.disconnect(&home.key("claude-code", &home.project()), ConflictPolicy::Skip).unwrap();
     home.write("project/.mcp.json", "{}\n");
     let backups = home.bridge.backups().unwrap();
     let first = backups.last().unwrap();
@@ -181,20 +181,20 @@ fn a_copy_is_put_back_also_when_nothing_is_connected_any_more() {
     assert!(matches!(home.bridge.plan_restore("../ledger.json"), Err(BridgeError::NoBackup(_))));
 }
 
-/// A file that an agent rewrites a hundred times does not fill the disk, and what was there at first is kept.
+/// Frequent rewrites do not fill the disk with backups, and the first backup is kept.
 #[test]
 fn old_copies_go_and_the_first_one_stays() {
     let home = Home::new();
     home.write(".codex/AGENTS.md", "Mine.\n");
-    home.connect("codex", &Scope::User, Some(&content("0")), Policy::Skip).unwrap();
+    home.connect("codex", &Scope::User, Some(&content("0")), ConflictPolicy::Skip).unwrap();
     for round in 1..40 {
         home.bridge.sync(&content(&round.to_string()), None).unwrap();
     }
     let backups = home.bridge.backups().unwrap();
     let of_text = backups.iter().filter(|backup| backup.path.ends_with("AGENTS.md")).count();
     assert_eq!(of_text, 21);
-    let kept = std::fs::read_dir(home.data().join("backups")).unwrap().count();
-    assert_eq!(kept, backups.len());
-    home.disconnect("codex", Policy::Skip).unwrap();
+    let backup_files = std::fs::read_dir(home.data().join("backups")).unwrap().count();
+    assert_eq!(backup_files, backups.len());
+    home.disconnect("codex", ConflictPolicy::Skip).unwrap();
     assert_eq!(home.read(".codex/AGENTS.md"), "Mine.\n");
 }

@@ -6,21 +6,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plexus_bridge::agents::{Agent, Scope};
-use plexus_bridge::{Bridge, BridgeError, Bundle, Connection, Content, Plan, Policy, Steps, Wiring};
+use plexus_bridge::{
+    Bridge, BridgeError, Bundle, ConflictPolicy, Connection, InstructionContent, Plan, ProxyCommand,
+    StepObserver,
+};
 use plexus_kit::{Clock, Environment};
 use plexus_proto::api::ExternalAgentFileState;
 
-/// What starts the proxy, wherever it is told.
+/// The program that starts the proxy.
 pub(crate) const PROGRAM: &str = "/opt/plexus/bin/plexus";
 
 pub(crate) struct Home {
-    /// Removed with the test, unless it was given.
+    /// Removed after the test, unless the test passed its own folder.
     _folder: Option<tempfile::TempDir>,
     root: PathBuf,
     pub(crate) bridge: Bridge,
 }
 
-/// All that is in a folder: files with their mode and content, folders without.
+/// The content of a folder: files with their mode and bytes, and folders.
 pub(crate) type Tree = BTreeMap<String, Option<(u32, Vec<u8>)>>;
 
 impl Home {
@@ -30,7 +33,7 @@ impl Home {
         Self { _folder: Some(folder), ..home }
     }
 
-    /// The same in a folder of somebody else.
+    /// A home in an existing folder, which is not removed.
     pub(crate) fn at(root: &Path) -> Self {
         let home = root.join("home");
         std::fs::create_dir_all(&home).unwrap();
@@ -41,56 +44,56 @@ impl Home {
         Self { _folder: None, root: root.to_owned(), bridge }
     }
 
-    /// The same with somebody who watches what is done.
-    pub(crate) fn watched(self, steps: Arc<dyn Steps>) -> Self {
-        Self { bridge: self.bridge.clone().watched(steps), ..self }
+    /// The same home with an observer of each step.
+    pub(crate) fn with_observer(self, steps: Arc<dyn StepObserver>) -> Self {
+        Self { bridge: self.bridge.clone().with_observer(steps), ..self }
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where the ledger is.
+    /// The folder of the ledger.
     pub(crate) fn data(&self) -> PathBuf {
         self.root.join("data/connect")
     }
 
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.root.join("home").join(below)
+    pub(crate) fn path(&self, relative_path: &str) -> PathBuf {
+        self.root.join("home").join(relative_path)
     }
 
     pub(crate) fn project(&self) -> Scope {
         Scope::Project(self.path("project"))
     }
 
-    pub(crate) fn write(&self, below: &str, text: impl AsRef<[u8]>) {
-        let path = self.path(below);
+    pub(crate) fn write(&self, relative_path: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(relative_path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub(crate) fn read(&self, below: &str) -> String {
-        std::fs::read_to_string(self.path(below)).unwrap()
+    pub(crate) fn read(&self, relative_path: &str) -> String {
+        std::fs::read_to_string(self.path(relative_path)).unwrap()
     }
 
     pub(crate) fn plan(
         &self,
         agent: &str,
         scope: &Scope,
-        content: Option<&Content>,
-        policy: Policy,
+        content: Option<&InstructionContent>,
+        policy: ConflictPolicy,
     ) -> Result<Plan, BridgeError> {
-        let wiring = Wiring { program: PROGRAM.to_owned(), args: vec!["mcp".to_owned()] };
-        self.bridge.plan_connect(Agent::named(agent).unwrap(), scope, &wiring, content, policy)
+        let proxy_command = ProxyCommand { program: PROGRAM.to_owned(), args: vec!["mcp".to_owned()] };
+        self.bridge.plan_connect(Agent::by_name(agent).unwrap(), scope, &proxy_command, content, policy)
     }
 
-    /// Connects an agent; the first problem ends it.
+    /// Connects an agent and returns its first problem.
     pub(crate) fn connect(
         &self,
         agent: &str,
         scope: &Scope,
-        content: Option<&Content>,
-        policy: Policy,
+        content: Option<&InstructionContent>,
+        policy: ConflictPolicy,
     ) -> Result<(), BridgeError> {
         let plan = self.plan(agent, scope, content, policy)?;
         let connection = connection(agent, scope, content.is_some());
@@ -101,11 +104,11 @@ impl Home {
     }
 
     pub(crate) fn connect_user(&self, agent: &str) -> Result<(), BridgeError> {
-        self.connect(agent, &Scope::User, None, Policy::Skip)
+        self.connect(agent, &Scope::User, None, ConflictPolicy::Skip)
     }
 
-    /// The same for what is ours in all files of a connection.
-    pub(crate) fn disconnect(&self, key: &str, policy: Policy) -> Result<(), BridgeError> {
+    /// Removes our content from all files of a connection and returns the first problem.
+    pub(crate) fn disconnect(&self, key: &str, policy: ConflictPolicy) -> Result<(), BridgeError> {
         let plan = self.bridge.plan_disconnect(key, policy)?;
         for change in &plan.changes {
             self.bridge.apply(change, None)?;
@@ -115,7 +118,7 @@ impl Home {
     }
 
     pub(crate) fn key(&self, agent: &str, scope: &Scope) -> String {
-        Bridge::key(Agent::named(agent).unwrap(), scope)
+        Bridge::key(Agent::by_name(agent).unwrap(), scope)
     }
 
     pub(crate) fn tree(&self) -> Tree {
@@ -124,7 +127,7 @@ impl Home {
         tree
     }
 
-    /// How each file of each connection is, by its path in the home.
+    /// The state of each file of each connection, by its path in the home.
     pub(crate) fn states(&self) -> BTreeMap<String, ExternalAgentFileState> {
         let agents = self.bridge.status("here", &[]).unwrap();
         let home = self.path("");
@@ -167,16 +170,16 @@ pub(crate) fn connection(agent: &str, scope: &Scope, instructions: bool) -> Conn
     }
 }
 
-/// Instructions with this in them.
-pub(crate) fn content(text: &str) -> Content {
+/// Instructions with this text.
+pub(crate) fn content(text: &str) -> InstructionContent {
     let files = vec![("SOUL.md".to_owned(), text.to_owned())];
-    Content {
-        bundle: Bundle { folder: PathBuf::from("/workspace"), files, left_out: Vec::new() },
-        most: 32 << 10,
+    InstructionContent {
+        bundle: Bundle { folder: PathBuf::from("/workspace"), files, omitted: Vec::new() },
+        max_bytes: 32 << 10,
     }
 }
 
-/// What went wrong, in words.
-pub(crate) fn why(result: Result<(), BridgeError>) -> String {
+/// The error message of a refused change.
+pub(crate) fn error_text(result: Result<(), BridgeError>) -> String {
     result.expect_err("it should be refused").to_string()
 }

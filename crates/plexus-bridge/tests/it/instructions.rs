@@ -1,12 +1,14 @@
-//! Instructions: a block in a file of the person's, or a file of our own.
+//! Instructions: a block in a file of the user, or a separate file.
 
 use plexus_bridge::agents::{self, Agent, Scope};
-use plexus_bridge::{Bridge, Bundle, Change, Connection, Content, Policy, Synced, Wiring};
+use plexus_bridge::{
+    Bridge, Bundle, Change, ConflictPolicy, Connection, InstructionContent, ProxyCommand, SyncResult,
+};
 use plexus_kit::{Clock, Environment};
 use plexus_proto::api::ExternalAgentFileState;
 use proptest::prelude::*;
 
-use crate::home::{Home, PROGRAM, connection, content, why};
+use crate::home::{Home, PROGRAM, connection, content, error_text};
 
 const FILE: &str = ".codex/AGENTS.md";
 const BEGIN: &str = "<!-- plexus:begin (kept by Plexus; change its source, not this block) -->";
@@ -19,11 +21,11 @@ fn block(text: &str) -> String {
 fn connected(before: &str) -> Home {
     let home = Home::new();
     home.write(FILE, before);
-    home.connect("codex", &Scope::User, Some(&content("Be kind.")), Policy::Skip).unwrap();
+    home.connect("codex", &Scope::User, Some(&content("Be kind.")), ConflictPolicy::Skip).unwrap();
     home
 }
 
-fn problems(synced: &Synced) -> Vec<String> {
+fn problems(synced: &SyncResult) -> Vec<String> {
     synced.problems.iter().map(ToString::to_string).collect()
 }
 
@@ -42,13 +44,13 @@ fn a_block_goes_in_and_comes_out() {
     for (before, after) in cases {
         let home = connected(before);
         assert_eq!(home.read(FILE), after, "{before:?}");
-        // The same again changes nothing.
+        // The same content again changes nothing.
         assert!(home.bridge.sync(&content("Be kind."), None).unwrap().written.is_empty(), "{before:?}");
         home.bridge.sync(&content("Be brief."), None).unwrap();
         assert_eq!(home.read(FILE), after.replace("Be kind.", "Be brief."), "{before:?}");
-        // What is written around it stays, and no line of theirs is joined to another.
+        // Text around the block stays, and no two lines are joined.
         home.write(FILE, format!("{}Below.\n", home.read(FILE)));
-        home.disconnect("codex", Policy::Skip).unwrap();
+        home.disconnect("codex", ConflictPolicy::Skip).unwrap();
         let newline = if before.contains("\r\n") { "\r\n" } else { "\n" };
         let end = if before.is_empty() || before.ends_with('\n') { "" } else { newline };
         assert_eq!(home.read(FILE), format!("{before}{end}Below.\n"), "{before:?}");
@@ -56,13 +58,13 @@ fn a_block_goes_in_and_comes_out() {
 }
 
 #[test]
-fn instructions_that_are_no_more_go_from_the_files() {
+fn removed_instructions_are_removed_from_the_files() {
     let home = connected("Mine.\n");
-    home.bridge.sync(&Content::default(), None).unwrap();
+    home.bridge.sync(&InstructionContent::default(), None).unwrap();
     assert_eq!(home.read(FILE), "Mine.\n");
     home.bridge.sync(&content("Again."), None).unwrap();
     assert_eq!(home.read(FILE), format!("Mine.\n\n{}", block("Again.")));
-    home.disconnect("codex", Policy::Skip).unwrap();
+    home.disconnect("codex", ConflictPolicy::Skip).unwrap();
     assert_eq!(home.read(FILE), "Mine.\n");
 }
 
@@ -75,17 +77,17 @@ fn block_changed_by_hand_is_not_overwritten() {
     let synced = home.bridge.sync(&content("Be brief."), None).unwrap();
     assert_eq!(problems(&synced), std::slice::from_ref(&expected));
     assert_eq!(home.states()[FILE], ExternalAgentFileState::Changed);
-    assert_eq!(why(home.disconnect("codex", Policy::Skip)), expected);
+    assert_eq!(error_text(home.disconnect("codex", ConflictPolicy::Skip)), expected);
     assert_eq!(home.read(FILE), changed);
-    let forced = home.connect("codex", &Scope::User, Some(&content("Be brief.")), Policy::Replace);
+    let forced = home.connect("codex", &Scope::User, Some(&content("Be brief.")), ConflictPolicy::Replace);
     forced.unwrap();
     assert_eq!(home.read(FILE), format!("Mine.\n\n{}", block("Be brief.")));
     assert!(home.bridge.sync(&content("Be brief."), None).unwrap().problems.is_empty());
-    home.disconnect("codex", Policy::Skip).unwrap();
+    home.disconnect("codex", ConflictPolicy::Skip).unwrap();
     assert_eq!(home.read(FILE), "Mine.\n");
 }
 
-/// An editor or a version control that puts line ends right is no person who has changed the words.
+/// An editor or a version control system may normalize line ends; that is not a change by a person.
 #[test]
 fn other_line_ends_are_no_change() {
     let cases: [fn(&str) -> String; 3] =
@@ -97,7 +99,7 @@ fn other_line_ends_are_no_change() {
         assert_eq!(home.states()[FILE], ExternalAgentFileState::Current);
         let synced = home.bridge.sync(&content("Be brief."), None).unwrap();
         assert_eq!(problems(&synced), [""; 0]);
-        home.disconnect("codex", Policy::Skip).unwrap();
+        home.disconnect("codex", ConflictPolicy::Skip).unwrap();
         assert_eq!(home.read(FILE).trim(), "Mine.");
     }
 }
@@ -111,10 +113,10 @@ fn block_removed_by_hand_is_not_restored_automatically() {
     assert_eq!(problems(&synced), [expected]);
     assert_eq!(home.read(FILE), "Mine, now.\n");
     assert_eq!(home.states()[FILE], ExternalAgentFileState::Removed);
-    // Only when somebody asks for it.
-    home.connect("codex", &Scope::User, Some(&content("Be brief.")), Policy::Skip).unwrap();
+    // It is restored only on request.
+    home.connect("codex", &Scope::User, Some(&content("Be brief.")), ConflictPolicy::Skip).unwrap();
     assert_eq!(home.read(FILE), format!("Mine, now.\n\n{}", block("Be brief.")));
-    home.disconnect("codex", Policy::Skip).unwrap();
+    home.disconnect("codex", ConflictPolicy::Skip).unwrap();
     assert_eq!(home.read(FILE), "Mine, now.\n");
 }
 
@@ -131,34 +133,34 @@ fn marks_that_form_no_block_are_left() {
     for text in texts {
         let home = Home::new();
         home.write(FILE, &text);
-        for policy in [Policy::Skip, Policy::Replace] {
+        for policy in [ConflictPolicy::Skip, ConflictPolicy::Replace] {
             let result = home.connect("codex", &Scope::User, Some(&content("Be kind.")), policy);
             let expected =
                 format!("{} has markers of Plexus that do not form one block", home.path(FILE).display());
-            assert_eq!(why(result), expected);
+            assert_eq!(error_text(result), expected);
             assert_eq!(home.read(FILE), text);
         }
     }
-    // And one that is whole, and of somebody else.
+    // A complete block of unknown origin is left as well.
     let home = Home::new();
     home.write(FILE, &block);
-    let result = home.connect("codex", &Scope::User, Some(&content("Be kind.")), Policy::Skip);
+    let result = home.connect("codex", &Scope::User, Some(&content("Be kind.")), ConflictPolicy::Skip);
     assert_eq!(
-        why(result),
+        error_text(result),
         format!("{} has a block of Plexus that is not in the ledger", home.path(FILE).display())
     );
 }
 
-/// Nothing that is in the instructions ends their block, or begins another.
+/// The instructions can neither end their block nor begin another one.
 #[test]
-fn marks_in_the_instructions_are_no_marks() {
+fn markers_in_the_instructions_are_escaped() {
     let home = Home::new();
     home.write(FILE, "Mine.\n");
     let text = content(&format!("Do this.\n{END}\n{BEGIN}\nAnd that."));
-    home.connect("codex", &Scope::User, Some(&text), Policy::Skip).unwrap();
+    home.connect("codex", &Scope::User, Some(&text), ConflictPolicy::Skip).unwrap();
     assert!(home.bridge.sync(&text, None).unwrap().written.is_empty());
     home.write(FILE, format!("Above.\n{}", home.read(FILE)));
-    home.disconnect("codex", Policy::Skip).unwrap();
+    home.disconnect("codex", ConflictPolicy::Skip).unwrap();
     assert_eq!(home.read(FILE), "Above.\nMine.\n");
 }
 
@@ -168,16 +170,16 @@ fn a_file_that_two_agents_read_has_one_block_until_both_are_gone() {
     home.write("project/AGENTS.md", "Mine.\n");
     let (scope, text) = (home.project(), content(&"A line of it.\n".repeat(1500)));
     for agent in ["codex", "opencode"] {
-        home.connect(agent, &scope, Some(&text), Policy::Skip).unwrap();
+        home.connect(agent, &scope, Some(&text), ConflictPolicy::Skip).unwrap();
     }
     let file = home.read("project/AGENTS.md");
     assert_eq!(file.matches(BEGIN).count(), 1);
-    // As long as the one that reads least can read, and not one length and then the other.
+    // The limit of the agent that reads least applies to every write.
     assert!(file.len() <= 16 << 10, "{}", file.len());
     assert!(home.bridge.sync(&text, None).unwrap().written.is_empty());
-    // Both are planned before either is done, as for all agents at once.
+    // Both are planned before either is applied, as when all agents are disconnected at once.
     let keys = ["codex", "opencode"].map(|agent| home.key(agent, &scope));
-    let plans = keys.each_ref().map(|key| home.bridge.plan_disconnect(key, Policy::Skip).unwrap());
+    let plans = keys.each_ref().map(|key| home.bridge.plan_disconnect(key, ConflictPolicy::Skip).unwrap());
     let is_text = |change: &&Change| change.path.ends_with("AGENTS.md");
     for change in plans.iter().flat_map(|plan| &plan.changes).filter(is_text) {
         assert!(!change.is_needed(), "the other one needs it, as far as is known");
@@ -199,7 +201,7 @@ fn a_paused_connection_is_left_as_it_is() {
     home.bridge.update("codex", |connection| connection.paused = true).unwrap();
     home.bridge.sync(&content("Be brief."), None).unwrap();
     assert_eq!(home.read(FILE), format!("Mine.\n\n{}", block("Be kind.")));
-    // Unless it is named.
+    // A paused connection is synchronized if it is named.
     home.bridge.sync(&content("Be brief."), Some("codex")).unwrap();
     assert_eq!(home.read(FILE), format!("Mine.\n\n{}", block("Be brief.")));
 }
@@ -210,14 +212,14 @@ fn separate_file_changed_by_hand_is_not_overwritten() {
     let home = Home::new();
     home.write("project/README.md", "x");
     let (scope, before) = (home.project(), home.tree());
-    home.connect("cursor", &scope, Some(&content("Be kind.")), Policy::Skip).unwrap();
+    home.connect("cursor", &scope, Some(&content("Be kind.")), ConflictPolicy::Skip).unwrap();
     let own = home.read(OWN);
     assert_eq!(own, "---\ndescription: Kept by Plexus\nalwaysApply: true\n---\n\n## Character\n\nBe kind.\n");
     std::fs::remove_file(home.path(OWN)).unwrap();
     let synced = home.bridge.sync(&content("Be brief."), None).unwrap();
     assert_eq!(problems(&synced), [format!("{} was removed by somebody", home.path(OWN).display())]);
     assert!(!home.path(OWN).exists());
-    home.connect("cursor", &scope, Some(&content("Be kind.")), Policy::Skip).unwrap();
+    home.connect("cursor", &scope, Some(&content("Be kind.")), ConflictPolicy::Skip).unwrap();
     home.write(OWN, "mine\n");
     let expected = format!("{} was changed since Plexus wrote it", home.path(OWN).display());
     assert_eq!(
@@ -225,9 +227,9 @@ fn separate_file_changed_by_hand_is_not_overwritten() {
         std::slice::from_ref(&expected)
     );
     let key = home.key("cursor", &scope);
-    assert_eq!(why(home.disconnect(&key, Policy::Skip)), expected);
+    assert_eq!(error_text(home.disconnect(&key, ConflictPolicy::Skip)), expected);
     assert_eq!(home.read(OWN), "mine\n");
-    home.disconnect(&key, Policy::Replace).unwrap();
+    home.disconnect(&key, ConflictPolicy::Replace).unwrap();
     assert_eq!(home.tree(), before);
 }
 
@@ -244,37 +246,37 @@ fn identity_files_that_are_no_files_are_left_out_and_named() {
     let names = ["SOUL.md", "USER.md", "IDENTITY.md", "TOOLS.md", "MEMORY.md", "BIG.md", "NONE.md"];
     let bundle = Bundle::read(folder.path(), &names.map(str::to_owned));
     assert_eq!(bundle.files, [("SOUL.md".to_owned(), "# Who\nMe.".to_owned())]);
-    let left_out = [
+    let omitted = [
         ("IDENTITY.md", "is not a regular file"),
         ("TOOLS.md", "is a symbolic link"),
         ("MEMORY.md", "is not UTF-8: byte 0 is not part of a valid character"),
         ("BIG.md", "is longer than 1024 KiB"),
     ];
-    let left_out = left_out.map(|(name, why)| format!("{} {why}", path(name).display()));
-    assert_eq!(bundle.left_out, left_out);
+    let omitted = omitted.map(|(name, why)| format!("{} {why}", path(name).display()));
+    assert_eq!(bundle.omitted, omitted);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However long the files are, what is rendered of them is not longer than asked for, and all of it where it fits.
+    /// The rendered text never exceeds the limit, and it is complete if it fits.
     #[test]
     fn instructions_are_never_longer_than_they_may_be(
         texts in prop::collection::vec("(# )?[a-zé☃\n ]{0,300}", 0..5),
-        most in 0_usize..1200,
+        limit in 0_usize..1200,
     ) {
         let texts: Vec<String> = texts.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect();
         let named = |(at, text): (usize, &String)| (format!("F{at}.md"), text.clone());
         let bundle = Bundle {
             folder: "/w".into(),
             files: texts.iter().enumerate().map(named).collect(),
-            left_out: Vec::new(),
+            omitted: Vec::new(),
         };
-        let all = bundle.rendered(usize::MAX >> 1);
+        let all = bundle.render(usize::MAX >> 1);
         prop_assert!(texts.iter().all(|text| all.contains(text)));
-        let some = bundle.rendered(most);
-        prop_assert!(some.len() <= most, "{} of {most} bytes", some.len());
-        if all.len() + 2 <= most {
+        let some = bundle.render(limit);
+        prop_assert!(some.len() <= limit, "{} of {limit} bytes", some.len());
+        if all.len() + 2 <= limit {
             prop_assert_eq!(some, all);
         }
     }
@@ -290,35 +292,38 @@ fn world_writable_identity_file_is_omitted() {
     }
     let bundle = Bundle::read(folder.path(), &["SOUL.md".to_owned(), "USER.md".to_owned()]);
     assert_eq!(bundle.files, [("USER.md".to_owned(), "text".to_owned())]);
-    let [left_out] = bundle.left_out.as_slice() else { panic!("{:?}", bundle.left_out) };
-    assert!(left_out.contains("SOUL.md is world-writable"), "{left_out}");
+    let [omitted] = bundle.omitted.as_slice() else { panic!("{:?}", bundle.omitted) };
+    assert!(omitted.contains("SOUL.md is world-writable"), "{omitted}");
 }
 
 #[test]
-fn a_connection_stays_where_it_was_made_whoever_looks_after_it() {
+fn connection_keeps_its_file_locations_in_other_environments() {
     let folder = tempfile::tempdir().unwrap();
-    let there = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let path_of = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let bridge = |variables: &[(&str, String)]| {
         let environment: Environment =
             variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         (Bridge::new(&folder.path().join("connect"), &environment, Clock::system()), environment)
     };
-    let (person, environment) = bridge(&[("HOME", there("person")), ("CODEX_HOME", there("codex"))]);
-    let codex = Agent::named("codex").unwrap();
-    let wiring = Wiring { program: PROGRAM.to_owned(), args: vec!["mcp".to_owned()] };
-    let plan =
-        person.plan_connect(codex, &Scope::User, &wiring, Some(&content("one")), Policy::Skip).unwrap();
-    let made =
-        Connection { variables: agents::variables(&environment), ..connection("codex", &Scope::User, true) };
+    let (person, environment) = bridge(&[("HOME", path_of("person")), ("CODEX_HOME", path_of("codex"))]);
+    let codex = Agent::by_name("codex").unwrap();
+    let proxy_command = ProxyCommand { program: PROGRAM.to_owned(), args: vec!["mcp".to_owned()] };
+    let plan = person
+        .plan_connect(codex, &Scope::User, &proxy_command, Some(&content("one")), ConflictPolicy::Skip)
+        .unwrap();
+    let made = Connection {
+        variables: agents::location_variables(&environment),
+        ..connection("codex", &Scope::User, true)
+    };
     for change in &plan.changes {
         person.apply(change, Some(&made)).unwrap();
     }
-    // A service has another home and knows nothing of the person's shell.
-    let (service, _) = bridge(&[("HOME", there("service"))]);
+    // A service has another home folder and not the variables of the person's shell.
+    let (service, _) = bridge(&[("HOME", path_of("service"))]);
     let synced = service.sync(&content("two"), None).unwrap();
     assert_eq!(synced.written, [folder.path().join("codex/AGENTS.md")], "{synced:?}");
     assert!(std::fs::read_to_string(folder.path().join("codex/AGENTS.md")).unwrap().contains("two"));
-    let plan = service.plan_disconnect("codex", Policy::Skip).unwrap();
+    let plan = service.plan_disconnect("codex", ConflictPolicy::Skip).unwrap();
     for change in &plan.changes {
         service.apply(change, None).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Files of agents in a home of their own: changed, taken back, killed amid it, and written by others at the same moment.
+//! Tests of changes to agent files in a temporary home folder: conflicts, crashes, and concurrent writers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,12 +1,12 @@
-//! Files of any layout, through all that is done to them on a disk: connected and disconnected, they are as they were.
+//! Files of any layout on disk are restored by connecting and disconnecting.
 
-use plexus_bridge::Policy;
+use plexus_bridge::ConflictPolicy;
 use plexus_bridge::agents::Scope;
 use proptest::prelude::*;
 
 use crate::home::{Home, PROGRAM, content};
 
-/// An agent of each format: its file, lines that may stand in it, and what frames them.
+/// An agent of each format: its file, lines that the file may contain, and the text around them.
 struct Format {
     agent: &'static str,
     file: &'static str,
@@ -96,23 +96,29 @@ const FORMATS: [Format; 4] = [
 struct File {
     format: usize,
     text: String,
-    /// A line that somebody adds at the top, where the format has remarks or a place for it.
-    elsewhere: bool,
+    /// Whether a line is added at the top while the agent is connected.
+    adds_first_line: bool,
 }
 
 fn file() -> impl Strategy<Value = File> {
     let lines = prop::collection::vec(any::<prop::sample::Index>(), 0..6);
     (0..FORMATS.len(), lines, any::<[bool; 5]>()).prop_map(|(format, lines, flags)| {
-        let form = &FORMATS[format];
-        let lines: Vec<&str> = lines.iter().map(|line| form.lines[line.index(form.lines.len())]).collect();
-        let comma = if flags[0] { format!("{}\n", form.comma) } else { format!("{}\n\n", form.comma) };
-        let trailing = if form.agent == "cursor" && flags[1] && !lines.is_empty() { "," } else { "" };
+        let agent_format = &FORMATS[format];
+        let lines: Vec<&str> =
+            lines.iter().map(|line| agent_format.lines[line.index(agent_format.lines.len())]).collect();
+        let comma = if flags[0] {
+            format!("{}\n", agent_format.comma)
+        } else {
+            format!("{}\n\n", agent_format.comma)
+        };
+        let trailing = if agent_format.agent == "cursor" && flags[1] && !lines.is_empty() { "," } else { "" };
         let end = if flags[2] { "\n" } else { "" };
-        let mut text = format!("{}\n{}{trailing}\n{}{end}", form.open, lines.join(&comma), form.close);
+        let mut text =
+            format!("{}\n{}{trailing}\n{}{end}", agent_format.open, lines.join(&comma), agent_format.close);
         if flags[3] {
             text = text.replace('\n', "\r\n");
         }
-        File { format, text, elsewhere: flags[4] }
+        File { format, text, adds_first_line: flags[4] }
     })
 }
 
@@ -122,9 +128,9 @@ proptest! {
     #[test]
     fn disconnecting_undoes_connecting(file in file(), rules in prop::option::of("[ -~\n\r]{0,40}")) {
         let home = Home::new();
-        let form = &FORMATS[file.format];
-        home.write(form.file, &file.text);
-        let rules_file = match form.agent {
+        let agent_format = &FORMATS[file.format];
+        home.write(agent_format.file, &file.text);
+        let rules_file = match agent_format.agent {
             "codex" => ".codex/AGENTS.md",
             "claude-code" => ".claude/CLAUDE.md",
             _ => ".config/goose/.goosehints",
@@ -133,25 +139,25 @@ proptest! {
             home.write(rules_file, rules);
         }
         let before = home.tree();
-        let connected = home.connect(form.agent, &Scope::User, Some(&content("Be kind.")), Policy::Skip);
-        let text = home.read(form.file);
+        let connected = home.connect(agent_format.agent, &Scope::User, Some(&content("Be kind.")), ConflictPolicy::Skip);
+        let text = home.read(agent_format.file);
         if connected.is_err() {
             prop_assert_eq!(&text, &file.text);
         } else {
             prop_assert!(text.contains(PROGRAM));
         }
-        let top = match form.agent {
+        let top = match agent_format.agent {
             "cursor" => "// new\n",
             "claude-code" => "\n",
             _ => "# new\n",
         };
         let mut expected = before;
-        if file.elsewhere {
-            home.write(form.file, format!("{top}{text}"));
-            let theirs = expected.get_mut(form.file).and_then(Option::as_mut).unwrap();
+        if file.adds_first_line {
+            home.write(agent_format.file, format!("{top}{text}"));
+            let theirs = expected.get_mut(agent_format.file).and_then(Option::as_mut).unwrap();
             theirs.1 = format!("{top}{}", file.text).into_bytes();
         }
-        home.disconnect(form.agent, Policy::Skip).unwrap();
+        home.disconnect(agent_format.agent, ConflictPolicy::Skip).unwrap();
         prop_assert_eq!(home.tree(), expected, "{} by way of {}", file.text, text);
     }
 }

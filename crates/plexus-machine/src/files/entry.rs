@@ -11,22 +11,22 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid};
 
-use super::{FileError, Folder, Kind};
+use super::{FileError, FileKind, Folder};
 
 /// The mode of new files, before the umask is applied.
-const NEW: u32 = 0o666;
+const NEW_FILE_MODE: u32 = 0o666;
 
 #[derive(Debug)]
 pub(crate) struct FileLocation {
     folder: Folder,
     name: OsString,
-    about: Option<Stat>,
+    stat: Option<Stat>,
 }
 
 impl FileLocation {
     pub(super) fn new(folder: Folder, name: OsString) -> Result<Self, FileError> {
-        let about = folder.about(&name).map_err(|error| FileError::io(&folder.path().join(&name), error))?;
-        Ok(Self { folder, name, about })
+        let stat = folder.stat(&name).map_err(|error| FileError::io(&folder.path().join(&name), error))?;
+        Ok(Self { folder, name, stat })
     }
 
     /// The real path.
@@ -43,28 +43,28 @@ impl FileLocation {
     }
 
     /// The metadata of the existing entry, if any.
-    pub(crate) fn about(&self) -> Option<&Stat> {
-        self.about.as_ref()
+    pub(crate) fn stat(&self) -> Option<&Stat> {
+        self.stat.as_ref()
     }
 
-    pub(crate) fn kind(&self) -> Option<Kind> {
-        self.about.as_ref().map(Kind::of)
+    pub(crate) fn kind(&self) -> Option<FileKind> {
+        self.stat.as_ref().map(FileKind::of)
     }
 
     /// Starts a file that atomically replaces the entry when complete, with the entry's mode and owner.
-    pub(crate) fn draft(&self) -> Result<Draft<'_>, FileError> {
-        self.draft_with(None)
+    pub(crate) fn new_draft(&self) -> Result<Draft<'_>, FileError> {
+        self.new_draft_with(None)
     }
 
     /// Like [`Self::draft`], with the given mode, if any.
-    pub(crate) fn draft_with(&self, mode: Option<u32>) -> Result<Draft<'_>, FileError> {
+    pub(crate) fn new_draft_with(&self, mode: Option<u32>) -> Result<Draft<'_>, FileError> {
         match self.kind() {
-            None | Some(Kind::File) => {}
+            None | Some(FileKind::File) => {}
             Some(kind) => {
                 let what = match kind {
-                    Kind::Folder => "a folder, not a file",
-                    Kind::Link => "a broken symlink",
-                    Kind::File | Kind::Special => {
+                    FileKind::Folder => "a folder, not a file",
+                    FileKind::Link => "a broken symlink",
+                    FileKind::File | FileKind::Special => {
                         "a device, a pipe or a socket, which file tools do not open"
                     }
                 };
@@ -72,11 +72,11 @@ impl FileLocation {
             }
         }
         let failed = |error: rustix::io::Errno| FileError::io(&self.path(), error);
-        let mode = match (mode, &self.about) {
+        let mode = match (mode, &self.stat) {
             (Some(mode), _) => Some(Mode::from_raw_mode(mode & 0o7777)),
-            (None, about) => about.as_ref().map(|about| Mode::from_raw_mode(about.st_mode & 0o7777)),
+            (None, stat) => stat.as_ref().map(|stat| Mode::from_raw_mode(stat.st_mode & 0o7777)),
         };
-        let created = mode.unwrap_or(Mode::from_raw_mode(NEW));
+        let created = mode.unwrap_or(Mode::from_raw_mode(NEW_FILE_MODE));
         let (file, name) = match create_unnamed(&self.folder, created) {
             Some(file) => (file, None),
             None => {
@@ -87,11 +87,11 @@ impl FileLocation {
                 (File::from(fd), Some(name))
             }
         };
-        let draft = Draft { place: self, name, file };
-        if let Some(about) = &self.about {
+        let draft = Draft { location: self, name, file };
+        if let Some(stat) = &self.stat {
             // Only root can change the owner. For other users the new file belongs to the node's user, as with any
             // editor.
-            let (owner, group) = (Uid::from_raw(about.st_uid), Gid::from_raw(about.st_gid));
+            let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             let _ = rustix::fs::fchown(&draft.file, Some(owner), Some(group));
         }
         if let Some(mode) = mode {
@@ -102,15 +102,15 @@ impl FileLocation {
 
     /// Replaces the content.
     pub(crate) fn write(&self, content: &[u8]) -> Result<(), FileError> {
-        let mut draft = self.draft()?;
+        let mut draft = self.new_draft()?;
         draft.file.write_all(content).map_err(|error| FileError::io(&self.path(), error))?;
-        draft.put()
+        draft.commit()
     }
 
     /// Checks that the entry is unchanged since this value was created.
     pub(crate) fn check_unchanged(&self) -> Result<(), FileError> {
-        let now = self.folder.about(&self.name).map_err(|error| FileError::io(&self.path(), error))?;
-        let same = match (&self.about, &now) {
+        let now = self.folder.stat(&self.name).map_err(|error| FileError::io(&self.path(), error))?;
+        let same = match (&self.stat, &now) {
             (None, None) => true,
             (Some(before), Some(now)) => identity(before) == identity(now),
             _ => false,
@@ -128,7 +128,7 @@ impl FileLocation {
     }
 
     /// Looks at the same name in the same folder again.
-    pub(crate) fn again(&self) -> Result<Self, FileError> {
+    pub(crate) fn reload(&self) -> Result<Self, FileError> {
         Self::new(self.folder.folder_below(Path::new(""))?, self.name.clone())
     }
 
@@ -148,7 +148,7 @@ impl FileLocation {
 /// A file that is not at its final path yet. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Draft<'p> {
-    place: &'p FileLocation,
+    location: &'p FileLocation,
     /// `None` while the file is unnamed (`O_TMPFILE`), if the file system supports that: a crash then leaves nothing
     /// behind.
     name: Option<OsString>,
@@ -157,30 +157,30 @@ pub(crate) struct Draft<'p> {
 
 impl Draft<'_> {
     /// Moves the file to its final path, where it survives a power failure.
-    pub(crate) fn put(self) -> Result<(), FileError> {
-        self.put_as(true)
+    pub(crate) fn commit(self) -> Result<(), FileError> {
+        self.commit_as(true)
     }
 
     /// Moves the file to its final path unless something exists there.
-    pub(crate) fn put_new(self) -> Result<(), FileError> {
-        self.put_as(false)
+    pub(crate) fn commit_new(self) -> Result<(), FileError> {
+        self.commit_as(false)
     }
 
-    fn put_as(mut self, replace: bool) -> Result<(), FileError> {
-        let FileLocation { folder, name, .. } = self.place;
-        let path = self.place.path();
+    fn commit_as(mut self, replace: bool) -> Result<(), FileError> {
+        let FileLocation { folder, name, .. } = self.location;
+        let path = self.location.path();
         let failed = |error: rustix::io::Errno| FileError::io(&path, error);
         self.file.sync_all().map_err(|error| FileError::io(&path, error))?;
-        let own = match &self.name {
-            Some(own) => own.clone(),
+        let draft_name = match &self.name {
+            Some(draft_name) => draft_name.clone(),
             None => {
-                let own = temporary();
-                link_unnamed(&self.file, folder, &own).map_err(failed)?;
-                self.name = Some(own.clone());
-                own
+                let draft_name = temporary();
+                link_unnamed(&self.file, folder, &draft_name).map_err(failed)?;
+                self.name = Some(draft_name.clone());
+                draft_name
             }
         };
-        rename(folder, &own, folder, name, replace).map_err(failed)?;
+        rename(folder, &draft_name, folder, name, replace).map_err(failed)?;
         self.name = None;
         // A folder that may be traversed but not read cannot be synced. The durability of the name then depends on
         // the system.
@@ -192,7 +192,7 @@ impl Draft<'_> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            let _ = rustix::fs::unlinkat(&self.place.folder, name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.location.folder, name, AtFlags::empty());
         }
     }
 }
@@ -205,15 +205,15 @@ pub(crate) fn temporary() -> OsString {
 /// Detects a changed file, as far as the system records it.
 // The integer types differ between systems.
 #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-fn identity(about: &Stat) -> [i128; 7] {
+fn identity(stat: &Stat) -> [i128; 7] {
     [
-        about.st_dev as i128,
-        about.st_ino as i128,
-        about.st_size as i128,
-        about.st_mtime as i128,
-        about.st_mtime_nsec as i128,
-        about.st_ctime as i128,
-        about.st_ctime_nsec as i128,
+        stat.st_dev as i128,
+        stat.st_ino as i128,
+        stat.st_size as i128,
+        stat.st_mtime as i128,
+        stat.st_mtime_nsec as i128,
+        stat.st_ctime as i128,
+        stat.st_ctime_nsec as i128,
     ]
 }
 
@@ -234,8 +234,8 @@ mod system {
     }
 
     pub(super) fn link_unnamed(file: &File, folder: &Folder, name: &OsStr) -> Result<()> {
-        let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-        rustix::fs::linkat(CWD, own, folder, name, AtFlags::SYMLINK_FOLLOW)
+        let fd_path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+        rustix::fs::linkat(CWD, fd_path, folder, name, AtFlags::SYMLINK_FOLLOW)
     }
 
     pub(super) fn rename(from: &Folder, name: &OsStr, to: &Folder, new: &OsStr, replace: bool) -> Result<()> {
@@ -280,7 +280,7 @@ mod system {
 use system::{create_unnamed, link_unnamed, rename};
 
 fn check_and_rename(from: &Folder, name: &OsStr, to: &Folder, new: &OsStr) -> rustix::io::Result<()> {
-    match to.about(new) {
+    match to.stat(new) {
         Ok(None) => rustix::fs::renameat(from, name, to, new),
         _ => Err(rustix::io::Errno::EXIST),
     }

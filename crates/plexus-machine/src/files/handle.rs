@@ -13,7 +13,7 @@ use super::FileError;
 
 /// The file type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     File,
     Folder,
     Link,
@@ -21,9 +21,9 @@ pub(crate) enum Kind {
     Special,
 }
 
-impl Kind {
-    pub(crate) fn of(about: &Stat) -> Self {
-        match FileType::from_raw_mode(about.st_mode) {
+impl FileKind {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Self::File,
             FileType::Directory => Self::Folder,
             FileType::Symlink => Self::Link,
@@ -37,7 +37,7 @@ impl Kind {
 pub(crate) struct Handle {
     fd: OwnedFd,
     path: PathBuf,
-    about: Stat,
+    stat: Stat,
 }
 
 impl Handle {
@@ -51,12 +51,12 @@ impl Handle {
             rustix::io::Errno::NOTDIR => FileError::NotFound(path.to_owned()),
             error => FileError::io(path, error),
         })?;
-        let about = rustix::fs::fstat(&fd).map_err(|error| FileError::io(path, error))?;
-        if about.st_nlink == 0 {
+        let stat = rustix::fs::fstat(&fd).map_err(|error| FileError::io(path, error))?;
+        if stat.st_nlink == 0 {
             return Err(FileError::NotFound(path.to_owned()));
         }
         let real = real_path(&fd).map_err(|error| FileError::io(path, error))?;
-        Ok(Self { fd, path: real, about })
+        Ok(Self { fd, path: real, stat })
     }
 
     /// The real path.
@@ -64,23 +64,23 @@ impl Handle {
         &self.path
     }
 
-    pub(crate) fn about(&self) -> &Stat {
-        &self.about
+    pub(crate) fn stat(&self) -> &Stat {
+        &self.stat
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        Kind::of(&self.about)
+    pub(crate) fn kind(&self) -> FileKind {
+        FileKind::of(&self.stat)
     }
 
     /// Opens a regular file for reading.
     pub(crate) fn read(&self) -> Result<File, FileError> {
-        self.expect(Kind::File)?;
+        self.expect(FileKind::File)?;
         let file = reopen(&self.fd, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY);
         file.map(File::from).map_err(|error| FileError::io(&self.path, error))
     }
 
     pub(crate) fn folder(self) -> Result<Folder, FileError> {
-        self.expect(Kind::Folder)?;
+        self.expect(FileKind::Folder)?;
         let opened = reopen(&self.fd, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC);
         // A folder may be traversable but not readable.
         let fd = match opened {
@@ -91,13 +91,13 @@ impl Handle {
         Ok(Folder { fd, path: self.path })
     }
 
-    fn expect(&self, kind: Kind) -> Result<(), FileError> {
+    fn expect(&self, kind: FileKind) -> Result<(), FileError> {
         let what = match (self.kind(), kind) {
-            (is, wanted) if is == wanted => return Ok(()),
-            (Kind::File, _) => "a file, not a folder",
-            (Kind::Folder, _) => "a folder, not a file",
-            (Kind::Link, _) => "a symlink",
-            (Kind::Special, _) => "a device, a pipe or a socket, which file tools do not open",
+            (is, expected) if is == expected => return Ok(()),
+            (FileKind::File, _) => "a file, not a folder",
+            (FileKind::Folder, _) => "a folder, not a file",
+            (FileKind::Link, _) => "a symlink",
+            (FileKind::Special, _) => "a device, a pipe or a socket, which file tools do not open",
         };
         Err(FileError::NotThis { path: self.path.clone(), what })
     }
@@ -128,16 +128,16 @@ impl Folder {
     }
 
     /// The metadata of an entry, without following a symlink.
-    pub(crate) fn about(&self, name: &OsStr) -> io::Result<Option<Stat>> {
+    pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(about) => Ok(Some(about)),
+            Ok(stat) => Ok(Some(stat)),
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The entries, unordered and without following symlinks.
-    pub(crate) fn entries(&self) -> Result<Vec<(OsString, Kind)>, FileError> {
+    pub(crate) fn entries(&self) -> Result<Vec<(OsString, FileKind)>, FileError> {
         let failed = |error: rustix::io::Errno| match error {
             // The folder can be traversed but not read.
             rustix::io::Errno::BADF => FileError::io(&self.path, rustix::io::Errno::ACCESS),
@@ -149,14 +149,14 @@ impl Folder {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let kind = match entry.file_type() {
                 _ if name == "." || name == ".." => continue,
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Folder,
-                FileType::Symlink => Kind::Link,
-                FileType::Unknown => match self.about(name) {
-                    Ok(Some(about)) => Kind::of(&about),
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Folder,
+                FileType::Symlink => FileKind::Link,
+                FileType::Unknown => match self.stat(name) {
+                    Ok(Some(stat)) => FileKind::of(&stat),
                     _ => continue,
                 },
-                _ => Kind::Special,
+                _ => FileKind::Special,
             };
             found.push((name.to_owned(), kind));
         }
@@ -175,11 +175,11 @@ impl Folder {
         let failed = |error: rustix::io::Errno| FileError::io(&self.path.join(name), error);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(failed)?;
-        let about = rustix::fs::fstat(&fd).map_err(failed)?;
-        if Kind::of(&about) != Kind::File {
+        let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+        if FileKind::of(&stat) != FileKind::File {
             return Err(FileError::NotThis { path: self.path.join(name), what: "not a regular file" });
         }
-        Ok((File::from(fd), about))
+        Ok((File::from(fd), stat))
     }
 
     /// Opens the named folder, creating it if it does not exist. Also returns whether it was created.
@@ -190,7 +190,7 @@ impl Folder {
             Err(error) => return Err(FileError::io(&self.path.join(name), error)),
         };
         let folder = self.folder_below(Path::new(name)).map_err(|error| match error {
-            FileError::Io { path, source } if is_no_folder(&source) => {
+            FileError::Io { path, source } if is_not_a_folder(&source) => {
                 FileError::NotThis { path, what: "a file or a broken symlink, not a folder" }
             }
             error => error,
@@ -204,11 +204,11 @@ impl Folder {
         // Non-blocking, because the file may have been replaced by a pipe.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let fd = open_below(&self.fd, relative, flags).map_err(failed)?;
-        let about = rustix::fs::fstat(&fd).map_err(failed)?;
-        if Kind::of(&about) != Kind::File {
+        let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+        if FileKind::of(&stat) != FileKind::File {
             return Err(FileError::NotThis { path: self.path.join(relative), what: "not a regular file" });
         }
-        Ok((File::from(fd), about))
+        Ok((File::from(fd), stat))
     }
 }
 
@@ -218,7 +218,7 @@ impl AsFd for Folder {
     }
 }
 
-fn is_no_folder(error: &io::Error) -> bool {
+fn is_not_a_folder(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     matches!(number, Some(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP))
 }
@@ -266,10 +266,10 @@ mod system {
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let without_links = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let here = openat2(folder, relative, flags, Mode::empty(), without_links | ResolveFlags::NO_XDEV);
+        let opened = openat2(folder, relative, flags, Mode::empty(), without_links | ResolveFlags::NO_XDEV);
         // On the same file system it is as real as its parent; another file system must be checked.
-        if !matches!(here, Err(rustix::io::Errno::XDEV)) {
-            return here;
+        if !matches!(opened, Err(rustix::io::Errno::XDEV)) {
+            return opened;
         }
         let fd = openat2(folder, relative, flags, Mode::empty(), without_links)?;
         if is_virtual(&fd)? { Err(rustix::io::Errno::ACCESS) } else { Ok(fd) }

@@ -8,52 +8,51 @@ use std::sync::Arc;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::{Files, Folder, Kind};
+use super::{FileKind, Files, Folder};
 
 /// The maximum number of bytes read from a rules file.
 const MAX: u64 = 1 << 20;
 
 /// The rules of a folder, linked to those of its parents.
 #[derive(Debug)]
-pub(super) struct Rules {
-    above: Option<Arc<Rules>>,
+pub(super) struct IgnoreRules {
+    above: Option<Arc<IgnoreRules>>,
     git: Option<Gitignore>,
-    own: Option<Gitignore>,
+    own_rules: Option<Gitignore>,
     /// A repository starts here. The git rules of its parents belong to another repository.
     begins_repository: bool,
     in_repository: bool,
 }
 
-impl Rules {
+impl IgnoreRules {
     /// The rules that a folder inherits from its parents.
-    pub(super) fn above(files: &Files, folder: &Path) -> Option<Arc<Self>> {
+    pub(super) fn inherited(files: &Files, folder: &Path) -> Option<Arc<Self>> {
         let mut rules = None;
         let above: Vec<&Path> = folder.ancestors().skip(1).collect();
         for path in above.into_iter().rev() {
-            let has = |name: &str| files.look(&path.join(name)).is_ok();
+            let has = |name: &str| files.open_handle(&path.join(name)).is_ok();
             if !has(".git") && !has(".gitignore") && !has(".ignore") {
                 continue;
             }
             let Ok(folder) = files.folder(path) else { continue };
             let names = [".git", ".gitignore", ".ignore"].map(OsString::from);
-            let names =
-                names.into_iter().filter(|name| folder.about(name).is_ok_and(|about| about.is_some()));
-            let entries: Vec<_> = names.map(|name| (name, Kind::File)).collect();
-            rules = Self::within(rules, &folder, &entries);
+            let names = names.into_iter().filter(|name| folder.stat(name).is_ok_and(|stat| stat.is_some()));
+            let entries: Vec<_> = names.map(|name| (name, FileKind::File)).collect();
+            rules = Self::for_folder(rules, &folder, &entries);
         }
         rules
     }
 
     /// The rules of a folder with these entries.
-    pub(super) fn within(
+    pub(super) fn for_folder(
         above: Option<Arc<Self>>,
         folder: &Folder,
-        entries: &[(OsString, Kind)],
+        entries: &[(OsString, FileKind)],
     ) -> Option<Arc<Self>> {
-        let has = |wanted: &str| entries.iter().any(|(name, _)| name == wanted);
+        let has = |expected: &str| entries.iter().any(|(name, _)| name == expected);
         let begins_repository = has(".git");
-        let (git, own) = (has(".gitignore"), has(".ignore"));
-        if !begins_repository && !git && !own {
+        let (git, own_rules) = (has(".gitignore"), has(".ignore"));
+        if !begins_repository && !git && !own_rules {
             return above;
         }
         let in_repository = begins_repository || above.as_ref().is_some_and(|above| above.in_repository);
@@ -62,11 +61,11 @@ impl Rules {
             // The folder's own rules come later and therefore take precedence.
             git.insert_str(0, &format!("{}\n", lines(folder, Path::new(".git/info/exclude"))));
         }
-        let own = if own { lines(folder, Path::new(".ignore")) } else { String::new() };
+        let own_rules = if own_rules { lines(folder, Path::new(".ignore")) } else { String::new() };
         Some(Arc::new(Self {
             above,
             git: parsed(folder.path(), &git),
-            own: parsed(folder.path(), &own),
+            own_rules: parsed(folder.path(), &own_rules),
             begins_repository,
             in_repository,
         }))
@@ -75,16 +74,16 @@ impl Rules {
     pub(super) fn ignore(&self, path: &Path, is_folder: bool) -> bool {
         let (mut git, mut rules, mut in_this_one) = (Match::None, Some(self), self.in_repository);
         while let Some(level) = rules {
-            let said = |rules: &Option<Gitignore>| {
+            let decision = |rules: &Option<Gitignore>| {
                 rules.as_ref().map_or(Match::None, |rules| rules.matched(path, is_folder).map(|_| ()))
             };
             // `.ignore` takes precedence over `.gitignore`.
-            let own = said(&level.own);
-            if !own.is_none() {
-                return own.is_ignore();
+            let own_rules = decision(&level.own_rules);
+            if !own_rules.is_none() {
+                return own_rules.is_ignore();
             }
             if in_this_one && git.is_none() {
-                git = said(&level.git);
+                git = decision(&level.git);
             }
             in_this_one &= !level.begins_repository;
             rules = level.above.as_deref();

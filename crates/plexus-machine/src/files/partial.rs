@@ -11,16 +11,16 @@ use rustix::fs::RenameFlags;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use super::{FileError, FileLocation, Folder, Kind};
+use super::{FileError, FileKind, FileLocation, Folder};
 
 impl FileLocation {
     /// Refuses an entry that cannot be replaced by a file.
     pub(crate) fn check_free(&self) -> Result<(), FileError> {
         let what = match self.kind() {
-            None | Some(Kind::File) => return Ok(()),
-            Some(Kind::Folder) => "a folder, not a file",
-            Some(Kind::Link) => "a broken symlink",
-            Some(Kind::Special) => "a device, a pipe or a socket, which file tools do not open",
+            None | Some(FileKind::File) => return Ok(()),
+            Some(FileKind::Folder) => "a folder, not a file",
+            Some(FileKind::Link) => "a broken symlink",
+            Some(FileKind::Special) => "a device, a pipe or a socket, which file tools do not open",
         };
         Err(FileError::NotThis { path: self.path(), what })
     }
@@ -32,9 +32,9 @@ impl FileLocation {
         let path = self.folder().path().join(name);
         match rustix::fs::openat(self.folder(), name, flags, Mode::from_raw_mode(0o600)) {
             Ok(fd) => {
-                let about = rustix::fs::fstat(&fd).map_err(|error| FileError::io(&path, error))?;
+                let stat = rustix::fs::fstat(&fd).map_err(|error| FileError::io(&path, error))?;
                 // A file with several hard links could belong to someone else.
-                match Kind::of(&about) == Kind::File && about.st_nlink == 1 {
+                match FileKind::of(&stat) == FileKind::File && stat.st_nlink == 1 {
                     true => Ok(Some(File::from(fd))),
                     false => {
                         Err(FileError::NotThis { path, what: "not a partial file of an earlier transfer" })
@@ -48,12 +48,12 @@ impl FileLocation {
 
     /// Moves the complete file to its final path, where it survives a power failure. Without `replace`, returns false
     /// if something already exists there.
-    pub(crate) fn put_partial(&self, name: &OsStr, file: &File, replace: bool) -> Result<bool, FileError> {
+    pub(crate) fn commit_partial(&self, name: &OsStr, file: &File, replace: bool) -> Result<bool, FileError> {
         let failed = |error: io::Error| FileError::io(&self.path(), error);
-        if let Some(about) = self.about() {
+        if let Some(stat) = self.stat() {
             // Only root can change the owner. For other users the new file belongs to the node's user, as with any
             // editor.
-            let (owner, group) = (Uid::from_raw(about.st_uid), Gid::from_raw(about.st_gid));
+            let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             let _ = rustix::fs::fchown(file, Some(owner), Some(group));
         }
         file.sync_all().map_err(failed)?;
@@ -78,8 +78,8 @@ impl FileLocation {
 
     /// Free bytes on the file system of this entry.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
-        let about = rustix::fs::fstatvfs(self.folder()).ok()?;
-        about.f_bavail.checked_mul(about.f_frsize)
+        let stat = rustix::fs::fstatvfs(self.folder()).ok()?;
+        stat.f_bavail.checked_mul(stat.f_frsize)
     }
 }
 

@@ -31,7 +31,11 @@ impl Home {
         let home = self.at("home").display().to_string();
         let environment: Environment = [("HOME".to_owned(), home)].into_iter().collect();
         let policies = Policies::open(&self.at("data"), &environment).unwrap();
-        Files(Arc::new(Inner { policy: policies.now(), home: self.at("home"), linked: OnceLock::new() }))
+        Files(Arc::new(Inner {
+            policy: policies.now(),
+            home: self.at("home"),
+            denied_inodes: OnceLock::new(),
+        }))
     }
 }
 
@@ -64,7 +68,10 @@ fn paths_and_links_that_lead_outside_are_refused() {
     for path in refused {
         assert!(files.read(&home.at(path)).is_err(), "{path}");
         if path != "home/dangling" {
-            assert!(files.place(&home.at(path)).and_then(|place| place.write(b"x")).is_err(), "{path}");
+            assert!(
+                files.write_target(&home.at(path)).and_then(|location| location.write(b"x")).is_err(),
+                "{path}"
+            );
         }
     }
     assert_eq!(std::fs::read_to_string(home.at("outside")).unwrap(), "outside");
@@ -79,12 +86,12 @@ fn writes_are_atomic() {
     let files = home.files();
     std::fs::set_permissions(home.at("home/work/a"), std::os::unix::fs::PermissionsExt::from_mode(0o640))
         .unwrap();
-    let place = files.place(&home.at("home/work/a")).unwrap();
-    let mut draft = place.draft().unwrap();
+    let location = files.write_target(&home.at("home/work/a")).unwrap();
+    let mut draft = location.new_draft().unwrap();
     std::io::Write::write_all(&mut draft.file, b"half").unwrap();
     drop(draft);
     assert_eq!(std::fs::read_to_string(home.at("home/work/a")).unwrap(), "text");
-    place.write(b"new").unwrap();
+    location.write(b"new").unwrap();
     assert_eq!(std::fs::read_to_string(home.at("home/work/a")).unwrap(), "new");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&home.at("home/work/a").metadata().unwrap().permissions());
@@ -115,11 +122,11 @@ fn relative_paths_resolve_against_the_working_folder() {
         assert!(matches!(files.path(foreign), Err(FileError::NoPath(_))), "{foreign:?}");
     }
     std::fs::remove_dir(home.at("home/plexus-work")).unwrap();
-    for elsewhere in [".ssh", "../outside-folder"] {
+    for target in [".ssh", "../outside-folder"] {
         std::fs::create_dir_all(home.at("outside-folder")).unwrap();
-        symlink(elsewhere, home.at("home/plexus-work")).unwrap();
+        symlink(target, home.at("home/plexus-work")).unwrap();
         let refused = home.files().path("a");
-        assert!(matches!(refused, Err(FileError::Refused { .. })), "{elsewhere}: {refused:?}");
+        assert!(matches!(refused, Err(FileError::Refused { .. })), "{target}: {refused:?}");
         std::fs::remove_file(home.at("home/plexus-work")).unwrap();
     }
 }

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::ignored::{Rules, is_hidden};
-use super::{Files, Folder, Kind};
-use crate::policy::Want;
+use super::ignored::{IgnoreRules, is_hidden};
+use super::{FileKind, Files, Folder};
+use crate::policy::AccessKind;
 
 /// The same maximum as in ripgrep.
-const THREADS: usize = 12;
+const MAX_THREADS: usize = 12;
 /// The number of files of one folder that form a unit of work.
-const PIECE: usize = 256;
+const FILES_PER_UNIT: usize = 256;
 
 /// The options of a walk.
 #[derive(Debug, Clone, Copy)]
@@ -31,22 +31,22 @@ pub(crate) struct Walk {
 
 /// An entry reached by a walk.
 #[derive(Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct WalkEntry<'a> {
     /// The folder that contains it.
     pub(crate) folder: &'a Folder,
     pub(crate) name: &'a OsStr,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileKind,
     /// The path relative to the root of the walk.
     pub(crate) relative: &'a Path,
 }
 
 /// Receives the entries; there is one visitor per thread.
-pub(crate) trait Visit: Send {
-    fn found(&mut self, found: &Found<'_>);
+pub(crate) trait WalkVisitor: Send {
+    fn visit(&mut self, found: &WalkEntry<'_>);
 }
 
 #[derive(Debug)]
-pub(crate) struct Walked<V> {
+pub(crate) struct WalkResult<V> {
     pub(crate) visitors: Vec<V>,
     /// The number of folders that could not be opened.
     pub(crate) closed: usize,
@@ -55,14 +55,14 @@ pub(crate) struct Walked<V> {
 enum Work {
     Folder(Inner),
     /// Some of the files of a large folder.
-    Files(Arc<Folder>, PathBuf, Vec<(OsString, Kind)>),
+    Files(Arc<Folder>, PathBuf, Vec<(OsString, FileKind)>),
 }
 
 /// A folder in the queue.
 struct Inner {
     relative: PathBuf,
     depth: usize,
-    rules: Option<Arc<Rules>>,
+    rules: Option<Arc<IgnoreRules>>,
     /// Nothing in it is denied.
     is_open: bool,
 }
@@ -84,14 +84,14 @@ struct Walker<'a> {
 }
 
 /// Passes everything below `root` to the visitors until `stop` returns true.
-pub(crate) fn walk<V: Visit>(
+pub(crate) fn walk<V: WalkVisitor>(
     files: &Files,
     root: &Folder,
     how: Walk,
     stop: &(dyn Fn() -> bool + Sync),
     make: impl Fn() -> V + Sync,
-) -> Walked<V> {
-    let rules = (!how.ignored).then(|| Rules::above(files, root.path())).flatten();
+) -> WalkResult<V> {
+    let rules = (!how.ignored).then(|| IgnoreRules::inherited(files, root.path())).flatten();
     let first = Work::Folder(Inner { relative: PathBuf::new(), depth: 1, rules, is_open: false });
     let walker = Walker {
         files,
@@ -102,27 +102,27 @@ pub(crate) fn walk<V: Visit>(
         changed: Condvar::new(),
         closed: AtomicUsize::new(0),
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let visitors = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| walker.work(make()))).collect();
         let mut visitors = vec![walker.work(make())];
         visitors.extend(others.into_iter().filter_map(|other| other.join().ok()));
         visitors
     });
-    Walked { visitors, closed: walker.closed.into_inner() }
+    WalkResult { visitors, closed: walker.closed.into_inner() }
 }
 
 impl Walker<'_> {
-    fn work<V: Visit>(&self, mut visitor: V) -> V {
+    fn work<V: WalkVisitor>(&self, mut visitor: V) -> V {
         while let Some(work) = self.next() {
-            let _done = Done(self);
+            let _done = WorkGuard(self);
             if (self.stop)() {
                 continue;
             }
             match work {
                 Work::Folder(inner) => self.folder(inner, &mut visitor),
                 Work::Files(folder, relative, entries) => {
-                    self.show(&folder, relative, &entries, &mut visitor);
+                    self.report_entries(&folder, relative, &entries, &mut visitor);
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Walker<'_> {
         }
     }
 
-    fn folder<V: Visit>(&self, inner: Inner, visitor: &mut V) {
+    fn folder<V: WalkVisitor>(&self, inner: Inner, visitor: &mut V) {
         let opened = self.root.folder_below(&inner.relative);
         let read = opened.and_then(|folder| folder.entries().map(|entries| (folder, entries)));
         let Ok((folder, mut entries)) = read else {
@@ -154,7 +154,7 @@ impl Walker<'_> {
         let is_open = inner.is_open || !self.files.policy().files.has_denied_below(folder.path());
         let rules = match self.how.ignored {
             true => None,
-            false => Rules::within(inner.rules, &folder, &entries),
+            false => IgnoreRules::for_folder(inner.rules, &folder, &entries),
         };
         let mut path = folder.path().join("x");
         entries.retain(|(name, kind)| {
@@ -165,22 +165,22 @@ impl Walker<'_> {
                 return true;
             }
             path.set_file_name(name);
-            (is_open || self.files.check(&path, Want::Read).is_ok())
-                && !rules.as_ref().is_some_and(|rules| rules.ignore(&path, *kind == Kind::Folder))
+            (is_open || self.files.check(&path, AccessKind::Read).is_ok())
+                && !rules.as_ref().is_some_and(|rules| rules.ignore(&path, *kind == FileKind::Folder))
         });
         if inner.depth < self.how.depth {
-            let folders = entries.iter().filter(|(_, kind)| *kind == Kind::Folder);
+            let folders = entries.iter().filter(|(_, kind)| *kind == FileKind::Folder);
             let folders = folders.map(|(name, _)| {
                 let (relative, rules) = (inner.relative.join(name), rules.clone());
                 Work::Folder(Inner { relative, depth: inner.depth + 1, rules, is_open })
             });
             self.add(folders.collect());
         }
-        if entries.len() <= PIECE {
-            return self.show(&folder, inner.relative, &entries, visitor);
+        if entries.len() <= FILES_PER_UNIT {
+            return self.report_entries(&folder, inner.relative, &entries, visitor);
         }
         let folder = Arc::new(folder);
-        let pieces = entries.chunks(PIECE);
+        let pieces = entries.chunks(FILES_PER_UNIT);
         self.add(
             pieces.map(|piece| Work::Files(folder.clone(), inner.relative.clone(), piece.to_vec())).collect(),
         );
@@ -193,11 +193,11 @@ impl Walker<'_> {
         }
     }
 
-    fn show<V: Visit>(
+    fn report_entries<V: WalkVisitor>(
         &self,
         folder: &Folder,
         mut relative: PathBuf,
-        entries: &[(OsString, Kind)],
+        entries: &[(OsString, FileKind)],
         visitor: &mut V,
     ) {
         for (name, kind) in entries {
@@ -205,16 +205,16 @@ impl Walker<'_> {
                 return;
             }
             relative.push(name);
-            visitor.found(&Found { folder, name, kind: *kind, relative: &relative });
+            visitor.visit(&WalkEntry { folder, name, kind: *kind, relative: &relative });
             relative.pop();
         }
     }
 }
 
 /// Marks a unit of work as finished, also if a visitor panics.
-struct Done<'w, 'a>(&'w Walker<'a>);
+struct WorkGuard<'w, 'a>(&'w Walker<'a>);
 
-impl Drop for Done<'_, '_> {
+impl Drop for WorkGuard<'_, '_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.busy -= 1;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{FileError, Files};
-use crate::policy::Want;
+use crate::policy::AccessKind;
 
 /// Accessible to its user only.
 const MODE: u32 = 0o700;
@@ -13,7 +13,7 @@ impl Files {
     pub(crate) fn work_folder(&self) -> Result<PathBuf, FileError> {
         let (folder, _) = self.make_folder_with(self.policy().work_folder()?, MODE)?;
         // The path may be a symlink to another folder.
-        self.check(folder.path(), Want::Write)?;
+        self.check(folder.path(), AccessKind::Write)?;
         Ok(folder.path().to_owned())
     }
 }

@@ -15,7 +15,7 @@ use super::{COMMAND, Launch, Sandbox};
 use crate::policy::FileRules;
 
 /// The maximum number of binds, because `bwrap` limits its arguments.
-const MOST: usize = 2500;
+const MAX_BINDS: usize = 2500;
 /// The folder of login sockets, which give access to other processes.
 const TEMPORARY: &str = "/tmp";
 const SOCKETS: &[&str] = &[".X11-unix", ".ICE-unix", ".XIM-unix"];
@@ -41,18 +41,18 @@ pub(super) fn arguments(
     folder: Option<&Path>,
 ) -> io::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
-    let mut words = Words::default();
+    let mut words = ArgumentList::default();
     // If a user namespace is not permitted even for root, the dropped capabilities are those of the machine.
-    words.say(&[
+    words.push(&[
         "--unshare-user-try",
         "--unshare-pid",
         "--unshare-ipc",
         "--unshare-uts",
         "--unshare-cgroup-try",
     ]);
-    words.say(&["--cap-drop", "ALL"]);
+    words.push(&["--cap-drop", "ALL"]);
     if !network {
-        words.say(&["--unshare-net"]);
+        words.push(&["--unshare-net"]);
     }
     let entries = view::entries(files);
     // The root first, because `/proc` and `/dev` are mounted on it.
@@ -62,7 +62,7 @@ pub(super) fn arguments(
         words.bind(if root.access == Access::Write { "--bind" } else { "--ro-bind" }, &root.path);
         seen.push(&root.path);
     }
-    words.say(&["--proc", "/proc", "--dev", "/dev"]);
+    words.push(&["--proc", "/proc", "--dev", "/dev"]);
     // They belong to the machine, and root could write them even without capabilities.
     for path in SETTINGS.iter().map(Path::new).filter(|path| path.exists()) {
         words.bind("--ro-bind", path);
@@ -84,7 +84,7 @@ pub(super) fn arguments(
             },
             Access::Link if !is_seen => {
                 if let Ok(target) = fs::read_link(&entry.path) {
-                    words.say(&["--symlink"]);
+                    words.push(&["--symlink"]);
                     words.words.extend([target.into_os_string(), entry.path.clone().into_os_string()]);
                     words.bound += 1;
                 }
@@ -99,13 +99,13 @@ pub(super) fn arguments(
     if let Some(folder) = folder.filter(|folder| !words.words.iter().any(|word| word == folder)) {
         words.bind("--bind", folder);
     }
-    if words.bound > MOST {
+    if words.bound > MAX_BINDS {
         return Err(too_many());
     }
     words.bind("--ro-bind", &own);
-    words.say(&["--chdir"]);
+    words.push(&["--chdir"]);
     words.words.push(cwd.into());
-    words.say(&["--"]);
+    words.push(&["--"]);
     let inside = Launch { sandbox: Some(Sandbox::Inside), ..Launch::default() };
     let spec = serde_json::to_string(&inside)?;
     words.words.extend([own.into_os_string(), COMMAND.into(), spec.into()]);
@@ -114,7 +114,7 @@ pub(super) fn arguments(
 
 fn too_many() -> io::Error {
     io::Error::other(format!(
-        "the policy requires more than {MOST} separate mounts; allow folders that contain no exceptions"
+        "the policy requires more than {MAX_BINDS} separate mounts; allow folders that contain no exceptions"
     ))
 }
 
@@ -131,13 +131,13 @@ fn sockets() -> Vec<Entry> {
 }
 
 #[derive(Default)]
-struct Words {
+struct ArgumentList {
     words: Vec<OsString>,
     bound: usize,
 }
 
-impl Words {
-    fn say(&mut self, words: &[&str]) {
+impl ArgumentList {
+    fn push(&mut self, words: &[&str]) {
         self.words.extend(words.iter().map(OsString::from));
     }
 
@@ -149,10 +149,10 @@ impl Words {
 
     /// Covers a folder with an empty one that contains only the path to `folder`, which is writable.
     fn hide_around(&mut self, entry: &Entry, folder: &Path) {
-        self.say(&["--perms", "0711", "--tmpfs"]);
+        self.push(&["--perms", "0711", "--tmpfs"]);
         self.words.push(entry.path.clone().into());
         self.bind("--bind", folder);
-        self.say(&["--remount-ro"]);
+        self.push(&["--remount-ro"]);
         self.words.push(entry.path.clone().into());
         self.bound += 1;
     }
@@ -161,13 +161,13 @@ impl Words {
     fn hide(&mut self, entry: &Entry) {
         match entry.is_dir {
             true => {
-                self.say(&["--perms", "0000", "--tmpfs"]);
+                self.push(&["--perms", "0000", "--tmpfs"]);
                 self.words.push(entry.path.clone().into());
-                self.say(&["--remount-ro"]);
+                self.push(&["--remount-ro"]);
                 self.words.push(entry.path.clone().into());
             }
             false => {
-                self.say(&["--ro-bind", "/dev/null"]);
+                self.push(&["--ro-bind", "/dev/null"]);
                 self.words.push(entry.path.clone().into());
             }
         }

@@ -9,15 +9,15 @@ const NAME: &str = "PLEXUS_LAUNCH_";
 /// The variables for the launcher.
 #[must_use]
 pub fn packed(variables: &[(String, String)]) -> Vec<(String, String)> {
-    let pack = |(place, (name, value)): (usize, &(String, String))| {
-        (format!("{NAME}{place}"), format!("{name}={value}"))
+    let pack = |(index, (name, value)): (usize, &(String, String))| {
+        (format!("{NAME}{index}"), format!("{name}={value}"))
     };
     variables.iter().enumerate().map(pack).collect()
 }
 
 /// The variables for the command.
-pub(super) fn unpacked(given: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    given
+pub(super) fn unpacked(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    variables
         .filter(|(name, _)| name.as_bytes().starts_with(NAME.as_bytes()))
         .filter_map(|(_, text)| split(&text))
         .collect()

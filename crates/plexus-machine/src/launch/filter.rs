@@ -13,9 +13,10 @@ use seccompiler::{
 
 /// Allowed socket families. Landlock does not cover Unix sockets with a path, and some of them belong to services
 /// that run commands for any client. So a command without its own view of the file system gets no Unix sockets.
-pub(super) const NETWORK: &[i32] = &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-pub(super) const NOTHING: &[i32] = &[];
-pub(super) const ISOLATED: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+pub(super) const NETWORK_FAMILIES: &[i32] = &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+pub(super) const NO_FAMILIES: &[i32] = &[];
+pub(super) const NAMESPACE_FAMILIES: &[i32] =
+    &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Refused regardless of their arguments.
 const REFUSED: &[i64] = &[
@@ -87,7 +88,7 @@ const NAMESPACES: &[i32] = &[
 ];
 /// `TIOCSTI` and `TIOCLINUX`, which inject input into a terminal. The type of the constants differs between C
 /// libraries.
-const TERMINAL_ORDERS: &[u64] = &[0x5412, 0x541c];
+const TERMINAL_IOCTLS: &[u64] = &[0x5412, 0x541c];
 /// Queries the personality, and sets the default one.
 const PERSONALITIES: &[u64] = &[0xffff_ffff, 0];
 
@@ -111,7 +112,7 @@ fn programs(families: &[i32]) -> Result<[BpfProgram; 2], seccompiler::BackendErr
     };
     refused.insert(libc::SYS_unshare, namespaces(0)?);
     refused.insert(libc::SYS_clone, namespaces(0)?);
-    let orders = TERMINAL_ORDERS.iter().map(|order| rule(1, [(SeccompCmpOp::Eq, *order)]));
+    let orders = TERMINAL_IOCTLS.iter().map(|order| rule(1, [(SeccompCmpOp::Eq, *order)]));
     refused.insert(libc::SYS_ioctl, orders.collect::<Result<_, _>>()?);
     let others = PERSONALITIES.iter().map(|usual| (SeccompCmpOp::Ne, *usual));
     refused.insert(libc::SYS_personality, vec![rule(0, others)?]);

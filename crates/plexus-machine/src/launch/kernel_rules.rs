@@ -12,9 +12,9 @@ use super::view::{self, Access};
 use crate::policy::FileRules;
 
 /// Earlier versions cannot prevent truncating read-only files.
-const NEEDED: ABI = ABI::V3;
+const REQUIRED_ABI: ABI = ABI::V3;
 /// The newest tested version. Features after the required version are used if the kernel has them.
-const NEWEST: ABI = ABI::V7;
+const NEWEST_ABI: ABI = ABI::V7;
 
 /// Devices that store nothing, or only what the command itself has written.
 const DEVICES: &[&str] = &[
@@ -31,8 +31,12 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const PROCESSES: &str = "/proc";
 
 /// Restricts this process to what a policy allows, and to processes with the same restrictions.
-pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::Path>) -> io::Result<()> {
-    let mut rules = begun(network).map_err(failed)?;
+pub(super) fn restrict(
+    files: FileRules,
+    network: bool,
+    own_folder: Option<&std::path::Path>,
+) -> io::Result<()> {
+    let mut rules = create_ruleset(network).map_err(failed)?;
     for entry in view::entries(files) {
         let rights = match entry.access {
             Access::Hidden | Access::Link => continue,
@@ -43,8 +47,8 @@ pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::
         };
         rules = allow(rules, &entry.path, rights, entry.is_dir)?;
     }
-    if let Some(own) = own {
-        rules = allow(rules, own, writing(), true)?;
+    if let Some(own_folder) = own_folder {
+        rules = allow(rules, own_folder, writing(), true)?;
     }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     for path in DEVICES {
@@ -69,19 +73,19 @@ pub(super) fn restrict(files: FileRules, network: bool, own: Option<&std::path::
 
 /// Prevents signals and abstract Unix sockets from reaching other processes, if the kernel supports it.
 pub(super) fn restrict_scope() -> io::Result<()> {
-    let ruleset = Ruleset::default().scope(Scope::from_all(NEWEST)).map_err(failed)?;
+    let ruleset = Ruleset::default().scope(Scope::from_all(NEWEST_ABI)).map_err(failed)?;
     ruleset.create().and_then(RulesetCreated::restrict_self).map_err(failed)?;
     Ok(())
 }
 
-fn begun(network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
+fn create_ruleset(network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(NEEDED))?
+        .handle_access(AccessFs::from_all(REQUIRED_ABI))?
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .scope(Scope::from_all(NEWEST))?;
-    let ruleset = if network { ruleset } else { ruleset.handle_access(AccessNet::from_all(NEWEST))? };
+        .handle_access(AccessFs::from_all(NEWEST_ABI))?
+        .scope(Scope::from_all(NEWEST_ABI))?;
+    let ruleset = if network { ruleset } else { ruleset.handle_access(AccessNet::from_all(NEWEST_ABI))? };
     ruleset.create()
 }
 
@@ -91,7 +95,7 @@ fn reading() -> BitFlags<AccessFs> {
 
 /// Everything except creating devices and sending them ioctls.
 fn writing() -> BitFlags<AccessFs> {
-    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+    AccessFs::from_all(NEWEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
 }
 
 fn allow(
@@ -100,7 +104,7 @@ fn allow(
     rights: BitFlags<AccessFs>,
     is_dir: bool,
 ) -> io::Result<RulesetCreated> {
-    let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
+    let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST_ABI) };
     // A path that no longer exists needs no rule.
     let Ok(file) = PathFd::new(path) else { return Ok(rules) };
     rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)

@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use serde::{Deserialize, Serialize};
 
 pub use environment::packed;
-pub use launcher::{Held, Launcher, Missing, Unavailable};
+pub use launcher::{Launcher, MissingLevel, SandboxLevel, SandboxUnavailable};
 pub use run::main;
 pub use sandbox::Sandbox;
 

@@ -11,7 +11,7 @@ use crate::warden;
 
 /// The exit codes of shells for a missing and for an unusable program.
 const NOT_FOUND: u8 = 127;
-const UNUSABLE: u8 = 126;
+const CANNOT_EXECUTE: u8 = 126;
 
 /// Becomes the command, given the arguments after [`super::COMMAND`]. Returns only on failure.
 ///
@@ -27,7 +27,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
 fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> {
     let spec = words.next().and_then(|text| text.into_string().ok());
     let launch: Option<Launch> = spec.and_then(|text| serde_json::from_str(&text).ok());
-    let unusable = |what: String| (what, UNUSABLE);
+    let unusable = |what: String| (what, CANNOT_EXECUTE);
     let mut launch = launch.ok_or_else(|| unusable("this is an internal command of plexus".to_owned()))?;
     launch.argv = words.collect();
     #[cfg(target_os = "linux")]
@@ -48,13 +48,13 @@ fn begin(mut words: impl Iterator<Item = OsString>) -> Result<(), (String, u8)> 
     Err(match next {
         Next::Command => command(&launch.argv),
         #[cfg(target_os = "linux")]
-        Next::Through { program, arguments } => through(&program, arguments, launch.argv),
+        Next::ExecBubblewrap { program, arguments } => exec_bubblewrap(&program, arguments, launch.argv),
     })
 }
 
 /// Starts another launcher that becomes the command, and stays to watch it.
 fn watch(launch: &Launch, limits: &Limits) -> io::Result<()> {
-    let words = Launcher::own_words(&Launch { watched: true, ..launch.clone() })?;
+    let words = Launcher::own_command_line(&Launch { watched: true, ..launch.clone() })?;
     warden::watch(limits, &words)
 }
 
@@ -83,25 +83,25 @@ fn take_terminal() {
 
 fn command(argv: &[OsString]) -> (String, u8) {
     let Some((program, arguments)) = argv.split_first() else {
-        return ("there is no command to run".to_owned(), UNUSABLE);
+        return ("there is no command to run".to_owned(), CANNOT_EXECUTE);
     };
     let variables = environment::unpacked(std::env::vars_os());
     // This also unblocks signals.
     let error = Command::new(program).args(arguments).env_clear().envs(variables).exec();
-    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { UNUSABLE };
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     (format!("{}: {error}", program.display()), code)
 }
 
 /// Becomes a program that starts this one again and waits for it outside. Signals to the whole group should reach the
 /// inside; outside they are blocked, so that the waiting process can report how the command ended.
 #[cfg(target_os = "linux")]
-fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsString>) -> (String, u8) {
+fn exec_bubblewrap(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsString>) -> (String, u8) {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStringExt as _;
 
     use nix::sys::signal::{SigSet, Signal};
 
-    const HELD_BACK: [Signal; 10] = [
+    const BLOCKED_SIGNALS: [Signal; 10] = [
         Signal::SIGHUP,
         Signal::SIGINT,
         Signal::SIGQUIT,
@@ -118,7 +118,7 @@ fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsStri
     let texts = |words: Vec<OsString>| {
         words.into_iter().map(|word| CString::new(word.into_vec())).collect::<Result<Vec<_>, _>>()
     };
-    let own = program.as_os_str().to_owned();
+    let program_name = program.as_os_str().to_owned();
     let variables = std::env::vars_os().map(|(name, value)| {
         let mut text = name;
         text.push("=");
@@ -126,15 +126,15 @@ fn through(program: &std::path::Path, arguments: Vec<OsString>, argv: Vec<OsStri
         text
     });
     let (Ok(path), Ok(words), Ok(variables)) = (
-        CString::new(own.clone().into_vec()),
-        texts([own].into_iter().chain(arguments).chain(argv).collect()),
+        CString::new(program_name.clone().into_vec()),
+        texts([program_name].into_iter().chain(arguments).chain(argv).collect()),
         texts(variables.collect()),
     ) else {
-        return ("the command contains a NUL".to_owned(), UNUSABLE);
+        return ("the command contains a NUL".to_owned(), CANNOT_EXECUTE);
     };
-    if let Err(error) = SigSet::from_iter(HELD_BACK).thread_block() {
-        return (format!("signals cannot be blocked: {error}"), UNUSABLE);
+    if let Err(error) = SigSet::from_iter(BLOCKED_SIGNALS).thread_block() {
+        return (format!("signals cannot be blocked: {error}"), CANNOT_EXECUTE);
     }
     let error = nix::unistd::execve(&path, &words, &variables).err();
-    (format!("{}: {}", program.display(), error.map_or("", |error| error.desc())), UNUSABLE)
+    (format!("{}: {}", program.display(), error.map_or("", |error| error.desc())), CANNOT_EXECUTE)
 }

@@ -37,7 +37,7 @@ pub(super) enum Next {
     Command,
     /// Execute `bwrap`, which runs this program again with [`Sandbox::Inside`].
     #[cfg(target_os = "linux")]
-    Through { program: PathBuf, arguments: Vec<std::ffi::OsString> },
+    ExecBubblewrap { program: PathBuf, arguments: Vec<std::ffi::OsString> },
 }
 
 #[cfg(target_os = "linux")]
@@ -48,20 +48,20 @@ impl Sandbox {
 
         match self {
             Self::Landlock { files, network, own } => {
-                privileges::give_up()?;
+                privileges::drop_capabilities()?;
                 kernel_rules::restrict(files, network, own.as_deref())?;
-                let families = if network { filter::NETWORK } else { filter::NOTHING };
+                let families = if network { filter::NETWORK_FAMILIES } else { filter::NO_FAMILIES };
                 filter::apply(families)?;
                 Ok(Next::Command)
             }
             Self::Bubblewrap { files, network, program, cwd, own } => {
                 let arguments = bubblewrap::arguments(files, network, &cwd, own.as_deref())?;
-                Ok(Next::Through { program, arguments })
+                Ok(Next::ExecBubblewrap { program, arguments })
             }
             Self::Inside => {
-                privileges::give_up()?;
+                privileges::drop_capabilities()?;
                 kernel_rules::restrict_scope()?;
-                filter::apply(filter::ISOLATED)?;
+                filter::apply(filter::NAMESPACE_FAMILIES)?;
                 Ok(Next::Command)
             }
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use crate::policy::{FileRules, PathPattern, PathRefused, Want};
+use crate::policy::{AccessKind, FileRules, PathPattern, PathRefused};
 
 /// The access to a file, or to a folder including everything in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// Handled separately, because their content is provided by the kernel.
-const APART: &[&str] = &["/proc", "/dev"];
+const SEPARATE_PATHS: &[&str] = &["/proc", "/dev"];
 
 /// All visible paths, folders before their content. Unlisted paths are not visible.
 pub(super) fn entries(mut files: FileRules) -> Vec<Entry> {
@@ -81,18 +81,18 @@ pub(super) fn entries(mut files: FileRules) -> Vec<Entry> {
 }
 
 fn visit(path: &Path, is_dir: bool, files: &FileRules, entries: &mut Vec<Entry>) {
-    if APART.iter().any(|apart| path == Path::new(apart)) {
+    if SEPARATE_PATHS.iter().any(|separate| path == Path::new(separate)) {
         return;
     }
     let mut add = |access| entries.push(Entry { path: path.to_owned(), access, is_dir });
-    let readable = files.check(path, Want::Read);
+    let readable = files.check(path, AccessKind::Read);
     if readable == Err(PathRefused::Denied) {
         return add(Access::Hidden);
     }
     let lists = [&files.read, &files.write, &files.read_only, &files.deny];
     let differs = lists.into_iter().flatten().any(|pattern| pattern.is_below(path));
     if !(differs && is_dir) {
-        return match (files.check(path, Want::Write), readable) {
+        return match (files.check(path, AccessKind::Write), readable) {
             (Ok(()), _) => add(Access::Write),
             (_, Ok(())) => add(Access::Read),
             _ => {}
@@ -108,7 +108,7 @@ fn visit(path: &Path, is_dir: bool, files: &FileRules, entries: &mut Vec<Entry>)
         match entry.file_type() {
             Ok(kind) if kind.is_symlink() => {
                 let path = entry.path();
-                if files.check(&path, Want::Read).is_ok() {
+                if files.check(&path, AccessKind::Read).is_ok() {
                     entries.push(Entry { path, access: Access::Link, is_dir: false });
                 }
             }

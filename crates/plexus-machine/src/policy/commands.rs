@@ -9,7 +9,7 @@ mod line;
 
 use plexus_kit::{glob, shell};
 
-pub(crate) use line::Unclear;
+pub(crate) use line::UnsupportedSyntax;
 
 /// Matches any command.
 const ALL: &str = "*";
@@ -29,7 +29,7 @@ pub enum CommandRefused {
     #[error("the policy of this machine denies `{0}`")]
     Denied(String),
     #[error("this machine allows certain commands only, and {0} cannot be checked against them")]
-    Unclear(&'static str),
+    UnsupportedSyntax(&'static str),
 }
 
 impl CommandRules {
@@ -60,18 +60,22 @@ impl CommandRules {
             .iter()
             .enumerate()
             // The denylist compares by file name: a program is the same whatever path it is started from.
-            .map(|(place, word)| match place {
+            .map(|(index, word)| match index {
                 0 => word.rsplit('/').next().unwrap_or(word).to_owned(),
                 _ => word.clone(),
             })
             .collect();
-        if self.deny.iter().any(|pattern| begins(pattern, argv) || begins(pattern, &by_name)) {
+        if self
+            .deny
+            .iter()
+            .any(|pattern| starts_with_pattern(pattern, argv) || starts_with_pattern(pattern, &by_name))
+        {
             return Err(CommandRefused::Denied(shown()));
         }
         match &self.allow {
             // The allowlist compares the path as written: a program of the same name in another folder is a different
             // program.
-            Some(allow) if !allow.iter().any(|pattern| begins(pattern, argv)) => {
+            Some(allow) if !allow.iter().any(|pattern| starts_with_pattern(pattern, argv)) => {
                 Err(CommandRefused::NotAllowed(shown()))
             }
             _ => Ok(()),
@@ -81,7 +85,8 @@ impl CommandRules {
     /// Checks a shell command line.
     pub fn check_line(&self, text: &str) -> Result<(), CommandRefused> {
         if self.allow.is_some() {
-            let commands = line::plain(text).map_err(|Unclear(what)| CommandRefused::Unclear(what))?;
+            let commands = line::parse_commands(text)
+                .map_err(|UnsupportedSyntax(what)| CommandRefused::UnsupportedSyntax(what))?;
             return commands.iter().try_for_each(|argv| self.check_argv(argv));
         }
         if self.deny.is_empty() {
@@ -91,8 +96,9 @@ impl CommandRules {
     }
 }
 
-fn begins(pattern: &[String], argv: &[String]) -> bool {
-    pattern.len() <= argv.len() && pattern.iter().zip(argv).all(|(wanted, word)| glob::matches(wanted, word))
+fn starts_with_pattern(pattern: &[String], argv: &[String]) -> bool {
+    pattern.len() <= argv.len()
+        && pattern.iter().zip(argv).all(|(pattern_part, word)| glob::matches(pattern_part, word))
 }
 
 #[cfg(test)]

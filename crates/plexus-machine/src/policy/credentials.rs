@@ -1,7 +1,7 @@
 //! Paths of credentials, which every file tool is denied, whatever a policy allows.
 
 /// Paths in the home folder; `*` matches any text within a name.
-pub(super) const IN_HOME: &[&str] = &[
+pub(super) const HOME_PATHS: &[&str] = &[
     // SSH logins and keys.
     ".ssh",
     ".gnupg",
@@ -59,7 +59,7 @@ pub(super) const IN_HOME: &[&str] = &[
 ];
 
 /// Paths of the machine.
-pub(super) const OF_MACHINE: &[&str] = &[
+pub(super) const MACHINE_PATHS: &[&str] = &[
     "/etc/shadow*",
     "/etc/gshadow*",
     "/etc/sudoers",
@@ -79,7 +79,7 @@ pub(super) const OF_MACHINE: &[&str] = &[
 
 /// Files that run automatically at the next login. Write access to them would run a command outside of any sandbox.
 /// These are the default of `files.read_only`.
-pub(super) const RUN_AT_LOGIN: &[&str] = &[
+pub(super) const LOGIN_FILES: &[&str] = &[
     "~/.profile",
     "~/.bash_profile",
     "~/.bash_login",

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use super::{FILE, Policy, read};
 
 /// How often [`Policies::watch`] checks the file for changes. Each call checks it as well.
-const LOOK: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum size of a policy file.
-const MAX: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Cheap to clone; all clones share one state.
 #[derive(Debug, Clone)]
@@ -30,12 +30,12 @@ struct Inner {
     /// Folders that are denied in addition to the policy.
     private: Vec<PathBuf>,
     current: ArcSwap<Policy>,
-    seen: Mutex<Seen>,
+    seen: Mutex<FileStamp>,
     versions: watch::Sender<u64>,
 }
 
 /// Modification time, size and mode of the file when it was last read; `None` if it did not exist.
-type Seen = Option<(SystemTime, u64, u32)>;
+type FileStamp = Option<(SystemTime, u64, u32)>;
 
 impl Policies {
     /// Reads the file in a node's folder. Without a file, the default applies.
@@ -43,21 +43,21 @@ impl Policies {
     /// # Errors
     /// All problems of the file.
     pub fn open(data_dir: &Path, environment: &Environment) -> Result<Self, Vec<Problem>> {
-        Self::open_also_denying(data_dir, environment, &[])
+        Self::open_with_denied(data_dir, environment, &[])
     }
 
     /// Like [`Self::open`], for a node embedded in a program that has folders of its own, which are denied too.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_also_denying(
+    pub fn open_with_denied(
         data_dir: &Path,
         environment: &Environment,
         private: &[PathBuf],
     ) -> Result<Self, Vec<Problem>> {
         let file = data_dir.join(FILE);
-        let seen = look(&file);
-        let policy = load(&file, environment, data_dir)?.also_denying(private);
+        let seen = file_stamp(&file);
+        let policy = load(&file, environment, data_dir)?.with_denied(private);
         Ok(Self(Arc::new(Inner {
             file,
             environment: environment.clone(),
@@ -73,7 +73,7 @@ impl Policies {
     #[must_use]
     pub fn now(&self) -> Arc<Policy> {
         let inner = &self.0;
-        let looks = look(&inner.file);
+        let looks = file_stamp(&inner.file);
         {
             let mut seen = inner.seen.lock().unwrap_or_else(PoisonError::into_inner);
             if *seen == looks {
@@ -84,7 +84,7 @@ impl Policies {
         match load(&inner.file, &inner.environment, &inner.data_dir) {
             Ok(policy) => {
                 tracing::info!(file = %inner.file.display(), "the policy of this machine has changed");
-                inner.current.store(Arc::new(policy.also_denying(&inner.private)));
+                inner.current.store(Arc::new(policy.with_denied(&inner.private)));
                 inner.versions.send_modify(|version| *version += 1);
             }
             Err(problems) => {
@@ -114,7 +114,7 @@ impl Policies {
             loop {
                 tokio::select! {
                     () = stopping.cancelled() => return,
-                    () = tokio::time::sleep(LOOK) => drop(policies.now()),
+                    () = tokio::time::sleep(WATCH_INTERVAL) => drop(policies.now()),
                 }
             }
         });
@@ -131,12 +131,12 @@ pub fn check(
     data_dir: &Path,
     private: &[PathBuf],
 ) -> Result<Policy, Vec<Problem>> {
-    load(file, environment, data_dir).map(|policy| policy.also_denying(private))
+    load(file, environment, data_dir).map(|policy| policy.with_denied(private))
 }
 
-fn look(file: &Path) -> Seen {
-    let about = fs_err::metadata(file).ok()?;
-    Some((about.modified().ok()?, about.len(), about.permissions().mode()))
+fn file_stamp(file: &Path) -> FileStamp {
+    let metadata = fs_err::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.permissions().mode()))
 }
 
 fn load(file: &Path, environment: &Environment, data_dir: &Path) -> Result<Policy, Vec<Problem>> {
@@ -155,8 +155,10 @@ fn load(file: &Path, environment: &Environment, data_dir: &Path) -> Result<Polic
                 "check its path and permissions",
             );
         }
-        Ok(about) if about.len() > MAX => return unusable("is too large".to_owned(), "shorten it"),
-        Ok(about) if about.permissions().mode() & 0o022 != 0 => {
+        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
+            return unusable("is too large".to_owned(), "shorten it");
+        }
+        Ok(metadata) if metadata.permissions().mode() & 0o022 != 0 => {
             let fix = format!("run `chmod go-w {}`", plexus_kit::shell::word(&file.display().to_string()));
             return unusable(
                 "can be written by other users, who could then change the policy of this machine".to_owned(),

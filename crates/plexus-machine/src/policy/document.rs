@@ -6,8 +6,9 @@ use plexus_tools::file_schema::{FileSchema, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) static SCHEMA: LazyLock<FileSchema> =
-    LazyLock::new(|| FileSchema::of::<Document>(Words { elsewhere, wanted }));
+pub(super) static SCHEMA: LazyLock<FileSchema> = LazyLock::new(|| {
+    FileSchema::of::<Document>(Words { elsewhere: misplaced_key_hint, wanted: expected_value })
+});
 
 /// The JSON schema, as committed to the repository.
 #[must_use]
@@ -50,7 +51,8 @@ pub(super) struct Files {
     pub(super) read: Option<Vec<String>>,
     /// Folders that can be written and read.
     pub(super) write: Option<Vec<String>>,
-    /// The folder in which commands start and against which relative paths are resolved. The node creates it if it does not exist.
+    /// The folder in which commands start and against which relative paths are resolved. The node creates it if it
+    /// does not exist.
     pub(super) work: Option<String>,
     /// Files and folders within those that can be read but not written.
     pub(super) read_only: Option<Vec<String>>,
@@ -82,7 +84,8 @@ pub(super) struct Variables {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sandbox {
-    /// `auto` selects the strongest level that works on this machine. With any other level, commands are refused if that level does not work.
+    /// `auto` selects the strongest level that works on this machine. With any other level, commands are refused if
+    /// that level does not work.
     pub(super) level: Option<Level>,
     /// Whether commands and code can use the network.
     pub(super) network: Option<bool>,
@@ -145,7 +148,7 @@ pub(super) struct Images {
     pub(super) private_networks: Option<bool>,
 }
 
-fn elsewhere(key: &str) -> Option<&'static str> {
+fn misplaced_key_hint(key: &str) -> Option<&'static str> {
     Some(match key {
         "roots" | "paths" => "node.toml uses `read` and `write` in [files]",
         "limits" => "node.toml uses [code]",
@@ -154,7 +157,7 @@ fn elsewhere(key: &str) -> Option<&'static str> {
     })
 }
 
-fn wanted(path: &[&str]) -> &'static str {
+fn expected_value(path: &[&str]) -> &'static str {
     match path {
         ["tools", ..] => r#"write a list of names, such as ["terminal", "filesystem"]"#,
         ["files", "work"] => r#"write a path that begins with / or ~, such as "~/plexus-work""#,

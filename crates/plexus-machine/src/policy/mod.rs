@@ -54,7 +54,7 @@ pub struct ToolRules {
 
 /// The kind of access that a tool requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
+pub enum AccessKind {
     Read,
     Write,
 }
@@ -138,7 +138,7 @@ impl Policy {
     }
 
     /// Adds denied folders, each by its given and its real path.
-    fn also_denying(mut self, private: &[PathBuf]) -> Self {
+    fn with_denied(mut self, private: &[PathBuf]) -> Self {
         let real = private.iter().filter_map(|path| fs_err::canonicalize(path).ok());
         self.files.deny.extend(private.iter().cloned().chain(real).map(PathPattern::real));
         self
@@ -164,17 +164,17 @@ impl Policy {
 
 impl FileRules {
     /// Checks access to a real path.
-    pub fn check(&self, path: &Path, want: Want) -> Result<(), PathRefused> {
+    pub fn check(&self, path: &Path, access: AccessKind) -> Result<(), PathRefused> {
         let any = |patterns: &[PathPattern]| patterns.iter().any(|pattern| pattern.covers(path));
         if any(&self.deny) {
             return Err(PathRefused::Denied);
         }
-        match want {
-            Want::Read if any(&self.read) || any(&self.write) => Ok(()),
-            Want::Read => Err(PathRefused::Unreadable),
-            Want::Write if !any(&self.write) => Err(PathRefused::Unwritable),
-            Want::Write if any(&self.read_only) => Err(PathRefused::ReadOnly),
-            Want::Write => Ok(()),
+        match access {
+            AccessKind::Read if any(&self.read) || any(&self.write) => Ok(()),
+            AccessKind::Read => Err(PathRefused::Unreadable),
+            AccessKind::Write if !any(&self.write) => Err(PathRefused::Unwritable),
+            AccessKind::Write if any(&self.read_only) => Err(PathRefused::ReadOnly),
+            AccessKind::Write => Ok(()),
         }
     }
 
@@ -206,8 +206,8 @@ impl VariableRules {
 
 /// The home folder of the node's user; the root if it has none.
 pub(crate) fn home(environment: &Environment) -> PathBuf {
-    let given = environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
-    given.unwrap_or_else(|| PathBuf::from("/"))
+    let configured = environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
+    configured.unwrap_or_else(|| PathBuf::from("/"))
 }
 
 #[cfg(test)]

@@ -38,14 +38,17 @@ impl PathPattern {
     #[must_use]
     pub fn covers(&self, path: &Path) -> bool {
         let mut parts = path.components();
-        self.0.components().all(|wanted| parts.next().is_some_and(|part| same(wanted, part)))
+        self.0
+            .components()
+            .all(|pattern_part| parts.next().is_some_and(|part| component_matches(pattern_part, part)))
     }
 
     /// Whether this path is, or could be according to its pattern, below the folder `path`.
     #[must_use]
     pub fn is_below(&self, path: &Path) -> bool {
         let mut parts = self.0.components();
-        path.components().all(|part| parts.next().is_some_and(|wanted| same(wanted, part)))
+        path.components()
+            .all(|part| parts.next().is_some_and(|pattern_part| component_matches(pattern_part, part)))
             && parts.next().is_some()
     }
 
@@ -56,12 +59,12 @@ impl PathPattern {
     }
 }
 
-fn same(wanted: Component<'_>, part: Component<'_>) -> bool {
-    if wanted == part {
+fn component_matches(pattern_part: Component<'_>, part: Component<'_>) -> bool {
+    if pattern_part == part {
         return true;
     }
-    match (wanted.as_os_str().to_str(), part.as_os_str().to_str()) {
-        (Some(wanted), Some(part)) => wanted.contains('*') && glob::matches(wanted, part),
+    match (pattern_part.as_os_str().to_str(), part.as_os_str().to_str()) {
+        (Some(pattern_part), Some(part)) => pattern_part.contains('*') && glob::matches(pattern_part, part),
         _ => false,
     }
 }

@@ -16,12 +16,12 @@ use super::{
 
 /// Variables that a program needs to find other programs and its files, and to format its text. Any other variable
 /// may be secret.
-const PASSED: &[&str] =
+const INHERITED_VARIABLES: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TZ", "TERM", "TMPDIR", "XDG_*"];
 
 pub(super) fn standard(environment: &Environment, data_dir: &Path) -> Policy {
     let mut findings = Findings::new(PathBuf::new());
-    checked(Document::default(), environment, data_dir, &mut findings)
+    validate(Document::default(), environment, data_dir, &mut findings)
 }
 
 /// Parses a policy.
@@ -46,11 +46,11 @@ pub(super) fn policy(
             Document::default()
         }
     };
-    let policy = checked(document, environment, data_dir, &mut findings);
+    let policy = validate(document, environment, data_dir, &mut findings);
     if findings.problems.is_empty() { Ok(policy) } else { Err(findings.problems) }
 }
 
-fn checked(
+fn validate(
     document: Document,
     environment: &Environment,
     data_dir: &Path,
@@ -58,20 +58,20 @@ fn checked(
 ) -> Policy {
     let Document { tools, files, commands, environment: variables, sandbox, code, ssh, images } = document;
     let home = home(environment);
-    let texts = |given: Option<Vec<String>>, default: &[&str]| {
-        given.unwrap_or_else(|| default.iter().map(|text| (*text).to_owned()).collect())
+    let texts = |configured: Option<Vec<String>>, default: &[&str]| {
+        configured.unwrap_or_else(|| default.iter().map(|text| (*text).to_owned()).collect())
     };
     let commands = CommandRules::new(&texts(commands.allow, &["*"]), &texts(commands.deny, &[]));
     // A variable such as `PATH`, `LD_PRELOAD` or `GIT_SSH_COMMAND` can change which program runs.
     let settable: &[&str] = if commands.are_restricted() { &[] } else { &["*"] };
     // The allowlist does not apply on a host that leads back to this machine, which this machine itself may be.
     let hosts = settable;
-    let mut paths = |key: &str, given: Option<Vec<String>>, default: &[&str]| {
-        let given = texts(given, default);
-        let parsed = given.iter().enumerate().filter_map(|(place, text)| {
+    let mut paths = |key: &str, configured: Option<Vec<String>>, default: &[&str]| {
+        let configured = texts(configured, default);
+        let parsed = configured.iter().enumerate().filter_map(|(index, text)| {
             let pattern = PathPattern::parse(text, &home);
             if pattern.is_none() {
-                let field = format!("files.{key}[{place}]");
+                let field = format!("files.{key}[{index}]");
                 findings.problem(field, "is not a full path", "begin it with / or ~/, without `..` in it");
             }
             pattern
@@ -80,10 +80,10 @@ fn checked(
     };
     let read = paths("read", files.read, &["/"]);
     let write = paths("write", files.write, &["~", "/tmp"]);
-    let read_only = paths("read_only", files.read_only, credentials::RUN_AT_LOGIN);
+    let read_only = paths("read_only", files.read_only, credentials::LOGIN_FILES);
     let mut deny = paths("deny", files.deny, &[]);
-    let in_home = credentials::IN_HOME.iter().map(|path| format!("~/{path}"));
-    let of_machine = credentials::OF_MACHINE.iter().map(|path| (*path).to_owned());
+    let in_home = credentials::HOME_PATHS.iter().map(|path| format!("~/{path}"));
+    let of_machine = credentials::MACHINE_PATHS.iter().map(|path| (*path).to_owned());
     let own = data_dir.display().to_string();
     deny.extend(in_home.chain(of_machine).chain([own]).filter_map(|text| PathPattern::parse(&text, &home)));
     let rules = FileRules {
@@ -99,7 +99,7 @@ fn checked(
         work,
         commands,
         environment: VariableRules {
-            pass: texts(variables.pass, PASSED),
+            pass: texts(variables.pass, INHERITED_VARIABLES),
             set: texts(variables.set, settable),
         },
         sandbox: SandboxRules {
@@ -124,17 +124,17 @@ fn checked(
 
 /// The working folder that the file names, or the default one. A named folder must be usable.
 fn work_folder(
-    given: Option<&str>,
+    configured: Option<&str>,
     home: &Path,
     rules: &FileRules,
     findings: &mut Findings,
 ) -> Option<PathBuf> {
-    let Some(given) = given else {
+    let Some(configured) = configured else {
         // If the home folder is the root, no folder in it belongs to the user alone.
         let default = PathPattern::parse(work::DEFAULT, home).filter(|_| home != Path::new("/"));
         return default.map(|path| path.as_path().to_owned());
     };
-    let path = PathPattern::parse(given, home).filter(|path| !path.is_pattern());
+    let path = PathPattern::parse(configured, home).filter(|path| !path.is_pattern());
     let Some(path) = path.map(|path| path.as_path().to_owned()) else {
         findings.problem(
             "files.work",
@@ -153,9 +153,9 @@ fn work_folder(
 /// Adds the targets of symlinks, because real paths are compared with these patterns.
 fn with_real_paths(patterns: Vec<PathPattern>) -> Vec<PathPattern> {
     let mut all = patterns;
-    for place in 0..all.len() {
-        let real = fs_err::canonicalize(all[place].as_path()).ok();
-        if let Some(real) = real.filter(|real| real != all[place].as_path()) {
+    for index in 0..all.len() {
+        let real = fs_err::canonicalize(all[index].as_path()).ok();
+        if let Some(real) = real.filter(|real| real != all[index].as_path()) {
             all.push(PathPattern::real(real));
         }
     }

@@ -25,11 +25,11 @@ fn default_allows_home_folder_and_denies_credentials() {
     let files = parsed("").unwrap().files;
     let check = |path: &str, want| files.check(Path::new(path), want);
     for path in ["/home/ada/work/a.rs", "/home/ada/.ssh-notes", "/tmp/x", "/home/ada/.config/git/config"] {
-        assert_eq!(check(path, Want::Write), Ok(()), "{path}");
+        assert_eq!(check(path, AccessKind::Write), Ok(()), "{path}");
     }
     for path in ["/etc/hosts", "/home/bob/x", "/home/adam", "/usr/bin/ls", "/"] {
-        assert_eq!(check(path, Want::Read), Ok(()), "{path}");
-        assert_eq!(check(path, Want::Write), Err(PathRefused::Unwritable), "{path}");
+        assert_eq!(check(path, AccessKind::Read), Ok(()), "{path}");
+        assert_eq!(check(path, AccessKind::Write), Err(PathRefused::Unwritable), "{path}");
     }
     let denied = [
         "/home/ada/.ssh",
@@ -45,12 +45,12 @@ fn default_allows_home_folder_and_denies_credentials() {
         "/run/user/1000/bus",
     ];
     for path in denied {
-        assert_eq!(check(path, Want::Read), Err(PathRefused::Denied), "{path}");
-        assert_eq!(check(path, Want::Write), Err(PathRefused::Denied), "{path}");
+        assert_eq!(check(path, AccessKind::Read), Err(PathRefused::Denied), "{path}");
+        assert_eq!(check(path, AccessKind::Write), Err(PathRefused::Denied), "{path}");
     }
-    assert_eq!(check("/home/ada/.bashrc", Want::Read), Ok(()));
-    assert_eq!(check("/home/ada/.bashrc", Want::Write), Err(PathRefused::ReadOnly));
-    assert_eq!(check("/etc/ssh/ssh_host_ed25519_key.pub", Want::Read), Ok(()));
+    assert_eq!(check("/home/ada/.bashrc", AccessKind::Read), Ok(()));
+    assert_eq!(check("/home/ada/.bashrc", AccessKind::Write), Err(PathRefused::ReadOnly));
+    assert_eq!(check("/etc/ssh/ssh_host_ed25519_key.pub", AccessKind::Read), Ok(()));
     assert!(files.has_exceptions_below(Path::new("/home/ada")));
     assert!(!files.has_exceptions_below(Path::new("/home/ada/work")));
 }
@@ -59,8 +59,8 @@ fn default_allows_home_folder_and_denies_credentials() {
 fn policy_cannot_allow_credentials() {
     let files =
         parsed("[files]\nread = ['/', '~/.ssh']\nwrite = ['/']\ndeny = []\nread_only = []").unwrap().files;
-    assert_eq!(files.check(Path::new("/home/ada/.ssh/id"), Want::Read), Err(PathRefused::Denied));
-    assert_eq!(files.check(Path::new("/home/ada/.bashrc"), Want::Write), Ok(()));
+    assert_eq!(files.check(Path::new("/home/ada/.ssh/id"), AccessKind::Read), Err(PathRefused::Denied));
+    assert_eq!(files.check(Path::new("/home/ada/.bashrc"), AccessKind::Write), Ok(()));
 }
 
 #[test]
@@ -88,9 +88,10 @@ fn tools_are_enabled_and_disabled_by_name() {
 #[test]
 fn commands_inherit_only_harmless_variables() {
     let policy = parsed("").unwrap();
-    let given =
+    let configured =
         ["PATH", "LC_ALL", "XDG_DATA_HOME", "PLEXUS_NODE_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK"];
-    let environment: Environment = given.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
+    let environment: Environment =
+        configured.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
     let passed: Vec<_> = policy.environment.passed(&environment).map(|(name, _)| name).collect();
     assert_eq!(passed, ["LC_ALL", "PATH", "XDG_DATA_HOME"]);
 }
@@ -140,7 +141,7 @@ fn working_folder_must_be_writable_as_a_whole() {
         let problem = parsed(&format!("[files]\nwork = '{unusable}'")).unwrap_err();
         assert!(problem.contains("files.work"), "{unusable}: {problem}");
     }
-    let hub = parsed("").unwrap().also_denying(&[PathBuf::from("/home/ada/plexus-work")]);
+    let hub = parsed("").unwrap().with_denied(&[PathBuf::from("/home/ada/plexus-work")]);
     assert!(hub.work_folder().is_err(), "the hub's own folder cannot be the working folder");
 }
 
@@ -150,5 +151,5 @@ fn system_service_can_write_its_home_and_not_its_data() {
     let (home, data_dir) = (Path::new("/var/lib/plexus-node/home"), Path::new("/var/lib/plexus-node/data"));
     let policy = Policy::standard(&environment(home), data_dir);
     assert_eq!(policy.work_folder(), Ok(Path::new("/var/lib/plexus-node/home/plexus-work")));
-    assert_eq!(policy.files.check(&data_dir.join("node.toml"), Want::Read), Err(PathRefused::Denied));
+    assert_eq!(policy.files.check(&data_dir.join("node.toml"), AccessKind::Read), Err(PathRefused::Denied));
 }

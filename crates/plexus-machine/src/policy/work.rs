@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{FileRules, PathPattern, PathRefused, Policy, Want};
+use super::{AccessKind, FileRules, PathPattern, PathRefused, Policy};
 
 /// The default working folder.
 pub(super) const DEFAULT: &str = "~/plexus-work";
@@ -30,7 +30,7 @@ impl FileRules {
     /// Checks that everything in this folder can be read and written.
     pub(super) fn check_work(&self, folder: &Path) -> Result<(), NoWorkFolder> {
         let refused = |why| NoWorkFolder::Refused { path: folder.to_owned(), why };
-        self.check(folder, Want::Write).map_err(refused)?;
+        self.check(folder, AccessKind::Write).map_err(refused)?;
         if self.has_exceptions_below(folder) {
             return Err(refused(PathRefused::HasProtected));
         }
@@ -46,8 +46,8 @@ impl Policy {
     /// The working folder, which may not exist yet: the folder that the policy names, or else the default one, if it
     /// can be written as a whole; otherwise the first folder of `files.write` that can be.
     pub fn work_folder(&self) -> Result<&Path, NoWorkFolder> {
-        let Some(wanted) = &self.work else { return Err(NoWorkFolder::NoHome) };
-        let Err(refused) = self.files.check_work(wanted) else { return Ok(wanted) };
+        let Some(configured) = &self.work else { return Err(NoWorkFolder::NoHome) };
+        let Err(refused) = self.files.check_work(configured) else { return Ok(configured) };
         let others =
             self.files.write.iter().filter(|pattern| !pattern.is_pattern()).map(PathPattern::as_path);
         let mut private = others.filter(|path| !SHARED.iter().any(|shared| *path == Path::new(shared)));

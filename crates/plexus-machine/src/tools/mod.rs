@@ -48,11 +48,11 @@ const COMMAND: Access = Access {
 };
 
 /// The hint for calls that the policy refuses.
-const OWNER: &str =
+const OWNER_HINT: &str =
     "Nothing was run. Continue without it, or ask the owner of the machine to change its node.toml.";
 
 /// The hint for calls that are refused because the sandbox required by the policy does not work.
-const UNHELD: &str = "Nothing was run. The owner of the machine sees the reason with `plexus node policy`, and can \
+const SANDBOX_OWNER_HINT: &str = "Nothing was run. The owner of the machine sees the reason with `plexus node policy`, and can \
                       change its node.toml or the machine.";
 
 /// All tools of this machine, including the unlisted one. Jobs that an earlier process left running are picked up

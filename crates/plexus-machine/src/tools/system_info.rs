@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, Disks, MemoryRefreshKind, RefreshKind, System};
 
 /// A network disk that does not respond blocks the query of its size.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct SystemInfo;
@@ -85,8 +85,8 @@ impl TypedTool for SystemInfo {
     }
 
     async fn run(&self, _: ToolContext, _: Args) -> Result<Outcome, CallError> {
-        let looked = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await;
-        match looked {
+        let collected = tokio::time::timeout(QUERY_TIMEOUT, tokio::task::spawn_blocking(collect)).await;
+        match collected {
             Ok(Ok(Ok(output))) => Ok(Outcome::Ready(ToolOutput::new(output.text(), &output))),
             Ok(Ok(Err(error))) => Err(CallError::new(
                 ErrorCode::ToolFailed,
@@ -100,7 +100,7 @@ impl TypedTool for SystemInfo {
             .hint("The node's log has the details.")),
             Err(_) => Err(CallError::new(
                 ErrorCode::DeadlineExceeded,
-                format!("the state of the machine could not be read within {} s", PATIENCE.as_secs()),
+                format!("the state of the machine could not be read within {} s", QUERY_TIMEOUT.as_secs()),
             )
             .hint("A network disk may not be responding. Run `df -l` or `uptime` in the terminal instead.")),
         }
@@ -108,7 +108,7 @@ impl TypedTool for SystemInfo {
 }
 
 /// Values that the system does not provide are `None`.
-fn look() -> Result<Output, sysinfo::Error> {
+fn collect() -> Result<Output, sysinfo::Error> {
     let what = RefreshKind::nothing()
         .with_cpu(CpuRefreshKind::nothing())
         .with_memory(MemoryRefreshKind::everything());

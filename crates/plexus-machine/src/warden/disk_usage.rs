@@ -12,19 +12,19 @@ const BLOCK: u64 = 512;
 
 /// Bytes on the disk, and the number of files and folders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct SpaceUsed {
     pub(super) bytes: u64,
     pub(super) entries: u64,
 }
 
-/// The content of a folder, and the deleted files that these processes hold open. Stops after `most` entries: one
+/// The content of a folder, and the deleted files that these processes hold open. Stops after `limit` entries: one
 /// more exceeds the limit in any case.
-pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
-    let mut room = Room::default();
+pub(super) fn measure(folder: &Path, limit: u64, by: &[Stat]) -> SpaceUsed {
+    let mut space = SpaceUsed::default();
     let mut seen = HashSet::new();
-    let mut count = |about: &std::fs::Metadata, room: &mut Room| {
-        if about.nlink() == 1 || about.is_dir() || seen.insert((about.dev(), about.ino())) {
-            room.bytes += about.blocks() * BLOCK;
+    let mut count = |metadata: &std::fs::Metadata, space: &mut SpaceUsed| {
+        if metadata.nlink() == 1 || metadata.is_dir() || seen.insert((metadata.dev(), metadata.ino())) {
+            space.bytes += metadata.blocks() * BLOCK;
         }
     };
     let mut waiting: Vec<PathBuf> = vec![folder.to_owned()];
@@ -33,34 +33,35 @@ pub(super) fn taken(folder: &Path, most: u64, by: &[Stat]) -> Room {
             Ok(entries) => entries,
             // The path is too long for the system, because folders are nested endlessly.
             Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
-                return Room { entries: most + 1, ..room };
+                return SpaceUsed { entries: limit + 1, ..space };
             }
             // It was removed or is not readable; the latter is handled at removal.
             Err(_) => continue,
         };
         for entry in entries.flatten() {
-            room.entries += 1;
-            if room.entries > most {
-                return room;
+            space.entries += 1;
+            if space.entries > limit {
+                return space;
             }
             // Does not follow symlinks.
-            let Ok(about) = entry.metadata() else { continue };
-            count(&about, &mut room);
-            if about.is_dir() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            count(&metadata, &mut space);
+            if metadata.is_dir() {
                 waiting.push(entry.path());
             }
         }
     }
     for process in by {
-        let held = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten().flatten();
+        let open_files =
+            std::fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten().flatten();
         // Follows the link, which leads to the open file.
-        for about in held.filter_map(|open| std::fs::metadata(open.path()).ok()) {
-            if about.is_file() && about.nlink() == 0 {
-                count(&about, &mut room);
+        for metadata in open_files.filter_map(|open| std::fs::metadata(open.path()).ok()) {
+            if metadata.is_file() && metadata.nlink() == 0 {
+                count(&metadata, &mut space);
             }
         }
     }
-    room
+    space
 }
 
 #[cfg(test)]
@@ -75,24 +76,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let own = [Stat::of(std::process::id()).unwrap()];
-        let before = taken(folder.path(), 100, &[]);
-        assert_eq!(before, Room::default());
+        let before = measure(folder.path(), 100, &[]);
+        assert_eq!(before, SpaceUsed::default());
         fs::write(path("a"), vec![7; 1 << 20]).unwrap();
-        let one = taken(folder.path(), 100, &[]);
+        let one = measure(folder.path(), 100, &[]);
         fs::hard_link(path("a"), path("b")).unwrap();
         std::os::unix::fs::symlink("/usr", path("c")).unwrap();
         fs::File::create(path("d")).unwrap().set_len(1 << 40).unwrap();
-        let more = taken(folder.path(), 100, &[]);
+        let more = measure(folder.path(), 100, &[]);
         assert!(one.bytes >= 1 << 20 && more.bytes < one.bytes + (64 << 10), "{one:?} {more:?}");
         assert_eq!(more.entries, 4, "symlinks are not followed");
-        assert_eq!(taken(folder.path(), 3, &[]).entries, 4, "one more than allowed is enough");
+        assert_eq!(measure(folder.path(), 3, &[]).entries, 4, "one more than allowed is enough");
 
         let mut unnamed = fs::File::create(path("e")).unwrap();
         unnamed.write_all(&vec![7; 1 << 20]).unwrap();
         unnamed.sync_all().unwrap();
         fs::remove_file(path("e")).unwrap();
         assert!(
-            taken(folder.path(), 100, &own).bytes >= more.bytes + (1 << 20),
+            measure(folder.path(), 100, &own).bytes >= more.bytes + (1 << 20),
             "deleted open files take space"
         );
     }

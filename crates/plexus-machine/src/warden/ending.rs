@@ -14,11 +14,11 @@ use super::tree;
 /// followed by another.
 const ROUNDS: usize = 100;
 /// How long to try. A process that stays in the kernel for longer cannot be killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
-pub(super) struct Last {
+pub(super) struct LastProcesses {
     /// Processes that were still running.
     pub(super) found: u64,
     /// Processes that could not be killed.
@@ -26,9 +26,9 @@ pub(super) struct Last {
 }
 
 /// Kills all processes of the program.
-pub(super) fn end_all() -> Last {
+pub(super) fn end_all() -> LastProcesses {
     let own = std::process::id();
-    let mut last = Last::default();
+    let mut last = LastProcesses::default();
     for round in 0..ROUNDS {
         let running = tree::stop_below(own);
         last.found = last.found.max(running);
@@ -39,20 +39,20 @@ pub(super) fn end_all() -> Last {
     let began = Instant::now();
     loop {
         reap();
-        let mut left = tree::all_below(own);
-        let nobody = left.is_empty();
-        left.retain(|process| !process.dead);
-        let counted = left.iter().filter(|process| tree::counts(process)).count();
+        let mut remaining = tree::all_below(own);
+        let nobody = remaining.is_empty();
+        remaining.retain(|process| !process.dead);
+        let counted = remaining.iter().filter(|process| tree::counts(process)).count();
         last.found = last.found.max(counted as u64);
         if nobody {
             return last;
         }
-        tree::signal_all(&left, Signal::KILL);
-        if began.elapsed() > PATIENCE {
-            last.escaped = left.len() as u64;
+        tree::signal_all(&remaining, Signal::KILL);
+        if began.elapsed() > KILL_TIMEOUT {
+            last.escaped = remaining.len() as u64;
             return last;
         }
-        if left.iter().all(|process| process.stopped) {
+        if remaining.iter().all(|process| process.stopped) {
             std::thread::sleep(PAUSE);
         }
     }

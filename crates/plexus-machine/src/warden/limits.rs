@@ -68,8 +68,8 @@ impl Limits {
         set(Resource::Nofile, OPEN_FILES, OPEN_FILES)?;
         set(Resource::Core, 0, 0)?;
         // The kernel counts all processes of the user, including those elsewhere; it does not limit root.
-        let most = threads_of_user().saturating_add(self.threads());
-        set(Resource::Nproc, most, most)?;
+        let limit = threads_of_user().saturating_add(self.threads());
+        set(Resource::Nproc, limit, limit)?;
         // If the machine runs out of memory, this process is killed first. Both settings are optional.
         let _ = fs_err::write("/proc/self/oom_score_adj", "1000");
         let _ = rustix::process::nice(YIELDS);
@@ -80,7 +80,7 @@ impl Limits {
 /// Never raises a limit that is already lower.
 fn set(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let now = rustix::process::getrlimit(resource);
-    let within = |wanted: u64| now.maximum.map_or(wanted, |most| most.min(wanted));
+    let within = |requested: u64| now.maximum.map_or(requested, |limit| limit.min(requested));
     Ok(setrlimit(resource, Rlimit { current: Some(within(soft)), maximum: Some(within(hard)) })?)
 }
 

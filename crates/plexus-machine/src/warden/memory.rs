@@ -5,20 +5,20 @@
 
 use plexus_kit::process::Stat;
 /// An upper bound of their memory.
-pub(super) fn at_most(processes: &[Stat]) -> u64 {
+pub(super) fn upper_bound(processes: &[Stat]) -> u64 {
     let page = rustix::param::page_size() as u64;
     processes.iter().map(|process| process.resident.saturating_mul(page)).sum()
 }
 
 /// Their memory, with each page counted once.
-pub(super) fn exactly(processes: &[Stat]) -> u64 {
+pub(super) fn exact(processes: &[Stat]) -> u64 {
     let page = rustix::param::page_size() as u64;
-    let of = |process: &Stat| share(process.pid).unwrap_or(process.resident.saturating_mul(page));
+    let of = |process: &Stat| pss(process.pid).unwrap_or(process.resident.saturating_mul(page));
     processes.iter().map(of).sum()
 }
 
 /// `None` if the kernel does not provide it, or not to this user.
-fn share(pid: u32) -> Option<u64> {
+fn pss(pid: u32) -> Option<u64> {
     let text = fs_err::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
@@ -31,8 +31,8 @@ mod tests {
     #[test]
     fn exact_memory_does_not_exceed_the_sum() {
         let own = [Stat::of(std::process::id()).unwrap()];
-        let (most, exact) = (at_most(&own), exactly(&own));
+        let (bound, exact) = (upper_bound(&own), exact(&own));
         // Memory may have grown between the two measurements.
-        assert!(exact > 0 && exact <= most + (16 << 20), "{exact} of {most}");
+        assert!(exact > 0 && exact <= bound + (16 << 20), "{exact} of {bound}");
     }
 }

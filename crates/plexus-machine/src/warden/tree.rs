@@ -14,13 +14,13 @@ use rustix::process::{
 /// The name of the running program.
 const BUBBLEWRAP: &str = "bwrap";
 
-/// The descendants of a process, found from parent to child, at most the first `most`, so that a fork bomb cannot
+/// The descendants of a process, found from parent to child, at most the first `limit`, so that a fork bomb cannot
 /// outgrow the search. Fast, but may miss a process that is just being reparented; the next search finds it.
-pub(super) fn below(root: u32, most: usize) -> Vec<Stat> {
+pub(super) fn below(root: u32, limit: usize) -> Vec<Stat> {
     if !has_lists_of_children() {
         return all_below(root);
     }
-    walk(root, most, |_| {})
+    walk(root, limit, |_| {})
 }
 
 /// Stops all descendants of a process, each before its children are listed: a stopped process starts no more, so the
@@ -60,19 +60,19 @@ fn runs(process: &Stat) -> bool {
 }
 
 /// Visits processes from parent to child; each before its children are listed.
-fn walk(root: u32, most: usize, mut tell: impl FnMut(&Stat)) -> Vec<Stat> {
+fn walk(root: u32, limit: usize, mut visit: impl FnMut(&Stat)) -> Vec<Stat> {
     let mut found = Vec::new();
     let mut waiting: Vec<(u32, u64)> = vec![(root, 1)];
     let mut seen = HashSet::from([root]);
     while let Some((pid, threads)) = waiting.pop() {
         for child in children(pid, threads) {
-            if found.len() >= most {
+            if found.len() >= limit {
                 return found;
             }
             if seen.insert(child)
                 && let Some(stat) = Stat::of(child)
             {
-                tell(&stat);
+                visit(&stat);
                 waiting.push((child, stat.threads));
                 found.push(stat);
             }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use plexus_kit::process::Stat;
 
-use super::disk_usage::{self, Room};
+use super::disk_usage::{self, SpaceUsed};
 use super::{Limit, Limits, memory, tree};
 
 /// The minimum interval between expensive measurements, and its factor relative to their cost.
-const SELDOM: Duration = Duration::from_millis(60);
+const DISK_INTERVAL: Duration = Duration::from_millis(60);
 const PART: u32 = 5;
 /// Processes that a sandbox adds to those of the program.
 const SANDBOX: u64 = 2;
@@ -20,7 +20,7 @@ pub(super) struct Usage<'l> {
     /// CPU ticks of the running processes, by pid and start time.
     running: HashMap<(u32, u64), u64>,
     /// CPU ticks of ended processes, as far as observed.
-    gone: u64,
+    ended_ticks: u64,
     /// The highest count so far, in ticks.
     ticks: u64,
     /// The highest value observed, in bytes.
@@ -36,7 +36,7 @@ impl<'l> Usage<'l> {
             limits,
             own: std::process::id(),
             running: HashMap::new(),
-            gone: 0,
+            ended_ticks: 0,
             ticks: 0,
             memory: 0,
             processes: 0,
@@ -46,31 +46,31 @@ impl<'l> Usage<'l> {
     }
 
     /// Measures all processes. Returns a limit that they exceed.
-    pub(super) fn look(&mut self) -> Option<Limit> {
-        let most = self.limits.processes + SANDBOX;
+    pub(super) fn check(&mut self) -> Option<Limit> {
+        let limit = self.limits.processes + SANDBOX;
         // One more than allowed is enough to know.
-        let everybody = tree::below(self.own, usize::try_from(most + 1).unwrap_or(usize::MAX));
+        let everybody = tree::below(self.own, usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let living: Vec<Stat> = everybody.iter().filter(|process| !process.dead).cloned().collect();
         // Zombies occupy pids as well and are limited too.
         let (count, threads) = (everybody.len() as u64, living.iter().map(|it| it.threads).sum::<u64>());
         self.processes = self.processes.max(count);
-        if count > most || threads > self.limits.threads() {
+        if count > limit || threads > self.limits.threads() {
             return Some(Limit::Processes);
         }
         self.count_ticks(&everybody);
         if self.cpu() > self.limits.cpu {
             return Some(Limit::Cpu);
         }
-        self.memory_over(&living).or_else(|| self.room_over(&living))
+        self.memory_exceeded(&living).or_else(|| self.space_exceeded(&living))
     }
 
     fn count_ticks(&mut self, everybody: &[Stat]) {
         let now: HashMap<_, _> = everybody.iter().map(|it| ((it.pid, it.born), it.ticks)).collect();
-        let gone = self.running.iter().filter(|(process, _)| !now.contains_key(process));
-        self.gone += gone.map(|(_, ticks)| ticks).sum::<u64>();
+        let ended_ticks = self.running.iter().filter(|(process, _)| !now.contains_key(process));
+        self.ended_ticks += ended_ticks.map(|(_, ticks)| ticks).sum::<u64>();
         // One count includes all reaped processes, the other all observed ones. Programs decide whether their
         // children are reaped, so the larger count applies.
-        let seen = self.gone + now.values().sum::<u64>();
+        let seen = self.ended_ticks + now.values().sum::<u64>();
         let waited = everybody.iter().map(|it| it.ticks + it.waited_ticks).sum::<u64>();
         let by_us = Stat::of(self.own).map_or(0, |own| own.waited_ticks);
         self.ticks = self.ticks.max(seen).max(waited + by_us);
@@ -88,27 +88,28 @@ impl<'l> Usage<'l> {
         self.cpu()
     }
 
-    fn memory_over(&mut self, living: &[Stat]) -> Option<Limit> {
-        let mut taken = memory::at_most(living);
-        if taken > self.limits.memory {
+    fn memory_exceeded(&mut self, living: &[Stat]) -> Option<Limit> {
+        let mut used_memory = memory::upper_bound(living);
+        if used_memory > self.limits.memory {
             if self.exact_at.is_some_and(|at| Instant::now() < at) {
                 return None;
             }
             let began = Instant::now();
-            taken = memory::exactly(living);
-            self.exact_at = Some(Instant::now() + (began.elapsed() * PART).max(SELDOM));
+            used_memory = memory::exact(living);
+            self.exact_at = Some(Instant::now() + (began.elapsed() * PART).max(DISK_INTERVAL));
         }
-        self.memory = self.memory.max(taken);
-        (taken > self.limits.memory).then_some(Limit::Memory)
+        self.memory = self.memory.max(used_memory);
+        (used_memory > self.limits.memory).then_some(Limit::Memory)
     }
 
-    fn room_over(&mut self, living: &[Stat]) -> Option<Limit> {
+    fn space_exceeded(&mut self, living: &[Stat]) -> Option<Limit> {
         if self.room_at.is_some_and(|at| Instant::now() < at) {
             return None;
         }
         let began = Instant::now();
-        let Room { bytes, entries } = disk_usage::taken(&self.limits.folder, self.limits.entries, living);
-        self.room_at = Some(Instant::now() + (began.elapsed() * PART).max(SELDOM));
+        let SpaceUsed { bytes, entries } =
+            disk_usage::measure(&self.limits.folder, self.limits.entries, living);
+        self.room_at = Some(Instant::now() + (began.elapsed() * PART).max(DISK_INTERVAL));
         (bytes > self.limits.file || entries > self.limits.entries).then_some(Limit::Disk)
     }
 }

@@ -119,7 +119,7 @@ fn until_end(
             return Ok(End::Over(Limit::Time));
         }
         let looked = Instant::now();
-        if let Some(limit) = usage.look() {
+        if let Some(limit) = usage.check() {
             return Ok(End::Over(limit));
         }
         let pause = (looked.elapsed() * PART).max(TICK);

@@ -37,20 +37,20 @@ async fn call(bench: &Workbench, arguments: Value) -> Result<ToolOutput, CallErr
     bench.call("image_view", arguments, CancellationToken::new(), None).await
 }
 
-struct Seen {
+struct ViewedImage {
     bytes: Vec<u8>,
     mime: String,
     about: Value,
     text: String,
 }
 
-async fn view(bench: &Workbench, arguments: Value) -> Seen {
+async fn view(bench: &Workbench, arguments: Value) -> ViewedImage {
     let output = call(bench, arguments).await.unwrap();
     let ToolOutput::Foreign(foreign) = &output else { panic!("no content") };
     let blocks: Vec<Value> = foreign.content.parsed().unwrap();
     assert_eq!((&blocks[0]["type"], &blocks[1]["type"]), (&json!("image"), &json!("text")));
     let data = blocks[0]["data"].as_str().unwrap();
-    Seen {
+    ViewedImage {
         bytes: base64::engine::general_purpose::STANDARD.decode(data).unwrap(),
         mime: blocks[0]["mimeType"].as_str().unwrap().to_owned(),
         about: output.structured().unwrap().into_owned(),

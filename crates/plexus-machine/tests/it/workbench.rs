@@ -19,15 +19,15 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Ends a test that hangs.
-pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
+pub(crate) async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, test).await.expect("the test hangs")
 }
 
 /// Polls until a condition holds.
-pub(crate) async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    bounded(async {
+pub(crate) async fn poll_until<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+    with_timeout(async {
         loop {
-            if let Some(answer) = ask().await {
+            if let Some(answer) = condition().await {
                 return answer;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -37,10 +37,10 @@ pub(crate) async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// The events of a call.
-pub(crate) type Told = Arc<Mutex<Vec<(String, Map<String, Value>)>>>;
+pub(crate) type RecordedEvents = Arc<Mutex<Vec<(String, Map<String, Value>)>>>;
 
 pub(crate) struct Workbench {
-    dir: Folder,
+    dir: NodeSetup,
     running: Running,
 }
 
@@ -51,41 +51,41 @@ struct Running {
 
 /// The data folder, the home folder and the other settings of the node; nothing that a test started outlives this
 /// value.
-struct Folder {
+struct NodeSetup {
     node: tempfile::TempDir,
     home: tempfile::TempDir,
     launcher: Option<PathBuf>,
     path: &'static str,
     /// Additional variables of the node.
-    more: Vec<(&'static str, String)>,
+    more_variables: Vec<(&'static str, String)>,
     clock: Clock,
 }
 
-impl Folder {
+impl NodeSetup {
     fn new() -> Self {
         Self {
             node: tempfile::tempdir().unwrap(),
             home: tempfile::tempdir().unwrap(),
             launcher: None,
             path: PATH,
-            more: Vec::new(),
+            more_variables: Vec::new(),
             clock: Clock::system(),
         }
     }
 
     /// With a launcher, and outside of the temporary folder, whose sandbox rules differ.
-    fn launching() -> Self {
+    fn with_launcher() -> Self {
         let folder = || tempfile::tempdir_in("/var/tmp").unwrap();
         let launcher = PathBuf::from(env!("CARGO_BIN_EXE_plexus-launcher"));
-        Self::new().but(|it| (it.node, it.home, it.launcher) = (folder(), folder(), Some(launcher)))
+        Self::new().with_change(|it| (it.node, it.home, it.launcher) = (folder(), folder(), Some(launcher)))
     }
 
-    fn but(mut self, change: impl FnOnce(&mut Self)) -> Self {
+    fn with_change(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
 
-    fn under(self, policy: &str) -> Self {
+    fn with_policy_file(self, policy: &str) -> Self {
         std::fs::write(self.node.path().join("node.toml"), policy).unwrap();
         self
     }
@@ -93,40 +93,40 @@ impl Folder {
 
 impl Workbench {
     pub(crate) async fn new() -> Self {
-        Self::open(Folder::new()).await
+        Self::open(NodeSetup::new()).await
     }
 
     /// With the given policy, the text of a `node.toml`.
     pub(crate) async fn with_policy(policy: &str) -> Self {
-        Self::open(Folder::new().under(policy)).await
+        Self::open(NodeSetup::new().with_policy_file(policy)).await
     }
 
     /// With additional variables of the node.
-    pub(crate) async fn with(more: Vec<(&'static str, String)>) -> Self {
-        Self::open(Folder::new().but(|it| it.more = more)).await
+    pub(crate) async fn with_variables(more_variables: Vec<(&'static str, String)>) -> Self {
+        Self::open(NodeSetup::new().with_change(|it| it.more_variables = more_variables)).await
     }
 
     /// With a clock that can be set.
-    pub(crate) async fn timed(clock: Clock) -> Self {
-        Self::open(Folder::new().but(|it| it.clock = clock)).await
+    pub(crate) async fn with_clock(clock: Clock) -> Self {
+        Self::open(NodeSetup::new().with_change(|it| it.clock = clock)).await
     }
 
     /// With a launcher and a policy.
-    pub(crate) async fn held(policy: &str) -> Self {
-        Self::open(Folder::launching().under(policy)).await
+    pub(crate) async fn with_launcher(policy: &str) -> Self {
+        Self::open(NodeSetup::with_launcher().with_policy_file(policy)).await
     }
 
     /// The same with another `PATH` of the node.
-    pub(crate) async fn held_with_path(policy: &str, path: &'static str) -> Self {
-        Self::open(Folder::launching().but(|it| it.path = path).under(policy)).await
+    pub(crate) async fn with_launcher_and_path(policy: &str, path: &'static str) -> Self {
+        Self::open(NodeSetup::with_launcher().with_change(|it| it.path = path).with_policy_file(policy)).await
     }
 
     /// The same in this folder.
-    pub(crate) async fn held_in(node: tempfile::TempDir, policy: &str) -> Self {
-        Self::open(Folder::launching().but(|it| it.node = node).under(policy)).await
+    pub(crate) async fn with_launcher_in(node: tempfile::TempDir, policy: &str) -> Self {
+        Self::open(NodeSetup::with_launcher().with_change(|it| it.node = node).with_policy_file(policy)).await
     }
 
-    async fn open(dir: Folder) -> Self {
+    async fn open(dir: NodeSetup) -> Self {
         let supervisor = Supervisor::new();
         let options = StoreOptions {
             data_dir: dir.node.path().to_owned(),
@@ -135,13 +135,16 @@ impl Workbench {
             instance_id: "node".to_owned(),
         };
         let store = Store::open(&options, &supervisor).await.unwrap();
-        let given = [
+        let base_variables = [
             ("PATH", dir.path.to_owned()),
             ("HOME", dir.home.path().display().to_string()),
             ("PLEXUS_NODE_KEY", "a key that nobody else is to have".to_owned()),
         ];
-        let environment: Environment =
-            given.into_iter().chain(dir.more.clone()).map(|(name, value)| (name.to_owned(), value)).collect();
+        let environment: Environment = base_variables
+            .into_iter()
+            .chain(dir.more_variables.clone())
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
         let machine = Machine {
             data_dir: dir.node.path().to_owned(),
             policy: Policies::open(dir.node.path(), &environment).unwrap(),
@@ -218,9 +221,9 @@ impl Workbench {
         tool: &str,
         arguments: Value,
         cancel: CancellationToken,
-        told: Option<Told>,
+        events: Option<RecordedEvents>,
     ) -> Result<ToolOutput, CallError> {
-        self.dispatched(("agent:tester", "test"), tool, arguments, cancel, told).await
+        self.dispatch(("agent:tester", "test"), tool, arguments, cancel, events).await
     }
 
     /// Calls a tool in a separate session.
@@ -230,9 +233,9 @@ impl Workbench {
         tool: &str,
         arguments: Value,
         cancel: CancellationToken,
-        told: Option<Told>,
+        events: Option<RecordedEvents>,
     ) -> Result<ToolOutput, CallError> {
-        self.dispatched(("agent:tester", session), tool, arguments, cancel, told).await
+        self.dispatch(("agent:tester", session), tool, arguments, cancel, events).await
     }
 
     /// Calls a tool as the caller that a hub names.
@@ -242,22 +245,22 @@ impl Workbench {
         tool: &str,
         arguments: Value,
         cancel: CancellationToken,
-        told: Option<Told>,
+        events: Option<RecordedEvents>,
     ) -> Result<ToolOutput, CallError> {
-        self.dispatched((subject, "test"), tool, arguments, cancel, told).await
+        self.dispatch((subject, "test"), tool, arguments, cancel, events).await
     }
 
-    async fn dispatched(
+    async fn dispatch(
         &self,
         (subject, session): (&str, &str),
         tool: &str,
         arguments: Value,
         cancel: CancellationToken,
-        told: Option<Told>,
+        events: Option<RecordedEvents>,
     ) -> Result<ToolOutput, CallError> {
         let events = Arc::new(move |kind: &str, payload| {
-            if let Some(told) = &told {
-                told.lock().unwrap().push((kind.to_owned(), payload));
+            if let Some(events) = &events {
+                events.lock().unwrap().push((kind.to_owned(), payload));
             }
             true
         });
@@ -265,11 +268,11 @@ impl Workbench {
             .with_cancel(cancel)
             .with_events(events);
         let principal = Arc::new(Principal::relayed(subject).unwrap());
-        bounded(self.running.dispatcher.call(principal, call)).await.result
+        with_timeout(self.running.dispatcher.call(principal, call)).await.result
     }
 }
 
-impl Drop for Folder {
+impl Drop for NodeSetup {
     fn drop(&mut self) {
         for entry in std::fs::read_dir(self.node.path().join("jobs")).into_iter().flatten().flatten() {
             let born = std::fs::read_to_string(entry.path().join("born")).unwrap_or_default();

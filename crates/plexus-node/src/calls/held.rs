@@ -18,10 +18,11 @@ impl HeldCalls {
         Self { store, clock }
     }
 
-    /// Calls left by an earlier process, and whether each was interrupted. Marks those that were running as interrupted.
+    /// Calls left by an earlier process, and whether each was interrupted. Marks those that were running as
+    /// interrupted.
     pub(super) async fn recover(&self) -> Result<Vec<(CallId, bool)>, StoreError> {
         let end = text(&CallOutcome::Failed(interrupted()));
-        let left = self
+        let recovered = self
             .store
             .write_through(move |conn| {
                 Box::pin(async move {
@@ -33,7 +34,7 @@ impl HeldCalls {
                 })
             })
             .await?;
-        Ok(left.into_iter().map(|(id, state)| (id, state == HeldState::Interrupted)).collect())
+        Ok(recovered.into_iter().map(|(id, state)| (id, state == HeldState::Interrupted)).collect())
     }
 
     /// Stores a call before its tool starts. Returns false if the call was accepted before and must not start again.

@@ -1,8 +1,8 @@
 //! The calls that the hub has sent: each runs once, and its result is sent until the hub confirms it.
 //!
-//! A call marked `keep` is on disk before its tool starts, and its result is on disk before it is sent; both are deleted
-//! when the hub confirms the result. Other calls are in memory only, and are lost with the link that would carry their
-//! results. A running call continues without a link and is reported on the next one.
+//! A call marked `keep` is on disk before its tool starts, and its result is on disk before it is sent; both are
+//! deleted when the hub confirms the result. Other calls are in memory only, and are lost with the link that would
+//! carry their results. A running call continues without a link and is reported on the next one.
 
 mod held;
 mod reconcile;
@@ -31,7 +31,7 @@ const UNSENT_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Calls {
-    table: Mutex<Table>,
+    table: Mutex<CallTable>,
     held: HeldCalls,
     runner: CallRunner,
     supervisor: Supervisor,
@@ -41,8 +41,8 @@ pub(crate) struct Calls {
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    calls: HashMap<CallId, Entry>,
+struct CallTable {
+    calls: HashMap<CallId, CallEntry>,
     /// The outbox of the current link.
     outbox: Option<Arc<LinkOutbox>>,
     /// `hello` has listed the calls, and the hub has not answered yet what to do with each.
@@ -53,16 +53,16 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CallEntry {
     /// The call is stored on disk, or about to be.
     keep: bool,
-    state: State,
+    state: CallState,
     /// The hub does not want the result.
     discard_result: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum CallState {
     Running(StopSignal),
     Finished {
         interrupted: bool,
@@ -99,15 +99,15 @@ impl Calls {
         limits: NodeLimits,
     ) -> Result<Self, StoreError> {
         let held = HeldCalls::new(store.clone(), clock.clone());
-        let finished = |interrupted| State::Finished { interrupted, outcome: None };
-        let left = held.recover().await?.into_iter();
-        let calls = left
+        let finished = |interrupted| CallState::Finished { interrupted, outcome: None };
+        let recovered = held.recover().await?.into_iter();
+        let calls = recovered
             .map(|(id, interrupted)| {
-                (id, Entry { keep: true, state: finished(interrupted), discard_result: false })
+                (id, CallEntry { keep: true, state: finished(interrupted), discard_result: false })
             })
             .collect();
         Ok(Self {
-            table: Mutex::new(Table { calls, ..Table::default() }),
+            table: Mutex::new(CallTable { calls, ..CallTable::default() }),
             held,
             runner: CallRunner::new(dispatcher, store.clone(), policy),
             supervisor,
@@ -123,7 +123,7 @@ impl Calls {
         {
             let mut table = self.table();
             if let Some(entry) = table.calls.get(&call.call_id) {
-                if let (State::Finished { .. }, Some(outbox)) = (&entry.state, &table.outbox) {
+                if let (CallState::Finished { .. }, Some(outbox)) = (&entry.state, &table.outbox) {
                     outbox.result(call.call_id);
                 }
                 return Acceptance::Accepted;
@@ -142,8 +142,8 @@ impl Calls {
                     "Wait for a call to end and call again.",
                 ));
             }
-            let state = State::Running(stop.clone());
-            table.calls.insert(call.call_id, Entry { keep: call.keep, state, discard_result: false });
+            let state = CallState::Running(stop.clone());
+            table.calls.insert(call.call_id, CallEntry { keep: call.keep, state, discard_result: false });
             self.running.send_modify(|running| *running += 1);
         }
         let calls = self.clone();
@@ -151,14 +151,14 @@ impl Calls {
         Acceptance::Accepted
     }
 
-    fn limit_reached(&self, table: &Table) -> Option<String> {
-        let NodeLimits { running, held, .. } = self.limits;
+    fn limit_reached(&self, table: &CallTable) -> Option<String> {
+        let NodeLimits { running, unconfirmed, .. } = self.limits;
         if *self.running.borrow() >= running {
             return Some(format!("the node already runs {running} calls, which is the limit"));
         }
-        if table.calls.len() >= held {
+        if table.calls.len() >= unconfirmed {
             return Some(format!(
-                "the node holds {held} calls whose results the hub has not confirmed, which is the limit"
+                "the node holds {unconfirmed} calls whose results the hub has not confirmed, which is the limit"
             ));
         }
         (table.unsent >= UNSENT_BYTES).then(|| "the node has too many unsent results in memory".to_owned())
@@ -167,8 +167,8 @@ impl Calls {
     /// Stores the call, runs it and reports its end.
     async fn run_to_end(self: Arc<Self>, call: Call, stop: StopSignal) {
         let (call_id, keep) = (call.call_id, call.keep);
-        if keep && let Err((outcome, on_disk)) = self.hold(&call).await {
-            return self.ended(call_id, outcome, on_disk);
+        if keep && let Err((outcome, on_disk)) = self.store_call(&call).await {
+            return self.finish_call(call_id, outcome, on_disk);
         }
         if keep && let Some(outbox) = self.outbox() {
             outbox.ack(call_id);
@@ -180,17 +180,17 @@ impl Calls {
             None => stop.explain(self.runner.run(call, &stop, Arc::new(report)).await),
         };
         let outcome = run::limit_to_frame(outcome);
-        let mut kept = keep;
+        let mut is_stored = keep;
         if keep && let Err(error) = self.held.finish(call_id, &outcome).await {
             // Send it anyway. If the node ends before it is confirmed, the call becomes interrupted.
             tracing::error!(%call_id, %error, "cannot store the result of a call; it is sent from memory");
-            kept = false;
+            is_stored = false;
         }
-        self.ended(call_id, outcome, kept);
+        self.finish_call(call_id, outcome, is_stored);
     }
 
     /// Stores the call. An error is the outcome of a call that must not run, and whether that outcome is on disk.
-    async fn hold(&self, call: &Call) -> Result<(), (CallOutcome, bool)> {
+    async fn store_call(&self, call: &Call) -> Result<(), (CallOutcome, bool)> {
         let call_id = call.call_id;
         match self.held.hold(call).await {
             Ok(true) => Ok(()),
@@ -209,7 +209,7 @@ impl Calls {
         }
     }
 
-    fn ended(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
+    fn finish_call(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
         self.store_outcome(call_id, outcome, on_disk);
         // Only now: a stopping node sends `bye` when the last call has ended, and the result must be queued before it.
         self.running.send_modify(|running| *running = running.saturating_sub(1));
@@ -218,7 +218,7 @@ impl Calls {
     /// Marks the call as finished and queues its result. `on_disk`: the result is stored.
     fn store_outcome(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
         let mut table = self.table();
-        let Table { calls, outbox, reconciling, unsent, .. } = &mut *table;
+        let CallTable { calls, outbox, reconciling, unsent, .. } = &mut *table;
         let Some(entry) = calls.get_mut(&call_id) else { return };
         if entry.discard_result || (outbox.is_none() && !*reconciling && !on_disk && !entry.keep) {
             let keep = entry.keep;
@@ -237,7 +237,7 @@ impl Calls {
         if in_memory {
             *unsent += bytes;
         }
-        entry.state = State::Finished { interrupted, outcome };
+        entry.state = CallState::Finished { interrupted, outcome };
         if let Some(outbox) = outbox {
             outbox.result(call_id);
         }
@@ -253,7 +253,7 @@ impl Calls {
 
     /// Stops a call on request of the hub.
     pub(crate) fn cancel(&self, call_id: CallId, reason: CancelReason) {
-        if let Some(Entry { state: State::Running(stop), .. }) = self.table().calls.get(&call_id) {
+        if let Some(CallEntry { state: CallState::Running(stop), .. }) = self.table().calls.get(&call_id) {
             stop.stop(StopReason::Hub(reason));
         }
     }
@@ -261,8 +261,9 @@ impl Calls {
     /// Deletes a call whose result the hub has stored.
     pub(crate) fn confirmed(self: &Arc<Self>, call_id: CallId) {
         let mut table = self.table();
-        let Table { calls, unsent, .. } = &mut *table;
-        let Some(Entry { state: State::Finished { outcome, .. }, .. }) = calls.get_mut(&call_id) else {
+        let CallTable { calls, unsent, .. } = &mut *table;
+        let Some(CallEntry { state: CallState::Finished { outcome, .. }, .. }) = calls.get_mut(&call_id)
+        else {
             // A running call has no result that the hub could have stored.
             return;
         };
@@ -288,8 +289,10 @@ impl Calls {
     pub(crate) async fn result(&self, call_id: CallId) -> Option<CallOutcome> {
         let in_memory = {
             let mut table = self.table();
-            let Table { calls, unsent, .. } = &mut *table;
-            let Entry { state: State::Finished { outcome, .. }, keep, .. } = calls.get_mut(&call_id)? else {
+            let CallTable { calls, unsent, .. } = &mut *table;
+            let CallEntry { state: CallState::Finished { outcome, .. }, keep, .. } =
+                calls.get_mut(&call_id)?
+            else {
                 return None;
             };
             // A result that is not on disk stays in memory until the hub confirms it.
@@ -327,9 +330,9 @@ impl Calls {
         let listed = table.calls.iter().map(|(call_id, entry)| InFlight {
             call_id: *call_id,
             state: match entry.state {
-                State::Running(_) => HeldState::Running,
-                State::Finished { interrupted: true, .. } => HeldState::Interrupted,
-                State::Finished { interrupted: false, .. } => HeldState::Finished,
+                CallState::Running(_) => HeldState::Running,
+                CallState::Finished { interrupted: true, .. } => HeldState::Interrupted,
+                CallState::Finished { interrupted: false, .. } => HeldState::Finished,
             },
         });
         listed.collect()
@@ -356,7 +359,7 @@ impl Calls {
     /// Stops all running calls; each ends as interrupted.
     pub(crate) fn interrupt_all(&self) {
         for entry in self.table().calls.values() {
-            if let State::Running(stop) = &entry.state {
+            if let CallState::Running(stop) = &entry.state {
                 stop.stop(StopReason::NodeStops);
             }
         }
@@ -366,7 +369,7 @@ impl Calls {
         self.table().outbox.clone()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, CallTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use plexus_proto::node::{CallOrder, CancelReason, Order};
 
-use super::{Calls, State, Table};
+use super::{CallState, CallTable, Calls};
 use crate::outbox::LinkOutbox;
 
 impl Calls {
-    /// Uses a new link: carries out the hub's orders and queues the results. Calls without an order are kept, so nothing is lost.
+    /// Uses a new link: carries out the hub's orders and queues the results. Calls without an order are kept, so
+    /// nothing is lost.
     pub(crate) fn attach(self: &Arc<Self>, outbox: Arc<LinkOutbox>, orders: &[CallOrder]) {
         for CallOrder { call_id, order } in orders {
             match order {
@@ -22,7 +23,7 @@ impl Calls {
         }
         let mut table = self.table();
         for (call_id, entry) in &table.calls {
-            if matches!(entry.state, State::Finished { .. }) {
+            if matches!(entry.state, CallState::Finished { .. }) {
                 outbox.result(*call_id);
             }
         }
@@ -55,7 +56,7 @@ impl Calls {
                 None => return,
                 Some(entry) => {
                     entry.discard_result = true;
-                    matches!(entry.state, State::Running(_))
+                    matches!(entry.state, CallState::Running(_))
                 }
             }
         };
@@ -65,12 +66,12 @@ impl Calls {
     }
 }
 
-impl Table {
+impl CallTable {
     /// Without a link, ended calls that are not kept are dropped, and results on disk are dropped from memory.
     fn drop_unsent_results(&mut self) {
         let Self { calls, unsent, .. } = self;
         calls.retain(|_, entry| {
-            let State::Finished { outcome, .. } = &mut entry.state else { return true };
+            let CallState::Finished { outcome, .. } = &mut entry.state else { return true };
             if outcome.as_ref().is_some_and(|outcome| !outcome.memory_only || !entry.keep) {
                 *unsent -= outcome.take().map_or(0, |outcome| outcome.bytes);
             }

@@ -79,8 +79,8 @@ impl CallRunner {
 }
 
 impl CallRunner {
-    /// Answers the hub's probe, which comes once a minute per link. It is not recorded, because it would fill the disk of an idle
-    /// machine.
+    /// Answers the hub's probe, which comes once a minute per link. It is not recorded, because it would fill the
+    /// disk of an idle machine.
     async fn probe(&self) -> CallOutcome {
         match self.store.check_writable().await {
             Ok(()) => CallOutcome::Output(node::Output { text: String::new(), structured: None }),

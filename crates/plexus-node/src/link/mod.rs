@@ -1,7 +1,7 @@
 //! One link between a hub and a node, seen from either end.
 //!
-//! Only the code that opens a link knows its transport: a WebSocket, HTTP requests or memory. Frames arrive in order, each
-//! once, until the link ends; those sent just before the end may be lost.
+//! Only the code that opens a link knows its transport: a WebSocket, HTTP requests or memory. Frames arrive in order,
+//! each once, until the link ends; those sent just before the end may be lost.
 
 pub mod memory;
 pub mod poll;

@@ -1,7 +1,7 @@
 //! A link over HTTP requests, for networks that block WebSockets.
 //!
-//! One task posts outgoing frames in batches, another long-polls for the hub's frames. Failed requests are retried a few times;
-//! frames are numbered, so none arrives twice.
+//! One task posts outgoing frames in batches, another long-polls for the hub's frames. Failed requests are retried a
+//! few times; frames are numbered, so none arrives twice.
 
 use std::time::Duration;
 
@@ -160,22 +160,26 @@ impl PollEndpoint {
     async fn post(&self, body: &PollSend) -> Result<PollTaken, LinkError> {
         // The first request opens a link and must not open two; the dialler retries anyway.
         let attempts = if body.epoch.is_none() { 1 } else { ATTEMPTS };
-        self.ask(attempts, || self.http.post(self.url.clone()).json(body).timeout(REQUEST_TIMEOUT)).await
+        self.request_with_retries(attempts, || {
+            self.http.post(self.url.clone()).json(body).timeout(REQUEST_TIMEOUT)
+        })
+        .await
     }
 
     async fn get(&self, query: PollQuery) -> Result<PollBatch, LinkError> {
         let timeout = REQUEST_TIMEOUT + Duration::from_millis(MAX_WAIT_MS);
-        self.ask(ATTEMPTS, || self.http.get(self.url.clone()).query(&query).timeout(timeout)).await
+        self.request_with_retries(ATTEMPTS, || self.http.get(self.url.clone()).query(&query).timeout(timeout))
+            .await
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn request_with_retries<T: DeserializeOwned>(
         &self,
         attempts: u32,
         request: impl Fn() -> reqwest::RequestBuilder,
     ) -> Result<T, LinkError> {
         let mut attempt = 1;
         loop {
-            let error = match self.once(request()).await {
+            let error = match self.request_once(request()).await {
                 Ok(answer) => return Ok(answer),
                 Err(error @ LinkError::Broken(_)) => error,
                 Err(end) => return Err(end),
@@ -188,7 +192,10 @@ impl PollEndpoint {
         }
     }
 
-    async fn once<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, LinkError> {
+    async fn request_once<T: DeserializeOwned>(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<T, LinkError> {
         let request = match &self.authorization {
             Some(authorization) => request.header(AUTHORIZATION, authorization.clone()),
             None => request,

@@ -9,8 +9,8 @@ use super::LinkError;
 /// Maximum characters of a message from the other side.
 const MAX_MESSAGE: usize = 300;
 
-/// Whether the hub itself has refused the node, so that another transport would be refused too. The answer of an HTTP proxy
-/// does not count.
+/// Whether the hub itself has refused the node, so that another transport would be refused too. The answer of an HTTP
+/// proxy does not count.
 pub(super) fn is_refusal(status: StatusCode, body: &[u8]) -> bool {
     let code = serde_json::from_slice::<ErrorEnvelope>(body).ok().map(|envelope| envelope.code);
     match status {

@@ -19,8 +19,8 @@ fn next(outbox: &LinkOutbox) -> Option<OutboxItem> {
 #[test]
 fn excess_events_are_dropped_and_counted_and_the_result_follows() {
     let (outbox, call) = (LinkOutbox::default(), CallId::new());
-    let kept = (0..1_000).filter(|seq| outbox.event(event(call, *seq, "{}"))).count();
-    assert_eq!(kept, MAX_EVENTS);
+    let queued = (0..1_000).filter(|seq| outbox.event(event(call, *seq, "{}"))).count();
+    assert_eq!(queued, MAX_EVENTS);
     assert_eq!(outbox.dropped_events(), 1_000 - MAX_EVENTS as u64);
     outbox.result(call);
     for _ in 0..MAX_EVENTS {
@@ -35,8 +35,8 @@ fn excess_events_are_dropped_and_counted_and_the_result_follows() {
 fn queued_event_bytes_are_limited() {
     let (outbox, call) = (LinkOutbox::default(), CallId::new());
     let long = format!("{:?}", "x".repeat(MAX_EVENT_BYTES / 4));
-    let kept = (0..10).filter(|seq| outbox.event(event(call, *seq, &long))).count();
-    assert_eq!(kept, 3);
+    let queued = (0..10).filter(|seq| outbox.event(event(call, *seq, &long))).count();
+    assert_eq!(queued, 3);
 }
 
 #[test]

@@ -140,19 +140,19 @@ async fn call_above_the_concurrency_limit_is_refused() {
 
 #[tokio::test]
 async fn unconfirmed_calls_are_limited() {
-    let limits = NodeLimits { held: 3, ..NodeLimits::default() };
+    let limits = NodeLimits { unconfirmed: 3, ..NodeLimits::default() };
     let test_node = TestNode::with(limits).await;
     let (mut hub, _) = test_node.link(&[]).await;
     test_node.gate.open(10);
-    let mut held = Vec::new();
+    let mut accepted_calls = Vec::new();
     for _ in 0..3 {
         let id = hub.call("write", nothing()).await;
         hub.result(id).await;
-        held.push(id);
+        accepted_calls.push(id);
     }
     let fourth = hub.call("write", nothing()).await;
     assert_eq!(failure(hub.result(fourth).await).code, ErrorCode::Overloaded);
-    hub.confirm(held[0]).await;
+    hub.confirm(accepted_calls[0]).await;
     let fifth = hub.call("write", nothing()).await;
     hub.accepted(fifth).await;
 }

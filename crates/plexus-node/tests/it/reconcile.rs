@@ -109,21 +109,23 @@ async fn clock_jumps_end_no_call_and_no_link() {
 async fn unwanted_calls_are_stopped_and_deleted() {
     let test_node = TestNode::new().await;
     let (mut hub, _) = test_node.link(&[]).await;
-    let settled = hub.call("write", nothing()).await;
+    let finished_call = hub.call("write", nothing()).await;
     test_node.gate.started(1).await;
     test_node.gate.open(1);
-    hub.result(settled).await;
-    let (given_up, wanted) = (hub.call("write", nothing()).await, hub.call("write", nothing()).await);
+    hub.result(finished_call).await;
+    let (cancelled_call, running_call) =
+        (hub.call("write", nothing()).await, hub.call("write", nothing()).await);
     test_node.gate.started(3).await;
     hub.cut().await;
-    let orders = [(settled, Order::Forget), (given_up, Order::Cancel), (wanted, Order::Keep)];
+    let orders =
+        [(finished_call, Order::Forget), (cancelled_call, Order::Cancel), (running_call, Order::Keep)];
     let (mut hub, hello) = test_node.link(&orders).await;
-    assert_eq!(state(&hello, settled), Some(HeldState::Finished));
+    assert_eq!(state(&hello, finished_call), Some(HeldState::Finished));
     test_node.gate.cancelled(1).await;
-    test_node.deleted(settled).await;
-    test_node.deleted(given_up).await;
+    test_node.deleted(finished_call).await;
+    test_node.deleted(cancelled_call).await;
     test_node.gate.open(1);
-    assert!(matches!(hub.next_frame().await, Frame::Result(result) if result.call_id == wanted));
+    assert!(matches!(hub.next_frame().await, Frame::Result(result) if result.call_id == running_call));
 }
 
 #[tokio::test]

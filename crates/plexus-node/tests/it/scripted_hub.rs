@@ -22,10 +22,10 @@ use tokio::sync::oneshot;
 use super::gate::Gate;
 
 /// Time limit for everything that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
+    tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }
 
 /// A node with its folder, and the gate at which its tools wait.
@@ -256,7 +256,7 @@ pub(crate) fn failure(outcome: CallOutcome) -> Failure {
 
 /// The state of a call in `hello`.
 pub(crate) fn state(hello: &Hello, call: CallId) -> Option<HeldState> {
-    hello.calls.iter().find(|held| held.call_id == call).map(|held| held.state)
+    hello.calls.iter().find(|listed| listed.call_id == call).map(|listed| listed.state)
 }
 
 pub(crate) fn nothing() -> Value {

@@ -1,7 +1,8 @@
-//! `tools/call`: bufferable writes get an idempotency key before they are sent, and are queued if the hub does not answer.
+//! `tools/call`: bufferable writes get an idempotency key before they are sent, and are queued if the hub does not
+//! answer.
 //!
-//! The agent always learns the truth: the hub's answer unchanged, or that the write is on this machine's disk and will be
-//! executed once, or that neither holds. Calls that are not bufferable are never sent twice.
+//! The agent always learns the truth: the hub's answer unchanged, or that the write is on this machine's disk and
+//! will be executed once, or that neither holds. Calls that are not bufferable are never sent twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use super::client::{MessageMeta, ProxyClient, RunningRequest, failed};
 use super::hub::HubFailure;
 use super::messages::Answer;
 
-const QUEUED: &str = "The hub is away. This write is stored on this machine and will be executed once when the hub is back, \
+const QUEUED_TEXT: &str = "The hub is away. This write is stored on this machine and will be executed once when the hub is back, \
                       after the writes before it. Do not send it again.";
-const QUEUED_BEHIND: &str = "Earlier writes of this session are still waiting for the hub. This one is stored on this machine \
+const QUEUED_IN_ORDER_TEXT: &str = "Earlier writes of this session are still waiting for the hub. This one is stored on this machine \
                              behind them and will be executed once, in order. Do not send it again.";
 
 /// A write that may be queued.
@@ -141,7 +142,9 @@ pub(super) async fn call(
         match outbox.has_pending(&write.conversation).await {
             Ok(false) => {}
             // Keep the order: do not overtake queued writes.
-            Ok(true) => return enqueued(client, request.id, dialect, write, QUEUED_BEHIND, None).await,
+            Ok(true) => {
+                return enqueued(client, request.id, dialect, write, QUEUED_IN_ORDER_TEXT, None).await;
+            }
             Err(error) => {
                 tracing::error!(%error, "cannot read the outbox");
                 let failure = HubFailure::Away { why: error.to_string(), sent: false };
@@ -168,7 +171,7 @@ pub(super) async fn unanswered(
 ) -> Answer {
     match (write, &failure) {
         (Some(write), HubFailure::Away { .. } | HubFailure::TimedOut(_)) => {
-            enqueued(client, id, dialect, write, QUEUED, Some(&failure)).await
+            enqueued(client, id, dialect, write, QUEUED_TEXT, Some(&failure)).await
         }
         _ => Answer::One(http::StatusCode::OK, failed(id, &failure, dialect)),
     }

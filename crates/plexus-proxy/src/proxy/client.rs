@@ -1,7 +1,7 @@
 //! One client of the proxy: its revision, and its session with the hub.
 //!
-//! In revisions with sessions, the proxy manages the session with the hub. It opens one when the hub is reachable, and opens
-//! another with the client's `initialize` if the hub has lost it. The client does not notice.
+//! In revisions with sessions, the proxy manages the session with the hub. It opens one when the hub is reachable,
+//! and opens another with the client's `initialize` if the hub has lost it. The client does not notice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,10 +132,10 @@ impl ProxyClient {
         message: &Message<'_>,
         body: &Bytes,
         meta: &MessageMeta,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<HubReply, HubFailure> {
-        let sent = tokio::time::timeout(patience, self.send(message, body, meta)).await;
-        sent.unwrap_or_else(|_| Err(self.proxy.hub.record_failure(HubFailure::TimedOut(patience))))
+        let sent = tokio::time::timeout(time_limit, self.send(message, body, meta)).await;
+        sent.unwrap_or_else(|_| Err(self.proxy.hub.record_failure(HubFailure::TimedOut(time_limit))))
     }
 
     async fn send(
@@ -402,18 +402,18 @@ pub(super) fn instructions_of(result: &RawValue) -> String {
 }
 
 /// Error code in revisions with sessions, which clients understand as "try again".
-const AWAY: i32 = -32002;
+const HUB_AWAY_CODE: i32 = -32002;
 /// Error code in the stateless revision, which uses the other one for something else.
-const AWAY_STATELESS: i32 = -32010;
+const HUB_AWAY_CODE_STATELESS: i32 = -32010;
 /// Error code for a refused credential.
-pub(super) const REFUSED: i32 = -32001;
+pub(super) const CREDENTIAL_REFUSED_CODE: i32 = -32001;
 
 /// The error for a request that the hub did not answer.
 pub(super) fn failed(id: &RawValue, failure: &HubFailure, dialect: Dialect) -> Bytes {
     let (code, retryable) = match (failure, dialect) {
-        (HubFailure::Refused(_), _) => (REFUSED, false),
-        (_, Dialect::Session(_)) => (AWAY, true),
-        (_, Dialect::Modern) => (AWAY_STATELESS, true),
+        (HubFailure::Refused(_), _) => (CREDENTIAL_REFUSED_CODE, false),
+        (_, Dialect::Session(_)) => (HUB_AWAY_CODE, true),
+        (_, Dialect::Modern) => (HUB_AWAY_CODE_STATELESS, true),
     };
     let message = match failure {
         HubFailure::Refused(why) => why.clone(),

@@ -1,8 +1,9 @@
-//! The token that a proxy presents to the hub. It is read for every request, renewed before it expires, and never given to the
-//! agent.
+//! The token that a proxy presents to the hub. It is read for every request, renewed before it expires, and never
+//! given to the agent.
 //!
-//! The first token comes from a [`CredentialSource`]; renewed tokens are stored in a file that all proxies of one agent share.
-//! The admin token of this machine's hub is never used for an agent's requests, only to create a token for the agent.
+//! The first token comes from a [`CredentialSource`]; renewed tokens are stored in a file that all proxies of one
+//! agent share. The admin token of this machine's hub is never used for an agent's requests, only to create a token
+//! for the agent.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,15 +35,16 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Finds the admin token of this machine's hub; an error says why there is none.
 pub type FindAdminToken = Box<dyn Fn() -> Result<Secret, String> + Send + Sync>;
 
-/// Stores a newer token, and when to renew it, in the grant with this id. Returns false if the grant was replaced or removed.
+/// Stores a newer token, and when to renew it, in the grant with this id. Returns false if the grant was replaced or
+/// removed.
 pub type SaveToken = Box<dyn Fn(&str, &CreatedToken, Option<Timestamp>) -> bool + Send + Sync>;
 
 /// The token of an agent connected with `plexus connect`, and how to replace it when it has expired.
 pub struct GrantedCredential {
     /// Reads the current grant, which the user may have replaced; none if the agent was disconnected.
     pub read: Box<dyn Fn() -> Option<Grant> + Send + Sync>,
-    /// Set if the hub is on this machine and its admin created the grant: then an expired token is replaced by a new one. A revoked
-    /// token is not.
+    /// Set if the hub is on this machine and its admin created the grant: then an expired token is replaced by a new
+    /// one. A revoked token is not.
     pub admin: Option<FindAdminToken>,
     pub save: SaveToken,
 }
@@ -57,8 +59,8 @@ impl fmt::Debug for GrantedCredential {
 pub enum CredentialSource {
     /// A token of the agent.
     Token(Secret),
-    /// The admin token of this machine's hub, with which a token for the agent is created. It is looked up when needed, since it
-    /// may not exist before the hub has started.
+    /// The admin token of this machine's hub, with which a token for the agent is created. It is looked up when
+    /// needed, since it may not exist before the hub has started.
     Admin(FindAdminToken),
     /// The grant that `plexus connect` has stored for the agent.
     Granted(GrantedCredential),
@@ -78,7 +80,8 @@ impl fmt::Debug for CredentialSource {
 }
 
 impl CredentialSource {
-    /// Identifies the source, to ignore files stored for another one. None for a token of this process only, which is not stored.
+    /// Identifies the source, to ignore files stored for another one. None for a token of this process only, which is
+    /// not stored.
     pub(super) fn fingerprint(&self) -> Option<String> {
         match self {
             Self::Token(token) => {
@@ -164,8 +167,8 @@ impl Credential {
             renewal_changed: Notify::new(),
             source,
         };
-        let known = credential.stored().or_else(|| credential.initial());
-        credential.current.store(known.map(Arc::new));
+        let current = credential.stored().or_else(|| credential.initial());
+        credential.current.store(current.map(Arc::new));
         credential
     }
 
@@ -206,29 +209,29 @@ impl Credential {
     }
 
     /// The current token, created if there is none.
-    pub(super) async fn get(&self, line: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
+    pub(super) async fn get(&self, hub_client: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
         match self.current.load_full() {
             Some(live) => Ok(live),
-            None => Box::pin(self.obtain(line)).await,
+            None => Box::pin(self.obtain(hub_client)).await,
         }
     }
 
-    async fn obtain(&self, line: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
+    async fn obtain(&self, hub_client: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
         let _requesting = self.requesting.lock().await;
         if let Some(live) = self.current.load_full() {
             return Ok(live);
         }
         match self.initial() {
-            Some(live) => Ok(self.put(live)),
-            None => self.create(line).await,
+            Some(live) => Ok(self.set_current(live)),
+            None => self.create(hub_client).await,
         }
     }
 
     /// The token to use after the hub has refused `refused`.
-    pub(super) async fn after(
+    pub(super) async fn replace_refused(
         &self,
         refused: &Arc<LiveToken>,
-        line: &HubClient,
+        hub_client: &HubClient,
     ) -> Result<Arc<LiveToken>, NoCredential> {
         let _requesting = self.requesting.lock().await;
         let other = |live: &LiveToken| live.header != refused.header;
@@ -236,26 +239,26 @@ impl Credential {
             return Ok(live);
         }
         if let Some(live) = self.stored().or_else(|| self.initial()).filter(other) {
-            return Ok(self.put(live));
+            return Ok(self.set_current(live));
         }
         // The stored token is refused; the initial one may still be valid.
         if let Some(live) = self.initial().filter(other) {
-            return Ok(self.put(live));
+            return Ok(self.set_current(live));
         }
-        self.create(line).await
+        self.create(hub_client).await
     }
 
-    fn put(&self, live: LiveToken) -> Arc<LiveToken> {
+    fn set_current(&self, live: LiveToken) -> Arc<LiveToken> {
         let live = Arc::new(live);
         self.current.store(Some(live.clone()));
         self.renewal_changed.notify_one();
         live
     }
 
-    async fn create(&self, line: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
+    async fn create(&self, hub_client: &HubClient) -> Result<Arc<LiveToken>, NoCredential> {
         let admin = match &self.source {
             CredentialSource::Admin(find) => find().map_err(HubRequestError::Unreachable)?,
-            CredentialSource::Granted(granted) => return self.replace_expired(granted, line).await,
+            CredentialSource::Granted(granted) => return self.replace_expired(granted, hub_client).await,
             CredentialSource::Supplied(token) if token.borrow().is_none() => {
                 return Err(
                     HubRequestError::Unreachable("the agent's token does not exist yet".to_owned()).into()
@@ -279,14 +282,14 @@ impl Credential {
         let Some(admin) = LiveToken::new(admin.expose_secret(), None) else {
             return Err(NoCredential::Refused("the admin token contains invalid characters".to_owned()));
         };
-        self.request(line, "api/v1/tokens", &admin, body.into()).await
+        self.request(hub_client, "api/v1/tokens", &admin, body.into()).await
     }
 
     /// Replaces an expired token, if the hub is on this machine and the token was not revoked.
     async fn replace_expired(
         &self,
         granted: &GrantedCredential,
-        line: &HubClient,
+        hub_client: &HubClient,
     ) -> Result<Arc<LiveToken>, NoCredential> {
         let again = format!("run `plexus connect {}` to create a new one", self.agent);
         let Some(grant) = (granted.read)() else {
@@ -306,7 +309,7 @@ impl Credential {
         };
         for token in &grant.tokens {
             let is_newest = grant.tokens.last() == Some(token);
-            match self.is_revoked(line, &admin, *token).await? {
+            match self.is_revoked(hub_client, &admin, *token).await? {
                 Some(true) => {
                     let why = format!("the token of this agent was revoked: {again}");
                     return Err(NoCredential::Refused(why));
@@ -320,32 +323,33 @@ impl Credential {
             }
         }
         let body = serde_json::to_vec(&grant.asked).unwrap_or_default();
-        self.request(line, "api/v1/tokens", &admin, body.into()).await
+        self.request(hub_client, "api/v1/tokens", &admin, body.into()).await
     }
 
     /// Whether a token was revoked; none if the hub no longer knows it.
     async fn is_revoked(
         &self,
-        line: &HubClient,
+        hub_client: &HubClient,
         presented: &LiveToken,
         token: TokenId,
     ) -> Result<Option<bool>, NoCredential> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, presented.header())]);
-        let asked = async {
-            let reply =
-                line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
+        let exchange = async {
+            let reply = hub_client
+                .api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new())
+                .await?;
             Ok::<_, HubRequestError>((reply.status(), reply.whole().await?))
         };
-        let answered = tokio::time::timeout(TIMEOUT, asked).await;
+        let answered = tokio::time::timeout(TIMEOUT, exchange).await;
         let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
         let (status, body) = answered.map_err(|_| late())??;
         match status {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::OK => {
-                let known: TokenDetail = serde_json::from_slice(&body).map_err(|error| {
+                let current: TokenDetail = serde_json::from_slice(&body).map_err(|error| {
                     HubRequestError::Lost(format!("cannot read the hub's answer: {error}"))
                 })?;
-                Ok(Some(known.token.revoked_at.is_some()))
+                Ok(Some(current.token.revoked_at.is_some()))
             }
             _ => Err(refusal(status, &body)),
         }
@@ -364,14 +368,14 @@ impl Credential {
     }
 
     /// Renews the current token.
-    pub(super) async fn renew(&self, line: &HubClient) {
+    pub(super) async fn renew(&self, hub_client: &HubClient) {
         let _requesting = self.requesting.lock().await;
         let Some(current) = self.current.load_full() else { return };
         if let CredentialSource::Granted(granted) = &self.source
             && (granted.read)().is_none()
         {
             // The agent was disconnected: let the token expire.
-            self.put(LiveToken { header: current.header(), renew_at: None });
+            self.set_current(LiveToken { header: current.header(), renew_at: None });
             return;
         }
         // Another proxy of this agent may have renewed it.
@@ -380,10 +384,10 @@ impl Credential {
             && (matches!(self.source, CredentialSource::Granted(_))
                 || stored.renew_at.is_some_and(|renew_at| renew_at > self.clock.now()))
         {
-            self.put(stored);
+            self.set_current(stored);
             return;
         }
-        if let Err(error) = self.request(line, "api/v1/tokens/renew", &current, Bytes::new()).await {
+        if let Err(error) = self.request(hub_client, "api/v1/tokens/renew", &current, Bytes::new()).await {
             match &error {
                 NoCredential::Refused(_) => {
                     tracing::warn!(%error, "cannot renew the token of the agent");
@@ -391,14 +395,14 @@ impl Credential {
                 NoCredential::Away(_) => tracing::debug!(%error, "the token of the agent is not renewed yet"),
             }
             let renew_at = self.clock.now().checked_add(RENEWAL_RETRY).ok();
-            self.put(LiveToken { header: current.header(), renew_at });
+            self.set_current(LiveToken { header: current.header(), renew_at });
         }
     }
 
     /// Requests a token from the hub and stores it.
     async fn request(
         &self,
-        line: &HubClient,
+        hub_client: &HubClient,
         path: &str,
         presented: &LiveToken,
         body: Bytes,
@@ -411,12 +415,12 @@ impl Credential {
             (AUTHORIZATION, presented.header()),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         ]);
-        let asked = async {
-            let reply = line.api(path, &Method::POST, &headers, &body).await?;
+        let exchange = async {
+            let reply = hub_client.api(path, &Method::POST, &headers, &body).await?;
             let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
             Ok::<_, HubRequestError>((status, now, reply.whole().await?))
         };
-        let answered = tokio::time::timeout(TIMEOUT, asked).await;
+        let answered = tokio::time::timeout(TIMEOUT, exchange).await;
         let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
         let (status, hub_now, body) = answered.map_err(|_| late())??;
         if status != StatusCode::CREATED {
@@ -430,18 +434,18 @@ impl Credential {
         match (grant, &self.source) {
             (Some((granted, id)), _) => {
                 if !(granted.save)(&id, &created, renew_at) {
-                    self.discard(line, &live, created.jti).await;
+                    self.discard(hub_client, &live, created.jti).await;
                     let why = "this agent was just disconnected or given another token";
                     return Err(NoCredential::Refused(why.to_owned()));
                 }
             }
             (None, CredentialSource::Granted(_)) => {
-                self.discard(line, &live, created.jti).await;
+                self.discard(hub_client, &live, created.jti).await;
                 return Err(NoCredential::Refused("this agent was disconnected".to_owned()));
             }
             (None, _) => self.store(&created, renew_at),
         }
-        Ok(self.put(live))
+        Ok(self.set_current(live))
     }
 
     /// Stores a token for other proxies of this agent and for later runs.
@@ -456,11 +460,11 @@ impl Credential {
     }
 
     /// Revokes a token that will not be used.
-    async fn discard(&self, line: &HubClient, presented: &LiveToken, token: TokenId) {
+    async fn discard(&self, hub_client: &HubClient, presented: &LiveToken, token: TokenId) {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, presented.header())]);
         let (path, nothing) = (format!("api/v1/tokens/{token}"), Bytes::new());
-        let asked = line.api(&path, &Method::DELETE, &headers, &nothing);
-        if !matches!(tokio::time::timeout(TIMEOUT, asked).await, Ok(Ok(_))) {
+        let exchange = hub_client.api(&path, &Method::DELETE, &headers, &nothing);
+        if !matches!(tokio::time::timeout(TIMEOUT, exchange).await, Ok(Ok(_))) {
             tracing::warn!("cannot revoke an unused token; it will expire");
         }
     }
@@ -477,8 +481,8 @@ impl Credential {
             return;
         }
         let Some(renew_at) = self.renew_at(expires_at, renew_until, hub_now) else { return };
-        let known = Arc::new(LiveToken { header: presented.header(), renew_at: Some(renew_at) });
-        self.current.compare_and_swap(&Some(presented.clone()), Some(known));
+        let current = Arc::new(LiveToken { header: presented.header(), renew_at: Some(renew_at) });
+        self.current.compare_and_swap(&Some(presented.clone()), Some(current));
         self.renewal_changed.notify_one();
     }
 

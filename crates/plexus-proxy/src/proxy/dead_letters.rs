@@ -1,5 +1,5 @@
-//! Reports dead letters, the writes that could not be delivered, to the hub, which records them in their session, and to the
-//! agent with its next call. A log line alone would not be enough.
+//! Reports dead letters, the writes that could not be delivered, to the hub, which records them in their session, and
+//! to the agent with its next call. A log line alone would not be enough.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! The proxy's HTTP endpoint on a loopback port, for one agent that knows its secret.
 //!
-//! Every process on this machine, and every page in a browser, can reach the port. A request is therefore accepted only with the
-//! secret, with a loopback `Host`, and not from a page of another site.
+//! Every process on this machine, and every page in a browser, can reach the port. A request is therefore accepted
+//! only with the secret, with a loopback `Host`, and not from a page of another site.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Interval;
 
-use super::client::{MessageMeta, ProxyClient, REFUSED};
+use super::client::{CREDENTIAL_REFUSED_CODE, MessageMeta, ProxyClient};
 use super::messages::Answer;
 use super::notifications::NotificationStream;
 use super::response_stream::ResponseStream;
@@ -158,14 +158,14 @@ impl HttpServer {
         if !is_local_request(request.headers(), request.uri()) {
             return refused(
                 StatusCode::FORBIDDEN,
-                REFUSED,
+                CREDENTIAL_REFUSED_CODE,
                 "this Host or Origin is not allowed to use the proxy",
             );
         }
         if !self.has_secret(request.headers()) {
             return refused(
                 StatusCode::UNAUTHORIZED,
-                REFUSED,
+                CREDENTIAL_REFUSED_CODE,
                 "the secret of this proxy is missing or wrong",
             );
         }
@@ -289,7 +289,8 @@ impl HttpServer {
     }
 }
 
-/// Whether `Host` and `Origin` name this machine. Other names that resolve to it are refused, because of DNS rebinding attacks.
+/// Whether `Host` and `Origin` name this machine. Other names that resolve to it are refused, because of DNS
+/// rebinding attacks.
 fn is_local_request(headers: &HeaderMap, uri: &Uri) -> bool {
     let one = |name| {
         let mut values = headers.get_all(name).iter();

@@ -131,9 +131,9 @@ impl Hub {
     pub(super) async fn get(
         &self,
         path: &str,
-        known: Option<&HeaderValue>,
+        entity_tag: Option<&HeaderValue>,
     ) -> Result<(HubReply, Arc<LiveToken>), HubFailure> {
-        let headers = known.map(|tag| (IF_NONE_MATCH, tag.clone())).into_iter().collect();
+        let headers = entity_tag.map(|tag| (IF_NONE_MATCH, tag.clone())).into_iter().collect();
         self.request(HubEndpoint::Api(path), &Method::GET, headers, &Bytes::new()).await
     }
 
@@ -166,7 +166,7 @@ impl Hub {
             }
             tokens -= 1;
             let newer = match tokens > 0 {
-                true => self.credential.after(&live, &self.line).await.map_err(HubFailure::from),
+                true => self.credential.replace_refused(&live, &self.line).await.map_err(HubFailure::from),
                 false => Err(HubFailure::Refused("the hub refused the token of this agent".to_owned())),
             };
             live = match newer {
@@ -176,7 +176,7 @@ impl Hub {
                     return Err(self
                         .record_failure(HubFailure::Refused(format!("the hub refused this agent: {why}"))));
                 }
-                Err(away) => return Err(self.record_failure(away)),
+                Err(failure) => return Err(self.record_failure(failure)),
             };
         }
     }
@@ -195,8 +195,8 @@ impl Hub {
     }
 
     fn set_reachability(&self, reach: Reachability) {
-        self.reachability.send_if_modified(|known| {
-            let changed = *known != reach;
+        self.reachability.send_if_modified(|current| {
+            let changed = *current != reach;
             if changed {
                 match &reach {
                     Reachability::Reachable => tracing::info!("the hub is reachable"),
@@ -204,7 +204,7 @@ impl Hub {
                     Reachability::Refused(why) => tracing::error!(%why, "the hub refused the credential"),
                     Reachability::Unknown => {}
                 }
-                *known = reach;
+                *current = reach;
             }
             changed
         });

@@ -183,11 +183,11 @@ impl ProxyClient {
                 if let Dialect::Session(_) = dialect {
                     self.remember_setup(request, body);
                 }
-                let patience = match &*request.method {
+                let time_limit = match &*request.method {
                     "resources/read" | "prompts/get" => self.proxy.options.timing.call,
                     _ => self.proxy.options.timing.answer,
                 };
-                match self.forward(message, body, meta, patience).await {
+                match self.forward(message, body, meta, time_limit).await {
                     Ok(reply) => self.received(reply, request.id, dialect, None, running).await,
                     Err(failure) => Answer::one(failed(request.id, &failure, dialect)),
                 }
@@ -317,7 +317,7 @@ fn refused(status: StatusCode, json: &[u8]) -> RpcError {
     let envelope: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
     let message = envelope["message"].as_str().unwrap_or("the hub refused the request").to_owned();
     let code = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => super::client::REFUSED,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => super::client::CREDENTIAL_REFUSED_CODE,
         _ => rpc::INVALID_REQUEST,
     };
     RpcError::new(StatusCode::OK, code, message).with_data(envelope)

@@ -1,5 +1,5 @@
-//! Notifications for a listening client: those of the hub while it is reachable, and `list_changed` when the visible tools
-//! change.
+//! Notifications for a listening client: those of the hub while it is reachable, and `list_changed` when the visible
+//! tools change.
 //!
 //! The hub's own `list_changed` is not passed on, because the proxy decides which tools are visible.
 
@@ -27,7 +27,13 @@ enum ListenTarget {
     /// Its session.
     Session,
     /// The notifications named in a `subscriptions/listen` request.
-    Subscription { id: Box<RawValue>, body: Bytes, meta: Box<MessageMeta>, wanted: Value, acknowledged: bool },
+    Subscription {
+        id: Box<RawValue>,
+        body: Bytes,
+        meta: Box<MessageMeta>,
+        requested: Value,
+        acknowledged: bool,
+    },
 }
 
 pub(super) struct NotificationStream {
@@ -66,12 +72,12 @@ impl NotificationStream {
         meta: &MessageMeta,
         running: RunningRequest,
     ) -> Self {
-        let wanted = request.params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let requested = request.params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let target = ListenTarget::Subscription {
             id: request.id.to_owned(),
             body: body.clone(),
             meta: Box::new(meta.clone()),
-            wanted: wanted.unwrap_or_default(),
+            requested: requested.unwrap_or_default(),
             acknowledged: false,
         };
         Self { running: Some(running), ..Self::new(client, target, None) }
@@ -143,14 +149,14 @@ impl NotificationStream {
 
     /// While the hub is away, the proxy acknowledges the subscription itself.
     fn acknowledge(&mut self) -> Option<HubMessage> {
-        let ListenTarget::Subscription { id, wanted, acknowledged, .. } = &mut self.target else {
+        let ListenTarget::Subscription { id, requested, acknowledged, .. } = &mut self.target else {
             return None;
         };
         if *acknowledged || self.failures == 0 {
             return None;
         }
         *acknowledged = true;
-        let tools = wanted["toolsListChanged"] == Value::Bool(true);
+        let tools = requested["toolsListChanged"] == Value::Bool(true);
         let honoured = if tools { json!({ "toolsListChanged": true }) } else { json!({}) };
         Some(own_message(relay::subscription_acknowledged(id, &honoured)))
     }
@@ -158,8 +164,8 @@ impl NotificationStream {
     fn wants_tools(&self) -> bool {
         match &self.target {
             ListenTarget::Session => true,
-            ListenTarget::Subscription { wanted, acknowledged, .. } => {
-                *acknowledged && wanted["toolsListChanged"] == Value::Bool(true)
+            ListenTarget::Subscription { requested, acknowledged, .. } => {
+                *acknowledged && requested["toolsListChanged"] == Value::Bool(true)
             }
         }
     }
@@ -198,7 +204,7 @@ impl NotificationStream {
     /// Opens the stream of the hub.
     async fn connect(&mut self) {
         let hub = &self.client.proxy.hub;
-        let patience = self.client.proxy.options.timing.handshake;
+        let time_limit = self.client.proxy.options.timing.handshake;
         let opened = async {
             match &self.target {
                 ListenTarget::Session => self.client.listen(self.last_id.as_deref()).await,
@@ -206,12 +212,12 @@ impl NotificationStream {
                     let Ok(message) = rpc::parse(body) else {
                         return Err(HubFailure::Refused(String::new()));
                     };
-                    self.client.forward(&message, body, meta, patience).await
+                    self.client.forward(&message, body, meta, time_limit).await
                 }
             }
         };
-        let reply = tokio::time::timeout(patience, opened).await;
-        match reply.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience)))) {
+        let reply = tokio::time::timeout(time_limit, opened).await;
+        match reply.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(time_limit)))) {
             Ok(reply) if reply.is_stream() => {
                 self.hub = Some(reply);
                 self.failures = 0;

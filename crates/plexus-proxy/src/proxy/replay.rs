@@ -1,7 +1,8 @@
 //! Sends queued writes when the hub is reachable: each as an ordinary call, in the order of its session.
 //!
-//! A write that is sent twice is executed once, because the hub knows its key. So this module ensures that no write is lost or
-//! overtakes another of its session, and that one which can never be delivered becomes a dead letter and blocks nothing.
+//! A write that is sent twice is executed once, because the hub knows its key. So this module ensures that no write
+//! is lost or overtakes another of its session, and that one which can never be delivered becomes a dead letter and
+//! blocks nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use super::hub::{HubFailure, Reachability, error_message};
 use super::{Shared, dead_letters};
 
 /// Sessions whose writes are sent concurrently.
-const LANES: usize = 4;
+const CONCURRENT_DELIVERIES: usize = 4;
 /// Duration of a claim, renewed while the write is sent. The writes of a killed proxy wait this long.
 const LEASE: Duration = Duration::from_secs(6);
 /// Polling interval, since other processes that share the outbox do not wake this one.
@@ -73,18 +74,18 @@ pub(super) async fn run(proxy: Arc<Shared>) {
 
 /// Sends all writes that are due.
 async fn drain(proxy: &Shared, outbox: &Outbox, owner: &str) -> Result<(), OutboxError> {
-    let away = AtomicBool::new(false);
-    let lane = || async {
-        while !away.load(Ordering::Relaxed)
+    let hub_lost = AtomicBool::new(false);
+    let deliver_all = || async {
+        while !hub_lost.load(Ordering::Relaxed)
             && let Some(claimed) = outbox.claim(owner, LEASE).await?
         {
             if !deliver(proxy, outbox, &claimed).await? {
-                away.store(true, Ordering::Relaxed);
+                hub_lost.store(true, Ordering::Relaxed);
             }
         }
         Ok(())
     };
-    join_all((0..LANES).map(|_| lane())).await.into_iter().collect()
+    join_all((0..CONCURRENT_DELIVERIES).map(|_| deliver_all())).await.into_iter().collect()
 }
 
 /// Sends one write. Returns false if the hub is away, so that further attempts are useless.
@@ -161,7 +162,7 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
         headers.insert(headers::CONVERSATION, conversation);
     }
     let body = Bytes::from(body);
-    let asked = async {
+    let request = async {
         let reply = proxy.hub.mcp(&Method::POST, headers, &body).await?;
         let (status, after) = (reply.status(), reply.header(RETRY_AFTER.as_str()).cloned());
         if reply.is_stream() {
@@ -183,9 +184,9 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
         let body = reply.whole().await.map_err(|error| proxy.hub.record_failure(error.into()))?;
         Ok((status, after, body))
     };
-    let patience = proxy.options.timing.write;
-    let answered = tokio::time::timeout(patience, asked).await;
-    match answered.unwrap_or_else(|_| Err(proxy.hub.record_failure(HubFailure::TimedOut(patience)))) {
+    let time_limit = proxy.options.timing.write;
+    let answered = tokio::time::timeout(time_limit, request).await;
+    match answered.unwrap_or_else(|_| Err(proxy.hub.record_failure(HubFailure::TimedOut(time_limit)))) {
         Ok((status, after, body)) => {
             let reachable = !super::hub::is_away(status);
             let after = after.as_ref().and_then(|after| after.to_str().ok());

@@ -1,7 +1,7 @@
 //! The stream of one request: messages of the hub, and the answer last.
 //!
-//! A broken stream is resumed if the hub still has it. Otherwise a bufferable write is queued, and any other request ends with
-//! an error that says that it may have been executed.
+//! A broken stream is resumed if the hub still has it. Otherwise a bufferable write is queued, and any other request
+//! ends with an error that says that it may have been executed.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl ResponseStream {
             }
             if !self.resume().await {
                 self.reply = None;
-                return self.give_up(broken).await;
+                return self.answer_with_failure(broken).await;
             }
         }
     }
@@ -125,7 +125,7 @@ impl ResponseStream {
         }
     }
 
-    async fn give_up(&mut self, failure: HubFailure) -> Option<HubMessage> {
+    async fn answer_with_failure(&mut self, failure: HubFailure) -> Option<HubMessage> {
         let failure = self.client.proxy.hub.record_failure(failure);
         let answer =
             calls::unanswered(&self.client, &self.id, failure, self.dialect, self.write.take()).await;

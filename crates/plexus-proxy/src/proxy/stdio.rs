@@ -149,15 +149,15 @@ async fn read_line(input: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<L
             });
         }
         let end = available.iter().position(|byte| *byte == b'\n');
-        let taken = end.unwrap_or(available.len());
-        if line.len() + taken > MAX_BODY {
+        let line_length = end.unwrap_or(available.len());
+        if line.len() + line_length > MAX_BODY {
             too_long = true;
             line.clear();
         }
         if !too_long {
-            line.extend_from_slice(&available[..taken]);
+            line.extend_from_slice(&available[..line_length]);
         }
-        input.consume(taken + usize::from(end.is_some()));
+        input.consume(line_length + usize::from(end.is_some()));
         if end.is_some() {
             return Ok(if too_long { Line::TooLong } else { Line::Text(line.freeze()) });
         }

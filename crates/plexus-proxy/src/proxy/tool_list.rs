@@ -1,7 +1,7 @@
 //! The agent's tools as the hub listed them last, stored on disk, and filtered by context.
 //!
-//! The list belongs to the agent's token. It is fetched in the newest revision and adapted to older ones, so one copy serves all
-//! clients. Clients are notified when the visible names change.
+//! The list belongs to the agent's token. It is fetched in the newest revision and adapted to older ones, so one copy
+//! serves all clients. Clients are notified when the visible names change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -195,16 +195,16 @@ impl ToolList {
         }
     }
 
-    /// Fetches all pages of the hub's list. `described`: the context and the fingerprint of the list, if known. A failure keeps the
-    /// last list.
+    /// Fetches all pages of the hub's list. `described`: the context and the fingerprint of the list, if known. A
+    /// failure keeps the last list.
     pub(super) async fn refresh(
         &self,
         hub: &Hub,
-        patience: Duration,
+        time_limit: Duration,
         described: Option<(VisibilityContext, String)>,
     ) -> Result<(), HubFailure> {
         let ticket = self.requested.fetch_add(1, Ordering::Relaxed) + 1;
-        let tools = fetch(hub, patience).await?;
+        let tools = fetch(hub, time_limit).await?;
         let tools: BTreeMap<_, _> = tools.into_iter().filter_map(Tool::read).collect();
         self.update(|known, applied| {
             if ticket <= *applied {
@@ -294,7 +294,7 @@ impl ToolList {
     }
 }
 
-async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubFailure> {
+async fn fetch(hub: &Hub, time_limit: Duration) -> Result<Vec<Box<RawValue>>, HubFailure> {
     #[derive(Deserialize)]
     struct Answer {
         result: Option<Page>,
@@ -313,7 +313,7 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubF
             StatelessRequest { method: "tools/list", name: None, params, client: None, write: None };
         let (headers, body) = request.build();
         let body = Bytes::from(body);
-        let asked = async {
+        let exchange = async {
             let reply = hub.mcp(&Method::POST, headers, &body).await?;
             let status = reply.status();
             let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
@@ -326,8 +326,8 @@ async fn fetch(hub: &Hub, patience: Duration) -> Result<Vec<Box<RawValue>>, HubF
                 .map_err(|error| invalid(&format!("cannot be read: {error}")))?;
             answer.result.ok_or_else(|| invalid("is an error"))
         };
-        let page = tokio::time::timeout(patience, asked).await;
-        let page = page.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience))))?;
+        let page = tokio::time::timeout(time_limit, exchange).await;
+        let page = page.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(time_limit))))?;
         all.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() {

@@ -1,6 +1,7 @@
 //! Decides which tools of the hub's list an agent sees in its current context.
 //!
-//! This is a convenience: a hidden tool can still be called, and the hub authorizes the call. Tools are only hidden, never added.
+//! This is a convenience: a hidden tool can still be called, and the hub authorizes the call. Tools are only hidden,
+//! never added.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Watches the hub: its reachability, the agent's context, and changes of the agent's tools.
 //!
-//! A long poll waits at the hub until something changes. If it fails, it is repeated with growing, random delays, so that proxies
-//! find a restarted hub soon but not all at once.
+//! A long poll waits at the hub until something changes. If it fails, it is repeated with growing, random delays, so
+//! that proxies find a restarted hub soon but not all at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl HubWatch {
         let is_reachable = *hub.reachability().borrow() == Reachability::Reachable;
         let wait = if self.tag.is_some() && is_reachable { timing.long_poll } else { Duration::ZERO };
         let path = format!("api/v1/context?wait={}", wait.as_secs());
-        let patience = wait + timing.answer;
+        let time_limit = wait + timing.answer;
         let request = async {
             let (reply, presented) = hub.get(&path, self.tag.as_ref()).await?;
             let (status, tag) = (reply.status(), reply.header(ETAG.as_str()).cloned());
@@ -137,9 +137,9 @@ impl HubWatch {
             let body = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
             Ok((status, tag, now, body, presented))
         };
-        let answered = tokio::time::timeout(patience, request).await;
+        let answered = tokio::time::timeout(time_limit, request).await;
         let (status, tag, now, body, presented) =
-            answered.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(patience))))?;
+            answered.unwrap_or_else(|_| Err(hub.record_failure(HubFailure::TimedOut(time_limit))))?;
         match status {
             StatusCode::NOT_MODIFIED => Ok(timing.retry_delays[0]),
             StatusCode::OK => {

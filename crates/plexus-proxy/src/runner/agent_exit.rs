@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Signals by which a user, a shell or the system ends a program on purpose: HUP, INT, QUIT, PIPE and TERM.
-const ON_PURPOSE: [i32; 5] = [1, 2, 3, 13, 15];
+const INTENTIONAL_SIGNALS: [i32; 5] = [1, 2, 3, 13, 15];
 /// Offset of a signal number in an exit code.
 const SIGNAL_OFFSET: i32 = 128;
 
@@ -25,13 +25,15 @@ impl AgentExit {
         u8::try_from(code & 0xff).unwrap_or(1)
     }
 
-    /// Whether the agent crashed: it was ended by a signal that is not used on purpose, or by a code with which a shell or launcher
-    /// reports one.
+    /// Whether the agent crashed: it was ended by a signal that is not used on purpose, or by a code with which a
+    /// shell or launcher reports one.
     #[must_use]
     pub fn is_crash(self) -> bool {
         match self {
-            Self::Signal(signal) => !ON_PURPOSE.contains(&signal),
-            Self::Code(code) => code >= SIGNAL_OFFSET && !ON_PURPOSE.contains(&(code - SIGNAL_OFFSET)),
+            Self::Signal(signal) => !INTENTIONAL_SIGNALS.contains(&signal),
+            Self::Code(code) => {
+                code >= SIGNAL_OFFSET && !INTENTIONAL_SIGNALS.contains(&(code - SIGNAL_OFFSET))
+            }
         }
     }
 }

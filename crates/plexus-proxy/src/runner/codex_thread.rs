@@ -1,8 +1,8 @@
 //! Finds the thread of a Codex process by the transcript that it has open.
 //!
-//! The file name of a transcript ends with the thread id. A transcript that the process has open is its own, even if other Codex
-//! processes are running. After the process has ended, the transcript is the one created during the run for the same folder, if
-//! there is only one.
+//! The file name of a transcript ends with the thread id. A transcript that the process has open is its own, even if
+//! other Codex processes are running. After the process has ended, the transcript is the one created during the run
+//! for the same folder, if there is only one.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;

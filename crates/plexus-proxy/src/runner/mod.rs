@@ -1,10 +1,10 @@
 //! Runs a third-party agent on the current terminal, connected to the hub, and cleans up after it.
 //!
-//! - The configuration is added to the agent's own: arguments before those of the user, environment variables, and files in the
-//!   [folder](RunFolder) of the run. No file of the user is written, and no argument or file contains a secret: they refer to an
-//!   environment variable, whose name is different in every run.
-//! - The folder of a run records the agent, its process and token, and the events that the hub does not have yet. Its runner
-//!   holds a lock in it; a folder whose lock is free belongs to a runner that died.
+//! - The configuration is added to the agent's own: arguments before those of the user, environment variables, and
+//!   files in the [folder](RunFolder) of the run. No file of the user is written, and no argument or file contains a
+//!   secret: they refer to an environment variable, whose name is different in every run.
+//! - The folder of a run records the agent, its process and token, and the events that the hub does not have yet. Its
+//!   runner holds a lock in it; a folder whose lock is free belongs to a runner that died.
 //! - A process is identified by its id, its start time and the boot of the machine. No other process is ever signalled.
 
 mod agent_exit;

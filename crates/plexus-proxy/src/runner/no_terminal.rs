@@ -10,11 +10,11 @@ impl Terminal {
         None
     }
 
-    pub(super) fn give(&mut self, _: Pid) {}
+    pub(super) fn give_foreground(&mut self, _: Pid) {}
 
-    pub(super) fn take_back(&mut self, _: bool) {}
+    pub(super) fn take_foreground(&mut self, _: bool) {}
 
-    pub(super) fn is_ours(&self) -> bool {
+    pub(super) fn is_foreground(&self) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! The folders of runs, one per run, accessible to the owner only and deleted with the run.
 //!
-//! A folder is created under a temporary name, locked, and then renamed. So the lock alone tells whether the runner of a folder is
-//! alive, and only the process that acquires the lock cleans up.
+//! A folder is created under a temporary name, locked, and then renamed. So the lock alone tells whether the runner
+//! of a folder is alive, and only the process that acquires the lock cleans up.
 
 use std::fs::File;
 use std::io;
@@ -94,12 +94,13 @@ impl RunFolders {
                 continue;
             }
             let lock = fs::OpenOptions::new().read(true).write(true).open(path.join(LOCK));
-            let held = lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err());
+            let is_locked =
+                lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err());
             // A folder that was just created has no lock yet.
             let fresh = fs::metadata(&path)
                 .and_then(|meta| meta.modified())
                 .is_ok_and(|made| made.elapsed().is_ok_and(|age| age < std::time::Duration::from_secs(60)));
-            if !held && !fresh {
+            if !is_locked && !fresh {
                 let _ = fs::remove_dir_all(&path);
             }
         }

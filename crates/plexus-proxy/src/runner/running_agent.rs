@@ -18,8 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::terminal::{self, Terminal};
 use super::{AgentExit, ProcessId};
 
-/// Time to wait for SIGCONT after suspending. A suspended runner does not run during this time; without a shell that could
-/// resume the job, the system does not suspend it, and the agent continues after this time.
+/// Time to wait for SIGCONT after suspending. A suspended runner does not run during this time; without a shell that
+/// could resume the job, the system does not suspend it, and the agent continues after this time.
 const SUSPENDED: Duration = Duration::from_millis(200);
 
 /// The command of an agent.
@@ -84,8 +84,8 @@ pub struct RunningAgent {
 impl RunningAgent {
     /// Starts the agent on the runner's standard streams.
     ///
-    /// On a terminal, and without a controlling terminal, it gets its own process group. In a pipeline on a terminal it stays in the
-    /// pipeline's group, like every program there.
+    /// On a terminal, and without a controlling terminal, it gets its own process group. In a pipeline on a terminal
+    /// it stays in the pipeline's group, like every program there.
     pub fn start(agent_command: &AgentCommand) -> io::Result<Self> {
         let mut terminal = Terminal::of_user();
         let own_group = terminal.is_some() || !terminal::is_attached();
@@ -104,7 +104,7 @@ impl RunningAgent {
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
         if let Some(terminal) = &mut terminal {
-            terminal.give(pid);
+            terminal.give_foreground(pid);
             // It may have been stopped for using the terminal before it owned it.
             let _ = kill_process_group(pid, Signal::CONT);
         }
@@ -117,7 +117,7 @@ impl RunningAgent {
         loop {
             if let Some(exit) = self.poll_exit(signals).await? {
                 if let Some(terminal) = &mut self.terminal {
-                    terminal.take_back(false);
+                    terminal.take_foreground(false);
                     if matches!(exit, AgentExit::Signal(_)) {
                         terminal.reset();
                     }
@@ -158,7 +158,7 @@ impl RunningAgent {
     async fn suspend(&mut self, signals: &mut Signals) {
         // In a shared group, the signal has suspended the runner too.
         let Some(terminal) = &mut self.terminal else { return };
-        terminal.take_back(true);
+        terminal.take_foreground(true);
         let _ = kill_current_process_group(Signal::TSTP);
         let _ = tokio::time::timeout(SUSPENDED, signals.continued.recv()).await;
         self.resume();
@@ -166,8 +166,8 @@ impl RunningAgent {
 
     fn resume(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
-        if terminal.is_ours() {
-            terminal.give(self.pid);
+        if terminal.is_foreground() {
+            terminal.give_foreground(self.pid);
         }
         self.send(Signal::CONT);
     }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plexus_bridge::agents::{self, Agent, Installed, Scope};
-use plexus_bridge::{Bridge, Connection, Content, Plan, Wiring};
+use plexus_bridge::agents::{self, Agent, InstalledAgent, Scope};
+use plexus_bridge::{Bridge, Connection, InstructionContent, Plan, ProxyCommand};
 use plexus_kit::{Environment, env};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::ExternalAgentInstructions;
@@ -108,7 +108,7 @@ impl ConnectArgs {
 /// The planned connection of one agent.
 struct Planned {
     agent: &'static Agent,
-    installed: Option<Installed>,
+    installed: Option<InstalledAgent>,
     key: String,
     plan: Plan,
     entry: Value,
@@ -242,7 +242,7 @@ async fn instructions(
 }
 
 fn plan(
-    chosen: Vec<(&'static Agent, Option<Installed>)>,
+    chosen: Vec<(&'static Agent, Option<InstalledAgent>)>,
     scope: &Scope,
     instructions: Option<&ExternalAgentInstructions>,
     args: &ConnectArgs,
@@ -250,22 +250,22 @@ fn plan(
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<Vec<Planned>> {
     let mut planned = Vec::new();
-    let content = instructions.map(Content::from);
+    let content = instructions.map(InstructionContent::from);
     for (agent, installed) in chosen {
         let is_for_agent = |all: &&ExternalAgentInstructions| {
             all.agents.is_empty() || all.agents.iter().any(|id| id == agent.id)
         };
         let content = instructions.filter(is_for_agent).and(content.as_ref());
-        let wiring = wiring(agent, scope, local_agents, invocation.environment())?;
+        let proxy_command = proxy_command(agent, scope, local_agents, invocation.environment())?;
         let bridge = local_agents.keeper.bridge();
         let plan = bridge
-            .plan_connect(agent, scope, &wiring, content, args.change.policy.into())
+            .plan_connect(agent, scope, &proxy_command, content, args.change.policy.into())
             .map_err(|error| local_agents::failure(&error))?;
         if plan.changes.is_empty() && plan.problems.is_empty() {
             let message = format!("cannot find the files of {}: HOME is not an absolute path", agent.name);
             return Err(Failure::new(Exit::Usage, message).hint("set HOME").into());
         }
-        let entry = agent.entry(&wiring.program, &wiring.args);
+        let entry = agent.entry(&proxy_command.program, &proxy_command.args);
         planned.push(Planned {
             agent,
             installed,
@@ -280,15 +280,15 @@ fn plan(
 
 /// How an agent starts the proxy. For the user, the path of the program is absolute, because an agent may be started from any
 /// folder with few variables. For a project it is only the name, because other people have the program elsewhere.
-fn wiring(
+fn proxy_command(
     agent: &Agent,
     scope: &Scope,
     local_agents: &LocalAgents,
     environment: &Environment,
-) -> anyhow::Result<Wiring> {
+) -> anyhow::Result<ProxyCommand> {
     let mut args = ["mcp", "--agent", agent.id].map(str::to_owned).to_vec();
     if *scope != Scope::User {
-        return Ok(Wiring { program: "plexus".to_owned(), args });
+        return Ok(ProxyCommand { program: "plexus".to_owned(), args });
     }
     let home = environment.get(env::HOME).map(|home| Path::new(home).join(".local/share/plexus"));
     if home.as_deref() != Some(&local_agents.data_dir) {
@@ -297,7 +297,7 @@ fn wiring(
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot get the path of this program: {error}"))
     })?;
-    Ok(Wiring { program: program.display().to_string(), args })
+    Ok(ProxyCommand { program: program.display().to_string(), args })
 }
 
 fn print_plan(out: &Output, planned: &Planned, args: &ConnectArgs) -> anyhow::Result<()> {
@@ -375,7 +375,7 @@ async fn connect(
         connected_at: invocation.out.now(),
         version: installed.as_ref().and_then(|installed| installed.version.clone()),
         hub: grant::hub_of(issuer, invocation),
-        variables: agents::variables(invocation.environment()),
+        variables: agents::location_variables(invocation.environment()),
         paused: false,
         instructions: !args.no_instructions,
         last_sync_at: None,

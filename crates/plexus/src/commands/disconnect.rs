@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plexus_bridge::agents::Scope;
-use plexus_bridge::{Bridge, Plan, Removed};
+use plexus_bridge::{Bridge, Plan, RemovedConnection};
 use plexus_proto::api::RemovedExternalAgent;
 use serde_json::{Value, json};
 
@@ -79,18 +79,18 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
         let printed = plan.problems.len();
         let back: Vec<String> = plan.changes.iter().flat_map(|change| change.servers.clone()).collect();
         let grant = local_agents.keeper.grants().read(&agent).unwrap_or_default();
-        let removed = match local_agents.keeper.carry_out(&key, plan) {
+        let removed = match local_agents.keeper.disconnect(&key, plan) {
             Ok(removed) => removed,
             // Continue with the other connections.
-            Err(error) => Removed { problems: vec![error], ..Removed::default() },
+            Err(error) => RemovedConnection { problems: vec![error], ..RemovedConnection::default() },
         };
-        all &= removed.gone;
+        all &= removed.is_complete;
         if let Some(grant) = grant.filter(|_| !removed.tokens.is_empty()) {
             grant::revoke(&grant, &agent, invocation).await;
         }
         if !out.json() {
             print_removed(out, &key, &removed, printed)?;
-            if removed.gone && !back.is_empty() {
+            if removed.is_complete && !back.is_empty() {
                 let names = back.join(", ");
                 out.line(&format!("  Back in its settings: {names}. They also stay behind the hub until `plexus upstream remove`."))?;
             }
@@ -157,9 +157,9 @@ fn plan_json(planned: &Planned) -> Value {
     })
 }
 
-fn print_removed(out: &Output, key: &str, removed: &Removed, printed: usize) -> anyhow::Result<()> {
+fn print_removed(out: &Output, key: &str, removed: &RemovedConnection, printed: usize) -> anyhow::Result<()> {
     removed.problems.iter().skip(printed).try_for_each(|problem| display::print_problem(out, problem))?;
-    out.line(&match removed.gone {
+    out.line(&match removed.is_complete {
         true => format!("{key} is disconnected."),
         false => format!("{key} is only partly disconnected; see the problems above."),
     })

@@ -133,7 +133,7 @@ fn read_grant(args: &McpArgs, invocation: &Invocation<'_>, data_dir: &Path) -> a
         return Ok(None);
     }
     let grants = Grants::new(&data_dir.join(plexus_bridge::FOLDER));
-    if grants.is_taken(&args.agent) {
+    if grants.is_disconnected(&args.agent) {
         let message = format!("{} was disconnected from the hub", args.agent);
         let hint = format!("`plexus connect {}` connects it again", args.agent);
         return Err(Failure::new(Exit::Denied, message).hint(hint).into());

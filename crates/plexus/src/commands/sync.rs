@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use plexus_bridge::Content;
+use plexus_bridge::InstructionContent;
 use plexus_proto::api::{
     ChangeExternalAgentParams, ExternalAgentInstructions, ExternalAgentSync, ExternalAgents,
     RemovedExternalAgent, SyncExternalAgentsParams,
@@ -148,7 +148,8 @@ async fn sync_this_machine(once: bool, invocation: &Invocation<'_>) -> anyhow::R
     }
     if once {
         let instructions = fetch(&hub).await?;
-        let result = local_agents.keeper.sync(&Content::from(&instructions), &instructions.agents, None);
+        let result =
+            local_agents.keeper.sync(&InstructionContent::from(&instructions), &instructions.agents, None);
         return print_result(out, &result.map_err(|error| local_agents::failure(&error))?);
     }
     follow(&local_agents, &hub, invocation).await
@@ -178,7 +179,7 @@ async fn follow(
                     .as_ref()
                     .is_none_or(|(previous, at)| *previous != instructions || at.elapsed() >= interval);
                 if due {
-                    let content = Content::from(&instructions);
+                    let content = InstructionContent::from(&instructions);
                     let result = match local_agents.keeper.sync(&content, &instructions.agents, None) {
                         Ok(result) => result,
                         // Another command holds the lock; the files are checked again after the interval.

@@ -252,7 +252,7 @@ fn unconnected_agents(data_dir: &Path, environment: &Environment) -> Vec<&'stati
         // `plexus connect` reports errors of the ledger.
         Err(_) => return Vec::new(),
     };
-    let present = AGENTS.iter().filter(|agent| agents::present(agent, environment));
+    let present = AGENTS.iter().filter(|agent| agents::is_present(agent, environment));
     present.filter(|agent| !connected.iter().any(|id| id == agent.id)).map(|agent| agent.name).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Edits of files that the releases have written, without losing anything in them.
+//! Edits of files that releases have written keep all their content.
 //!
 //! `scripts/golden-configs` creates the files. `snapshots` contains the expected results, byte by byte.
 
@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 
 use super::entry;
 use crate::SERVER;
-use crate::agents::{AGENTS, Agent, Servers};
+use crate::agents::{AGENTS, Agent, ServerFiles};
 
-/// By agent: fields of an entry that only the release writes, and those that only we write. They do not change the meaning.
+/// By agent: fields of an entry that only the release writes, and those that only we write. They do not change the
+/// meaning.
 const DEFAULTS: &[(&str, &[&str], &[&str])] = &[
     // An empty `env` means the same as none.
     ("claude-code", &["env"], &[]),
@@ -32,7 +33,7 @@ fn golden(agent: &Agent, name: &str) -> Option<(String, &'static str)> {
     files.find_map(|(file, extension)| Some((std::fs::read_to_string(file).ok()?, extension)))
 }
 
-fn scopes(agent: &Agent) -> impl Iterator<Item = (&'static str, &Servers)> {
+fn scopes(agent: &Agent) -> impl Iterator<Item = (&'static str, &ServerFiles)> {
     let scopes = [("user", agent.user.as_ref()), ("project", agent.project.as_ref())];
     scopes.into_iter().filter_map(|(scope, servers)| Some((scope, servers?)))
 }

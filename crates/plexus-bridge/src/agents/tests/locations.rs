@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plexus_kit::Environment;
 
-use crate::agents::{Agent, Scope, choose};
+use crate::agents::{Agent, Scope, choose_file};
 
 fn environment(home: &Path, more: &[(&str, &Path)]) -> Environment {
     let all = more.iter().copied().chain([("HOME", home)]);
@@ -12,13 +12,16 @@ fn environment(home: &Path, more: &[(&str, &Path)]) -> Environment {
 }
 
 fn config(id: &str, environment: &Environment) -> PathBuf {
-    let agent = Agent::named(id).unwrap();
-    choose(agent.servers(&Scope::User).unwrap().files, environment, &Scope::User).unwrap().unwrap().path()
+    let agent = Agent::by_name(id).unwrap();
+    choose_file(agent.servers(&Scope::User).unwrap().files, environment, &Scope::User)
+        .unwrap()
+        .unwrap()
+        .path()
 }
 
 fn text(id: &str, environment: &Environment, scope: &Scope) -> PathBuf {
-    let agent = Agent::named(id).unwrap();
-    choose(agent.instructions(scope).unwrap().files, environment, scope).unwrap().unwrap().path()
+    let agent = Agent::by_name(id).unwrap();
+    choose_file(agent.instructions(scope).unwrap().files, environment, scope).unwrap().unwrap().path()
 }
 
 #[test]
@@ -48,7 +51,7 @@ fn user_files_need_a_home() {
     let empty = Environment::default();
     for agent in crate::agents::AGENTS {
         let files = agent.servers(&Scope::User).unwrap().files;
-        assert!(choose(files, &empty, &Scope::User).unwrap().is_none(), "{}", agent.id);
+        assert!(choose_file(files, &empty, &Scope::User).unwrap().is_none(), "{}", agent.id);
         assert!(agent.writable_paths(&empty, &Scope::User).is_empty());
     }
 }

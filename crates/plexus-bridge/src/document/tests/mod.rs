@@ -23,7 +23,7 @@ struct Case {
 }
 
 enum Expected {
-    /// The edited text. `change` is a change by somebody else: after the edit, the first text is replaced by the
+    /// The edited text. `change` is a change by another program: after the edit, the first text is replaced by the
     /// second one. It must remain when the edit is undone.
     Edit { after: &'static str, change: Option<(&'static str, &'static str)> },
     /// The file is not changed, for this reason.
@@ -65,15 +65,15 @@ fn check_case(syntax: Syntax, path: &[&str], case: &Case) -> Result<(), String> 
     };
     let undo = edited.map_err(|error| error.to_string())?.undo;
     let undone = |text: &str| syntax.undo(text, path, &undo).map_err(|error| error.to_string());
-    let left = undone(after)?;
-    if left != case.before {
-        return Err(format!("undone, it is {left:?}"));
+    let restored = undone(after)?;
+    if restored != case.before {
+        return Err(format!("undone, it is {restored:?}"));
     }
     if let Some((from, to)) = change {
         assert_eq!(after.matches(from).count(), 1, "{}: {from:?} does not occur exactly once", case.name);
-        let left = undone(&after.replace(from, to))?;
-        if left != case.before.replace(from, to) {
-            return Err(format!("undone after a change by somebody else, it is {left:?}"));
+        let restored = undone(&after.replace(from, to))?;
+        if restored != case.before.replace(from, to) {
+            return Err(format!("undone after a change by somebody else, it is {restored:?}"));
         }
     }
     Ok(())

@@ -165,7 +165,7 @@ fn round_trip(
     syntax: Syntax,
     layout: &Layout,
     before: &Value,
-    elsewhere: &Value,
+    other_value: &Value,
 ) -> Result<(), TestCaseError> {
     let text = layout.render(syntax, before);
     let edited = match syntax.set(&text, &PATH, &ours()) {
@@ -173,20 +173,20 @@ fn round_trip(
         Err(error) => return Err(TestCaseError::fail(format!("{text:?}: {error}"))),
     };
     prop_assert_eq!(syntax.get(&edited.text, &PATH).unwrap(), Some(ours()));
-    let left = syntax.undo(&edited.text, &PATH, &edited.undo).unwrap();
-    prop_assert_eq!(&left, &text);
+    let restored = syntax.undo(&edited.text, &PATH, &edited.undo).unwrap();
+    prop_assert_eq!(&restored, &text);
     // Somebody else sets another value.
     let other = ["zz_theirs"];
-    let theirs = syntax.set(&text, &other, elsewhere);
-    let both = syntax.set(&edited.text, &other, elsewhere);
+    let theirs = syntax.set(&text, &other, other_value);
+    let both = syntax.set(&edited.text, &other, other_value);
     if let (Ok(theirs), Ok(both)) = (theirs, both) {
-        let left = syntax.undo(&both.text, &PATH, &edited.undo).unwrap();
+        let restored = syntax.undo(&both.text, &PATH, &edited.undo).unwrap();
         prop_assert_eq!(
-            syntax.value(&left).unwrap(),
+            syntax.value(&restored).unwrap(),
             syntax.value(&theirs.text).unwrap(),
             "{:?} became {:?}",
             both.text,
-            left
+            restored
         );
     }
     Ok(())
@@ -226,8 +226,8 @@ proptest! {
                 remove_entry(value);
             }
             prop_assert_eq!(before, after, "{:?}", syntax);
-            let left = syntax.undo(&edited.text, &PATH, &edited.undo);
-            prop_assert_eq!(left, Ok(text.clone()), "{:?}: {:?}", syntax, edited);
+            let restored = syntax.undo(&edited.text, &PATH, &edited.undo);
+            prop_assert_eq!(restored, Ok(text.clone()), "{:?}: {:?}", syntax, edited);
         }
     }
 }

@@ -28,7 +28,7 @@ fn folders_with_exceptions_are_listed_entry_by_entry() {
         .into_iter()
         .filter_map(|entry| Some((entry.path.strip_prefix(&home).ok()?.display().to_string(), entry.access)))
         .collect();
-    let wanted = [
+    let expected = [
         ("", Access::List),
         (".bashrc", Access::Read),
         (".config", Access::List),
@@ -41,16 +41,19 @@ fn folders_with_exceptions_are_listed_entry_by_entry() {
         ("notes", Access::Write),
         ("work", Access::Write),
     ];
-    assert_eq!(below, wanted.into_iter().map(|(path, access)| (path.to_owned(), access)).collect());
+    assert_eq!(below, expected.into_iter().map(|(path, access)| (path.to_owned(), access)).collect());
 }
 
 #[test]
 fn only_named_and_system_paths_are_visible() {
     let nothing = FileRules { read: vec![], write: vec![], read_only: vec![], deny: vec![] };
     let entries = entries(nothing);
-    let given =
+    let visible_access =
         |path: &str| entries.iter().find(|entry| entry.path == Path::new(path)).map(|entry| entry.access);
-    assert_eq!(given("/usr"), Some(Access::Read));
-    assert_eq!((given("/"), given("/etc"), given("/home"), given("/proc")), (None, None, None, None));
+    assert_eq!(visible_access("/usr"), Some(Access::Read));
+    assert_eq!(
+        (visible_access("/"), visible_access("/etc"), visible_access("/home"), visible_access("/proc")),
+        (None, None, None, None)
+    );
     assert!(entries.iter().all(|entry| entry.access != Access::Write));
 }

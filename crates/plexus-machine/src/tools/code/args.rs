@@ -17,12 +17,12 @@ use crate::tools::CODE_EXEC;
 /// The default timeout of a snippet.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(60);
 /// The maximum timeout; the policy of the machine may set a lower one.
-pub(super) const LONGEST: Duration = Duration::from_secs(3_600);
+pub(super) const MAX_TIME: Duration = Duration::from_secs(3_600);
 /// The maximum number of input files.
-const FILES: usize = 256;
+const MAX_FILES: usize = 256;
 /// The maximum length in bytes of a file name and of one path component, as in most file systems.
-const NAME: usize = 1024;
-const PART: usize = 255;
+const MAX_NAME: usize = 1024;
+const MAX_COMPONENT: usize = 255;
 
 /// Argument names that agents know from their own tools.
 pub(super) const ALIASES: &[Alias] = &[
@@ -69,21 +69,21 @@ pub(crate) struct GivenFile {
 
 /// A validated input file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct InputFile {
     pub(super) name: String,
     pub(super) content: Vec<u8>,
 }
 
 /// Validates the input files, including the code itself.
-pub(super) fn files(args: &mut Args, room: u64) -> Result<Vec<Given>, CallError> {
-    let given = args.files.take().unwrap_or_default();
-    if given.len() > FILES {
-        return Err(wrong("files", &format!("at most {FILES} files can be given at once")));
+pub(super) fn files(args: &mut Args, max_bytes: u64) -> Result<Vec<InputFile>, CallError> {
+    let files_given = args.files.take().unwrap_or_default();
+    if files_given.len() > MAX_FILES {
+        return Err(wrong("files", &format!("at most {MAX_FILES} files can be given at once")));
     }
     let script = args.language.script(&args.code);
     let mut files =
-        vec![Given { name: script.to_owned(), content: std::mem::take(&mut args.code).into_bytes() }];
-    for file in given {
+        vec![InputFile { name: script.to_owned(), content: std::mem::take(&mut args.code).into_bytes() }];
+    for file in files_given {
         let field = format!("files/{}", files.len() - 1);
         check_name(&file.name).map_err(|why| wrong(&field, &format!("{:?}: {why}", file.name)))?;
         if file.name == script {
@@ -97,19 +97,19 @@ pub(super) fn files(args: &mut Args, room: u64) -> Result<Vec<Given>, CallError>
                 .map_err(|error| wrong(&field, &format!("{:?}: invalid base64: {error}", file.name)))?,
             _ => return Err(wrong(&field, "give either `text` or `base64`")),
         };
-        if let Some(other) = files.iter().find(|other| clash(&other.name, &file.name)) {
+        if let Some(other) = files.iter().find(|other| conflicts(&other.name, &file.name)) {
             let message = format!(
                 "{:?} and {:?} conflict: they are equal, or one would have to be a folder",
                 other.name, file.name
             );
             return Err(wrong(&field, &message));
         }
-        files.push(Given { name: file.name, content });
+        files.push(InputFile { name: file.name, content });
     }
     let bytes: u64 = files.iter().map(|file| file.content.len() as u64).sum();
-    if bytes > room {
+    if bytes > max_bytes {
         let message =
-            format!("code and files have {bytes} bytes, but the policy of this machine allows {room}");
+            format!("code and files have {bytes} bytes, but the policy of this machine allows {max_bytes}");
         return Err(wrong("files", &message));
     }
     Ok(files)
@@ -117,7 +117,7 @@ pub(super) fn files(args: &mut Args, room: u64) -> Result<Vec<Given>, CallError>
 
 /// Checks that a path stays within the folder.
 fn check_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() || name.len() > NAME {
+    if name.is_empty() || name.len() > MAX_NAME {
         return Err("a name must have 1 to 1024 bytes");
     }
     if name.contains('\0') {
@@ -128,14 +128,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
         return Err("a name must be a path within the folder, without `..` and without a leading `/`");
     }
     // Names that the system would normalize to another name.
-    if name.split('/').any(|part| part.is_empty() || part == "." || part.len() > PART) {
+    if name.split('/').any(|part| part.is_empty() || part == "." || part.len() > MAX_COMPONENT) {
         return Err("a path component must have 1 to 255 bytes and must not be `.`");
     }
     Ok(())
 }
 
 /// Whether two names are equal, or one would have to be a folder for the other.
-fn clash(one: &str, other: &str) -> bool {
+fn conflicts(one: &str, other: &str) -> bool {
     let within =
         |outer: &str, inner: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
     one == other || within(one, other) || within(other, one)

@@ -18,13 +18,13 @@ use serde::Serialize;
 use crate::tools::output::base64;
 
 /// The maximum number of returned files, and of omitted files that are named.
-const FILES: usize = 256;
-const NAMED: usize = 50;
+const MAX_FILES: usize = 256;
+const MAX_NAMED: usize = 50;
 /// The maximum number of entries examined, and the maximum depth.
-const LOOKED_AT: usize = 20_000;
-const DEPTH: usize = 64;
+const MAX_ENTRIES_EXAMINED: usize = 20_000;
+const MAX_DEPTH: usize = 64;
 /// The overhead of a file in an answer in addition to its content and name.
-const AROUND: usize = 64;
+const FILE_OVERHEAD: usize = 64;
 
 /// A returned file.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -65,7 +65,7 @@ pub(crate) enum OmittedReason {
 
 /// The result of collecting a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct CollectedFiles {
     pub(super) files: Vec<Collected>,
     pub(super) left_out: Vec<LeftOut>,
     /// The number of omitted files that are not named.
@@ -74,24 +74,24 @@ pub(super) struct Found {
 
 /// The selection of files.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum FileSelection {
     /// Files that are new or changed.
-    Changed(Before),
+    Changed(FileSnapshot),
     Named(Vec<String>),
 }
 
 /// Identifies an unchanged file: inode, size and change time. A program cannot set the change time.
-type Mark = (u64, i64, i64, u64);
+type FileStamp = (u64, i64, i64, u64);
 
 /// The files that existed before the run.
 #[derive(Debug, Default)]
-pub(super) struct Before(HashMap<String, Mark>);
+pub(super) struct FileSnapshot(HashMap<String, FileStamp>);
 
-impl Before {
+impl FileSnapshot {
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let mut before = Self::default();
         walk(folder, &mut |entry| {
-            before.0.insert(entry.name.clone(), mark(&entry.about));
+            before.0.insert(entry.name.clone(), file_stamp(&entry.about));
         })?;
         Ok(before)
     }
@@ -99,40 +99,44 @@ impl Before {
 
 // The integer types differ between systems.
 #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-fn mark(about: &Stat) -> Mark {
+fn file_stamp(about: &Stat) -> FileStamp {
     (about.st_ino as u64, about.st_size as i64, about.st_ctime as i64, about.st_ctime_nsec as u64)
 }
 
-impl Wanted {
+impl FileSelection {
     fn has(&self, entry: &Entry<'_>) -> bool {
         match self {
-            Self::Changed(before) => before.0.get(&entry.name) != Some(&mark(&entry.about)),
+            Self::Changed(before) => before.0.get(&entry.name) != Some(&file_stamp(&entry.about)),
             Self::Named(patterns) => patterns.iter().any(|pattern| glob::matches(pattern, &entry.name)),
         }
     }
 }
 
-/// Collects the selected files of a folder. The returned files take at most `room` bytes of JSON.
-pub(super) fn collect(folder: &Path, wanted: &Wanted, room: usize) -> io::Result<Found> {
-    let mut found = Found::default();
-    let mut left = room;
+/// Collects the selected files of a folder. The returned files take at most `max_bytes` bytes of JSON.
+pub(super) fn collect(
+    folder: &Path,
+    selection: &FileSelection,
+    max_bytes: usize,
+) -> io::Result<CollectedFiles> {
+    let mut found = CollectedFiles::default();
+    let mut remaining = max_bytes;
     let looked_at = walk(folder, &mut |entry| {
-        if !wanted.has(&entry) {
+        if !selection.has(&entry) {
             return;
         }
-        let given = match entry.kind() {
+        let content = match entry.kind() {
             _ if entry.too_deep => Err(OmittedReason::TooDeep),
-            FileType::RegularFile if found.files.len() == FILES => Err(OmittedReason::TooMany),
-            FileType::RegularFile => entry.read(left),
+            FileType::RegularFile if found.files.len() == MAX_FILES => Err(OmittedReason::TooMany),
+            FileType::RegularFile => entry.read(remaining),
             FileType::Symlink => Err(OmittedReason::Link),
             _ => Err(OmittedReason::Special),
         };
-        match given {
-            Ok((file, taken)) => {
-                left -= taken;
+        match content {
+            Ok((file, size_in_answer)) => {
+                remaining -= size_in_answer;
                 found.files.push(file);
             }
-            Err(why) if found.left_out.len() < NAMED => {
+            Err(why) if found.left_out.len() < MAX_NAMED => {
                 found.left_out.push(LeftOut { bytes: entry.size(), name: entry.name, why });
             }
             Err(_) => found.more += 1,
@@ -161,9 +165,9 @@ impl Entry<'_> {
     }
 
     /// Reads the whole file. Also returns its size in the answer.
-    fn read(&self, room: usize) -> Result<(Collected, usize), OmittedReason> {
+    fn read(&self, max_bytes: usize) -> Result<(Collected, usize), OmittedReason> {
         // Check the size first, because a sparse file may be huge.
-        if self.size() > room as u64 {
+        if self.size() > max_bytes as u64 {
             return Err(OmittedReason::TooLarge);
         }
         // Non-blocking, because the file may have been replaced by a pipe.
@@ -176,7 +180,7 @@ impl Entry<'_> {
         }
         let mut content = Vec::new();
         File::from(file)
-            .take(room as u64 + 1)
+            .take(max_bytes as u64 + 1)
             .read_to_end(&mut content)
             .map_err(|_| OmittedReason::Unreadable)?;
         let bytes = content.len() as u64;
@@ -185,44 +189,50 @@ impl Entry<'_> {
             Err(error) => (None, Some(base64(error.as_bytes()))),
         };
         let file = Collected { name: self.name.clone(), bytes, text, base64 };
-        let taken = super::report::json_length(&file) + AROUND;
-        if taken > room { Err(OmittedReason::TooLarge) } else { Ok((file, taken)) }
+        let size_in_answer = super::report::json_length(&file) + FILE_OVERHEAD;
+        if size_in_answer > max_bytes { Err(OmittedReason::TooLarge) } else { Ok((file, size_in_answer)) }
     }
 }
 
 /// Passes all entries below a folder that are not folders, in name order. Returns false if the limit on entries was
 /// reached.
-fn walk(folder: &Path, tell: &mut impl FnMut(Entry<'_>)) -> io::Result<bool> {
-    let mut left = LOOKED_AT;
+fn walk(folder: &Path, visit: &mut impl FnMut(Entry<'_>)) -> io::Result<bool> {
+    let mut remaining = MAX_ENTRIES_EXAMINED;
     let opened = open(CWD, folder)?;
-    descend(&opened, "", 0, &mut left, tell);
-    Ok(left > 0)
+    descend(&opened, "", 0, &mut remaining, visit);
+    Ok(remaining > 0)
 }
 
-fn descend(folder: &OwnedFd, path: &str, depth: usize, left: &mut usize, tell: &mut impl FnMut(Entry<'_>)) {
+fn descend(
+    folder: &OwnedFd,
+    path: &str,
+    depth: usize,
+    remaining: &mut usize,
+    visit: &mut impl FnMut(Entry<'_>),
+) {
     let mut names: Vec<CString> = Vec::new();
     for entry in Dir::read_from(folder).into_iter().flatten().flatten() {
         let is_one = !matches!(entry.file_name().to_bytes(), b"." | b"..");
-        if is_one && names.len() < *left {
+        if is_one && names.len() < *remaining {
             names.push(entry.file_name().to_owned());
         }
     }
     names.sort();
     for last in &names {
-        if *left == 0 {
+        if *remaining == 0 {
             return;
         }
-        *left -= 1;
+        *remaining -= 1;
         let name = format!("{path}{}", String::from_utf8_lossy(last.to_bytes()));
         let Ok(about) = statat(folder, last, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let is_folder = FileType::from_raw_mode(about.st_mode) == FileType::Directory;
-        if is_folder && depth < DEPTH {
+        if is_folder && depth < MAX_DEPTH {
             if let Ok(inner) = open(folder, last) {
-                descend(&inner, &format!("{name}/"), depth + 1, left, tell);
+                descend(&inner, &format!("{name}/"), depth + 1, remaining, visit);
             }
             continue;
         }
-        tell(Entry { name, parent: folder, last, about, too_deep: is_folder });
+        visit(Entry { name, parent: folder, last, about, too_deep: is_folder });
     }
 }
 

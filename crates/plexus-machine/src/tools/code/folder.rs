@@ -19,31 +19,36 @@ use plexus_kit::private_file;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::args::Given;
+use super::args::InputFile;
 
 /// The number of names read from a folder before they are processed.
-const AT_ONCE: usize = 4096;
+const NAMES_PER_BATCH: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(super) struct SnippetFolder(PathBuf);
 
-impl Scratch {
+impl SnippetFolder {
     /// The folder with this id, which may not exist yet.
     pub(super) fn at(parent: &Path, id: &str) -> Self {
         Self(parent.join(id))
     }
 
     /// Creates the folder with all its content.
-    pub(super) fn create(parent: &Path, id: &str, files: &[Given], stdin: Option<&str>) -> io::Result<Self> {
-        let scratch = Self::at(parent, id);
-        let filled = scratch.fill(files, stdin);
+    pub(super) fn create(
+        parent: &Path,
+        id: &str,
+        files: &[InputFile],
+        stdin: Option<&str>,
+    ) -> io::Result<Self> {
+        let snippet_folder = Self::at(parent, id);
+        let filled = snippet_folder.fill(files, stdin);
         if filled.is_err() {
-            scratch.remove();
+            snippet_folder.remove();
         }
-        filled.map(|()| scratch)
+        filled.map(|()| snippet_folder)
     }
 
-    fn fill(&self, files: &[Given], stdin: Option<&str>) -> io::Result<()> {
+    fn fill(&self, files: &[InputFile], stdin: Option<&str>) -> io::Result<()> {
         fs::create_dir(&self.0)?;
         for folder in [self.path().to_owned(), self.work(), self.home(), self.tmp()] {
             private_file::create_dir(&folder)?;
@@ -100,9 +105,9 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Folders left by snippets of an earlier process.
-pub(super) fn left(parent: &Path) -> io::Result<Vec<Scratch>> {
+pub(super) fn leftover_folders(parent: &Path) -> io::Result<Vec<SnippetFolder>> {
     let entries = fs::read_dir(parent)?;
-    entries.map(|entry| Ok(Scratch(entry?.path()))).collect()
+    entries.map(|entry| Ok(SnippetFolder(entry?.path()))).collect()
 }
 
 /// Removes a folder to which a program may have done anything: endless nesting, or removed permissions. The content
@@ -116,12 +121,12 @@ fn remove(folder: &Path) -> io::Result<()> {
             return Ok(rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR)?);
         }
         for name in names {
-            if take_away(&top, &name)? {
+            if remove_entry(&top, &name)? {
                 continue;
             }
             let inner = open(&top, &name)?;
             for name in self::names(&inner)? {
-                if !take_away(&inner, &name)? {
+                if !remove_entry(&inner, &name)? {
                     // Moving a folder requires write permission on the folder itself.
                     rustix::fs::chmodat(&inner, &name, Mode::RWXU, AtFlags::empty())?;
                     rename(&inner, &name, &top, &mut number)?;
@@ -143,7 +148,7 @@ fn rename(from: &OwnedFd, name: &CString, to: &OwnedFd, number: &mut u64) -> io:
 }
 
 /// Returns false if it is a folder that is not empty.
-fn take_away(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
+fn remove_entry(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -177,7 +182,7 @@ fn names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             names.push(entry.file_name().to_owned());
         }
-        if names.len() == AT_ONCE {
+        if names.len() == NAMES_PER_BATCH {
             break;
         }
     }

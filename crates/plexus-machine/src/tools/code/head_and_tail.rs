@@ -56,15 +56,15 @@ impl HeadAndTail {
 
     /// Returns at most `limit` bytes, without splitting characters at the cuts.
     pub(super) fn ends(&self, limit: usize) -> Ends {
-        let kept = self.head.len() + self.tail.len();
+        let retained = self.head.len() + self.tail.len();
         let bytes = || self.head.iter().chain(&self.tail).copied();
-        if self.size == kept as u64 && kept <= limit {
+        if self.size == retained as u64 && retained <= limit {
             return Ends { first: bytes().collect(), last: None, left_out: 0 };
         }
         let half = (limit / 2).min(self.half);
         let mut first: Vec<u8> = bytes().take(half).collect();
         first.truncate(whole_characters(&first));
-        let mut last: Vec<u8> = bytes().skip(kept - half).collect();
+        let mut last: Vec<u8> = bytes().skip(retained - half).collect();
         last.drain(..rest_of_character(&last));
         let left_out = self.size - (first.len() + last.len()) as u64;
         Ends { first, last: Some(last), left_out }
@@ -80,21 +80,21 @@ mod tests {
     fn head_and_tail_are_retained_and_the_middle_is_counted() {
         let all: Vec<u8> = (0..1000_u32).map(|n| b'a' + (n % 26) as u8).collect();
         for piece in [1, 7, 64, 99, 1000] {
-            let mut kept = HeadAndTail::new(100);
-            all.chunks(piece).for_each(|piece| kept.push(piece));
-            assert_eq!(kept.size(), 1000);
-            let ends = kept.ends(100);
+            let mut retained = HeadAndTail::new(100);
+            all.chunks(piece).for_each(|piece| retained.push(piece));
+            assert_eq!(retained.size(), 1000);
+            let ends = retained.ends(100);
             assert_eq!(
                 (ends.first.as_slice(), ends.last.as_deref()),
                 (&all[..50], Some(&all[950..])),
                 "{piece}"
             );
             assert_eq!(ends.left_out, 900);
-            let fewer = kept.ends(40);
+            let fewer = retained.ends(40);
             assert_eq!((fewer.first.as_slice(), fewer.last.as_deref()), (&all[..20], Some(&all[980..])));
-            assert_eq!(kept.part(10, 5), (10, all[10..15].to_vec()));
-            assert_eq!(kept.part(60, 5), (950, all[950..955].to_vec()), "from the first retained byte");
-            assert_eq!(kept.part(2000, 5), (1000, vec![]));
+            assert_eq!(retained.part(10, 5), (10, all[10..15].to_vec()));
+            assert_eq!(retained.part(60, 5), (950, all[950..955].to_vec()), "from the first retained byte");
+            assert_eq!(retained.part(2000, 5), (1000, vec![]));
         }
     }
 
@@ -102,10 +102,10 @@ mod tests {
     fn output_within_the_limit_is_complete() {
         for size in [0, 1, 49, 50, 51, 99, 100] {
             let all = vec![b'x'; size];
-            let mut kept = HeadAndTail::new(100);
-            kept.push(&all);
-            assert_eq!(kept.ends(100), Ends { first: all.clone(), last: None, left_out: 0 }, "{size}");
-            let cut = kept.ends(10);
+            let mut retained = HeadAndTail::new(100);
+            retained.push(&all);
+            assert_eq!(retained.ends(100), Ends { first: all.clone(), last: None, left_out: 0 }, "{size}");
+            let cut = retained.ends(10);
             let shown = cut.first.len() + cut.last.as_ref().map_or(0, Vec::len);
             assert_eq!(shown as u64 + cut.left_out, size as u64, "{size}");
             assert!(shown <= 10, "{size}");
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn characters_are_never_split() {
         let all = "€".repeat(100);
-        let mut kept = HeadAndTail::new(50);
-        kept.push(all.as_bytes());
-        let ends = kept.ends(50);
+        let mut retained = HeadAndTail::new(50);
+        retained.push(all.as_bytes());
+        let ends = retained.ends(50);
         assert!(std::str::from_utf8(&ends.first).is_ok() && std::str::from_utf8(&ends.last.unwrap()).is_ok());
     }
 }

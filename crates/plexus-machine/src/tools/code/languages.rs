@@ -61,36 +61,37 @@ impl Language {
 
     /// The interpreter on this machine.
     pub(super) fn interpreter(self, environment: &Environment) -> Result<PathBuf, CallError> {
-        self.found(environment).ok_or_else(|| {
-            let there = Self::ALL.into_iter().filter(|language| language.found(environment).is_some());
-            let there: Vec<&str> = there.map(Self::name).collect();
+        self.find_interpreter(environment).ok_or_else(|| {
+            let available =
+                Self::ALL.into_iter().filter(|language| language.find_interpreter(environment).is_some());
+            let available: Vec<&str> = available.map(Self::name).collect();
             let message = format!(
                 "this machine cannot run {}: {} is not on the PATH of its node",
                 self.name(),
                 self.programs().join(" or ")
             );
-            let hint = match there.is_empty() {
+            let hint = match available.is_empty() {
                 true => "Nothing was run. This machine supports none of the languages; use another machine."
                     .to_owned(),
                 false => format!(
                     "Nothing was run. Use another machine, or a language that this one supports: {}.",
-                    there.join(", ")
+                    available.join(", ")
                 ),
             };
             CallError::new(ErrorCode::Unavailable, message).hint(hint).before_it_ran()
         })
     }
 
-    fn found(self, environment: &Environment) -> Option<PathBuf> {
+    fn find_interpreter(self, environment: &Environment) -> Option<PathBuf> {
         let path = environment.named("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
         let folders = || std::env::split_paths(path).filter(|folder| folder.is_absolute());
         let candidates =
             self.programs().iter().flat_map(|name| folders().map(move |folder| folder.join(name)));
-        candidates.into_iter().find(|program| can_be_run(program))
+        candidates.into_iter().find(|program| is_runnable(program))
     }
 }
 
-fn can_be_run(program: &Path) -> bool {
+fn is_runnable(program: &Path) -> bool {
     fs_err::metadata(program).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 

@@ -28,25 +28,25 @@ use super::{CODE_EXEC, COMMAND};
 use crate::Machine;
 use crate::policy::CodeLimits;
 use crate::warden;
-use args::{ALIASES, Args, DEFAULT_TIME, LONGEST};
+use args::{ALIASES, Args, DEFAULT_TIME, MAX_TIME};
 use report::Output;
-use running::Written;
-use snippet::{MARK, Snippet};
+use running::SnippetOutput;
+use snippet::{MARKER_VARIABLE, Snippet};
 
 /// The time to end all processes, to collect files and to answer.
 const GRACE: Duration = Duration::from_secs(20);
 /// The maximum number of concurrent snippets.
-const RUNNING: usize = 8;
+const MAX_RUNNING: usize = 8;
 /// The maximum number of files and folders of a snippet.
-const ENTRIES: u64 = 10_000;
+const MAX_ENTRIES: u64 = 10_000;
 /// A snippet that writes this many times the retained output is killed.
-const FLOOD: u64 = 64;
+const OUTPUT_FACTOR: u64 = 64;
 
 #[derive(Debug)]
 pub(super) struct CodeExec {
     machine: Machine,
     folder: PathBuf,
-    places: Arc<Semaphore>,
+    running_slots: Arc<Semaphore>,
 }
 
 /// The tool's specification without its schemas.
@@ -60,7 +60,7 @@ pub(super) fn spec() -> ToolSpec {
          carries over between calls.",
         COMMAND,
     );
-    let spec = spec.with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
+    let spec = spec.with_time("timeout_seconds", MAX_TIME, GRACE).with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 
@@ -73,22 +73,22 @@ impl TypedTool for CodeExec {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| {
+        let slot = self.running_slots.clone().try_acquire_owned().map_err(|_| {
             CallError::new(
                 ErrorCode::Overloaded,
-                format!("{RUNNING} snippets are already running, which is the maximum"),
+                format!("{MAX_RUNNING} snippets are already running, which is the maximum"),
             )
             .hint("Nothing was run. Wait for one to end.")
         })?;
         let snippet = Snippet::new(&self.machine, &self.folder, args)?;
-        let written = Arc::new(Written::new(&snippet.id, snippet.kept()));
+        let written = Arc::new(SnippetOutput::new(&snippet.id, snippet.retained()));
         // The snippet ends with the call, and with the node.
         let unwanted = self.machine.supervisor.stopping(Stage::Work).child_token();
         let _leash = unwanted.clone().drop_guard();
         let work = {
             let written = written.clone();
             async move {
-                let _place = place;
+                let _slot = slot;
                 let ran = snippet.run(&written, &unwanted).await;
                 written.end();
                 ran
@@ -121,21 +121,21 @@ impl CodeExec {
         private_file::create_dir(&folder)?;
         // The sandbox compares real paths.
         let folder = fs_err::canonicalize(folder)?;
-        let left = folder::left(&folder)?;
-        if !left.is_empty() {
+        let leftovers = folder::leftover_folders(&folder)?;
+        if !leftovers.is_empty() {
             let clearing = tokio::task::spawn_blocking(move || {
-                for scratch in left {
-                    warden::end_marked(&format!("{MARK}={}", scratch.id()));
-                    scratch.remove();
+                for snippet_folder in leftovers {
+                    warden::end_marked(&format!("{MARKER_VARIABLE}={}", snippet_folder.id()));
+                    snippet_folder.remove();
                 }
             });
             machine.supervisor.spawn(Stage::Work, "code that was left", async { drop(clearing.await) });
         }
-        Ok(Self { machine: machine.clone(), folder, places: Arc::new(Semaphore::new(RUNNING)) })
+        Ok(Self { machine: machine.clone(), folder, running_slots: Arc::new(Semaphore::new(MAX_RUNNING)) })
     }
 }
 
 /// The number of bytes of one output stream after which a snippet is killed.
-fn most_output(limits: &CodeLimits) -> u64 {
-    limits.output.saturating_mul(FLOOD)
+fn max_output(limits: &CodeLimits) -> u64 {
+    limits.output.saturating_mul(OUTPUT_FACTOR)
 }

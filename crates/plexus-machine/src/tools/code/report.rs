@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::collect::{Collected, Found, LeftOut, OmittedReason};
+use super::collect::{Collected, CollectedFiles, LeftOut, OmittedReason};
 use super::head_and_tail::HeadAndTail;
 use crate::policy::CodeLimits;
 use crate::tools::output::{Decoded, both_streams, on_a_new_line};
@@ -11,7 +11,7 @@ use crate::tools::terminal::jobs::signals;
 use crate::warden::{Limit, Report};
 
 /// The maximum size of an answer as JSON; a node sends at most 1 MiB.
-const ANSWER: usize = 900 << 10;
+const MAX_ANSWER: usize = 900 << 10;
 const STDOUT: usize = 320 << 10;
 const STDERR: usize = 160 << 10;
 /// The number of bytes of each output stream and of a file that are shown to a model.
@@ -77,12 +77,12 @@ pub(super) fn json_length(value: &impl Serialize) -> usize {
 }
 
 impl Shown {
-    /// As much as fits into `room` bytes of JSON.
-    fn of(kept: &HeadAndTail, room: usize) -> Self {
-        let mut limit = room;
+    /// As much as fits into `max_bytes` bytes of JSON.
+    fn of(retained: &HeadAndTail, max_bytes: usize) -> Self {
+        let mut limit = max_bytes;
         loop {
-            let shown = Self::within(kept, limit);
-            if json_length(&shown) <= room || limit < 64 {
+            let shown = Self::within(retained, limit);
+            if json_length(&shown) <= max_bytes || limit < 64 {
                 return shown;
             }
             // Control characters and binary data take several times their size.
@@ -90,8 +90,8 @@ impl Shown {
         }
     }
 
-    fn within(kept: &HeadAndTail, limit: usize) -> Self {
-        let ends = kept.ends(limit);
+    fn within(retained: &HeadAndTail, limit: usize) -> Self {
+        let ends = retained.ends(limit);
         let Decoded { text, base64 } = match &ends.last {
             None => Decoded::of(&ends.first),
             Some(last) => Decoded::of_ends(
@@ -100,12 +100,12 @@ impl Shown {
                 last,
             ),
         };
-        Self { text, bytes: kept.size(), truncated: ends.last.is_some(), base64 }
+        Self { text, bytes: retained.size(), truncated: ends.last.is_some(), base64 }
     }
 }
 
 /// The result of a run without its files.
-pub(super) struct Ran<'r> {
+pub(super) struct RunResult<'r> {
     pub(super) report: &'r Report,
     pub(super) limits: &'r CodeLimits,
     pub(super) stdout: &'r HeadAndTail,
@@ -115,7 +115,7 @@ pub(super) struct Ran<'r> {
 
 impl Output {
     /// The output without files, and the remaining bytes of JSON for files.
-    pub(super) fn of(ran: &Ran<'_>) -> (Self, usize) {
+    pub(super) fn of(ran: &RunResult<'_>) -> (Self, usize) {
         let report = ran.report;
         let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let output = Self {
@@ -136,27 +136,27 @@ impl Output {
             files_not_named: 0,
             note: ran.note.clone(),
         };
-        let left = ANSWER.saturating_sub(json_length(&output));
-        (output, left)
+        let remaining = MAX_ANSWER.saturating_sub(json_length(&output));
+        (output, remaining)
     }
 
-    pub(super) fn with_files(self, found: Found) -> Self {
-        let Found { files, left_out, more } = found;
+    pub(super) fn with_files(self, found: CollectedFiles) -> Self {
+        let CollectedFiles { files, left_out, more } = found;
         Self { files, files_left_out: left_out, files_not_named: more, ..self }
     }
 
     /// The text form for models: the output first, then files, and the state last.
-    pub(super) fn text(&self, ran: &Ran<'_>) -> String {
+    pub(super) fn text(&self, ran: &RunResult<'_>) -> String {
         let stdout = Shown::within(ran.stdout, STDOUT_SHOWN).text;
         let stderr = Shown::within(ran.stderr, STDERR_SHOWN).text;
         let mut text = both_streams(Some(&stdout), Some(&stderr));
-        let mut room = FILES_SHOWN;
+        let mut max_bytes = FILES_SHOWN;
         for file in &self.files {
             on_a_new_line(&mut text);
             text.push_str(&format!("[file {:?}, {} bytes", file.name, file.bytes));
             match &file.text {
-                Some(content) if content.len() <= FILE_SHOWN.min(room) => {
-                    room -= content.len();
+                Some(content) if content.len() <= FILE_SHOWN.min(max_bytes) => {
+                    max_bytes -= content.len();
                     text.push_str("]\n");
                     text.push_str(content);
                 }
@@ -165,7 +165,7 @@ impl Output {
         }
         for file in &self.files_left_out {
             on_a_new_line(&mut text);
-            let why = why(file.why);
+            let why = describe_reason(file.why);
             text.push_str(&format!("[file {:?}, {} bytes: not returned, {why}]", file.name, file.bytes));
         }
         if self.files_not_named > 0 {
@@ -173,15 +173,15 @@ impl Output {
             text.push_str("[more files, which are not returned]");
         }
         on_a_new_line(&mut text);
-        text.push_str(&format!("[{}]", self.words(ran.limits)));
+        text.push_str(&format!("[{}]", self.describe_end(ran.limits)));
         text
     }
 
-    fn words(&self, limits: &CodeLimits) -> String {
+    fn describe_end(&self, limits: &CodeLimits) -> String {
         let seconds = self.duration_ms as f64 / 1_000.0;
         let mut words = match (self.limit, &self.signal, self.exit_code) {
             (Some(limit), ..) => {
-                format!("killed after {seconds:.1} s by a limit: {}", limit_words(limit, limits))
+                format!("killed after {seconds:.1} s by a limit: {}", describe_limit(limit, limits))
             }
             (None, Some(signal), _) => format!("ended by SIG{signal} after {seconds:.1} s"),
             (None, None, Some(code)) => format!("exit code {code} after {seconds:.1} s"),
@@ -199,7 +199,7 @@ impl Output {
     }
 }
 
-fn limit_words(limit: Limit, limits: &CodeLimits) -> String {
+fn describe_limit(limit: Limit, limits: &CodeLimits) -> String {
     match limit {
         Limit::Time => format!("time, {} s", limits.time.as_secs()),
         Limit::Cpu => format!("CPU time, {} s on this machine", limits.cpu.as_secs()),
@@ -207,13 +207,13 @@ fn limit_words(limit: Limit, limits: &CodeLimits) -> String {
         Limit::Processes => format!("concurrent processes, {} on this machine", limits.processes),
         Limit::FileSize => format!("file size, {} MiB on this machine", limits.file >> 20),
         Limit::Disk => {
-            format!("files, {} MiB or {} files on this machine", limits.file >> 20, super::ENTRIES)
+            format!("files, {} MiB or {} files on this machine", limits.file >> 20, super::MAX_ENTRIES)
         }
-        Limit::Output => format!("output, {} KiB on this machine", super::most_output(limits) >> 10),
+        Limit::Output => format!("output, {} KiB on this machine", super::max_output(limits) >> 10),
     }
 }
 
-fn why(why: OmittedReason) -> &'static str {
+fn describe_reason(why: OmittedReason) -> &'static str {
     match why {
         OmittedReason::TooLarge => {
             "it does not fit into the answer; print a part of it, or write it to a folder outside"

@@ -20,22 +20,22 @@ use crate::warden::Report;
 
 const BLOCK: usize = 64 << 10;
 /// How long to read the rest of the pipes after all processes have ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 /// How long the warden may take to end all processes and to report.
-const ENDING: Duration = Duration::from_secs(15);
+const END_TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum size of a report.
-const REPORT: u64 = 64 << 10;
+const MAX_REPORT: u64 = 64 << 10;
 
 /// The output of a snippet.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct SnippetOutput {
     id: String,
     stdout: Mutex<HeadAndTail>,
     stderr: Mutex<HeadAndTail>,
     ended: watch::Sender<bool>,
 }
 
-impl Written {
+impl SnippetOutput {
     pub(super) fn new(id: &str, bytes: usize) -> Self {
         Self {
             id: id.to_owned(),
@@ -45,29 +45,29 @@ impl Written {
         }
     }
 
-    pub(super) fn kept(&self, stream: Stream) -> std::sync::MutexGuard<'_, HeadAndTail> {
-        let kept = match stream {
+    pub(super) fn retained(&self, stream: Stream) -> std::sync::MutexGuard<'_, HeadAndTail> {
+        let retained = match stream {
             Stream::Stdout => &self.stdout,
             Stream::Stderr => &self.stderr,
         };
-        kept.lock().unwrap_or_else(PoisonError::into_inner)
+        retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn end(&self) {
         self.ended.send_replace(true);
     }
 
-    /// Reads until the end, or until more than `most` bytes were read; returns whether that was exceeded.
-    async fn take(&self, stream: Stream, from: Option<impl AsyncRead + Unpin>, most: u64) -> bool {
+    /// Reads until the end, or until more than `limit` bytes were read; returns whether that was exceeded.
+    async fn read_stream(&self, stream: Stream, from: Option<impl AsyncRead + Unpin>, limit: u64) -> bool {
         let Some(mut from) = from else { return false };
         let mut block = vec![0; BLOCK];
         loop {
             match from.read(&mut block).await {
                 Ok(0) | Err(_) => return false,
                 Ok(bytes) => {
-                    let mut kept = self.kept(stream);
-                    kept.push(&block[..bytes]);
-                    if kept.size() > most {
+                    let mut retained = self.retained(stream);
+                    retained.push(&block[..bytes]);
+                    if retained.size() > limit {
                         return true;
                     }
                 }
@@ -76,17 +76,17 @@ impl Written {
     }
 }
 
-impl Source for Written {
+impl Source for SnippetOutput {
     fn id(&self) -> &str {
         &self.id
     }
 
     fn size(&self, stream: Stream) -> u64 {
-        self.kept(stream).size()
+        self.retained(stream).size()
     }
 
     async fn part(&self, stream: Stream, from: u64, limit: usize) -> Option<(u64, Vec<u8>)> {
-        Some(self.kept(stream).part(from, limit))
+        Some(self.retained(stream).part(from, limit))
     }
 
     async fn ended(&self) {
@@ -119,17 +119,17 @@ pub(super) enum RunEnd {
 /// Runs a snippet until it ends or is cancelled.
 pub(super) async fn run(
     start: &Start,
-    written: &Written,
+    written: &SnippetOutput,
     unwanted: &CancellationToken,
 ) -> io::Result<RunEnd> {
     let (mut control, theirs) = UnixStream::pair()?;
     let mut child = spawn(start, theirs)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (mut too_much, mut told) = (false, Vec::new());
+    let (mut too_much, mut report_bytes) = (false, Vec::new());
     {
         let reading = async {
-            let stdout = written.take(Stream::Stdout, stdout, start.most_output);
-            let stderr = written.take(Stream::Stderr, stderr, start.most_output);
+            let stdout = written.read_stream(Stream::Stdout, stdout, start.most_output);
+            let stderr = written.read_stream(Stream::Stderr, stderr, start.most_output);
             tokio::pin!(stdout, stderr);
             // One stream over the limit is enough; a single closed stream is not the end.
             tokio::select! {
@@ -141,27 +141,27 @@ pub(super) async fn run(
         tokio::pin!(reading);
         let mut read = false;
         tokio::select! {
-            _ = report(&mut control, &mut told) => {}
+            _ = read_report(&mut control, &mut report_bytes) => {}
             () = unwanted.cancelled() => {}
             over = &mut reading => (read, too_much) = (true, over),
         }
-        if told.is_empty() {
+        if report_bytes.is_empty() {
             if too_much || unwanted.is_cancelled() {
-                told = ended(&mut control, &mut child).await;
+                report_bytes = end_and_report(&mut control, &mut child).await;
             } else {
                 // Both streams are closed, but the snippet is still running.
                 tokio::select! {
-                    _ = report(&mut control, &mut told) => {}
-                    () = unwanted.cancelled() => told = ended(&mut control, &mut child).await,
+                    _ = read_report(&mut control, &mut report_bytes) => {}
+                    () = unwanted.cancelled() => report_bytes = end_and_report(&mut control, &mut child).await,
                 }
             }
         }
-        let _ = timeout(ENDING, child.wait()).await;
-        if !read && let Ok(over) = timeout(LAST_WORDS, &mut reading).await {
+        let _ = timeout(END_TIMEOUT, child.wait()).await;
+        if !read && let Ok(over) = timeout(OUTPUT_GRACE, &mut reading).await {
             too_much |= over;
         }
     }
-    Ok(match serde_json::from_slice::<Report>(&told) {
+    Ok(match serde_json::from_slice::<Report>(&report_bytes) {
         Ok(report) if too_much => RunEnd::TooMuch(report),
         Ok(report) => RunEnd::Reported(report),
         Err(_) => RunEnd::Unwatched,
@@ -169,7 +169,7 @@ pub(super) async fn run(
 }
 
 fn spawn(start: &Start, control: UnixStream) -> io::Result<Child> {
-    let words = start.launcher.words(&start.launch)?;
+    let words = start.launcher.command_line(&start.launch)?;
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let control = control.into_std()?;
     // The warden reads its end with blocking calls.
@@ -185,19 +185,19 @@ fn spawn(start: &Start, control: UnixStream) -> io::Result<Child> {
         .spawn()
 }
 
-async fn report(control: &mut UnixStream, told: &mut Vec<u8>) -> io::Result<()> {
-    control.take(REPORT).read_to_end(told).await?;
+async fn read_report(control: &mut UnixStream, report_bytes: &mut Vec<u8>) -> io::Result<()> {
+    control.take(MAX_REPORT).read_to_end(report_bytes).await?;
     Ok(())
 }
 
 /// Makes the warden end all processes by closing its socket, and kills it if it does not.
-async fn ended(control: &mut UnixStream, child: &mut Child) -> Vec<u8> {
+async fn end_and_report(control: &mut UnixStream, child: &mut Child) -> Vec<u8> {
     use tokio::io::AsyncWriteExt as _;
-    let mut told = Vec::new();
+    let mut report_bytes = Vec::new();
     let _ = control.shutdown().await;
-    if timeout(ENDING, report(control, &mut told)).await.is_err() {
+    if timeout(END_TIMEOUT, read_report(control, &mut report_bytes)).await.is_err() {
         tracing::warn!("the warden of a snippet does not end it");
         let _ = child.start_kill();
     }
-    told
+    report_bytes
 }

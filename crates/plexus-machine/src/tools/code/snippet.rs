@@ -11,21 +11,21 @@ use plexus_proto::ErrorCode;
 use plexus_tools::CallError;
 use tokio_util::sync::CancellationToken;
 
-use super::args::{self, Args, DEFAULT_TIME, Given, wrong};
-use super::collect::{self, Before, Found, Wanted};
-use super::folder::Scratch;
-use super::report::{Output, Ran};
-use super::running::{self, RunEnd, Start, Written};
-use super::{CODE_EXEC, ENTRIES, most_output};
+use super::args::{self, Args, DEFAULT_TIME, InputFile, wrong};
+use super::collect::{self, CollectedFiles, FileSelection, FileSnapshot};
+use super::folder::SnippetFolder;
+use super::report::{Output, RunResult};
+use super::running::{self, RunEnd, SnippetOutput, Start};
+use super::{CODE_EXEC, MAX_ENTRIES, max_output};
 use crate::Machine;
 use crate::launch::{Launch, Launcher, Limits, Sandbox};
 use crate::policy::CodeLimits;
 use crate::tools::output::Stream;
-use crate::tools::{UNHELD, variables};
+use crate::tools::{SANDBOX_OWNER_HINT, variables};
 use crate::warden::{self, Limit, Report};
 
 /// Set in the environment of a snippet, so that its leftover processes can be recognised.
-pub(super) const MARK: &str = env::JOB.name;
+pub(super) const MARKER_VARIABLE: &str = env::JOB.name;
 
 #[derive(Debug)]
 pub(super) struct Snippet {
@@ -38,7 +38,7 @@ pub(super) struct Snippet {
     limits: CodeLimits,
     argv: Vec<OsString>,
     variables: BTreeMap<String, String>,
-    files: Vec<Given>,
+    files: Vec<InputFile>,
     stdin: Option<String>,
     collect: Option<Vec<String>>,
 }
@@ -51,31 +51,33 @@ impl Snippet {
                 .hint("Nothing was run. Use another machine.")
                 .before_it_ran()
         })?;
-        if let Some(place) = args.args.iter().flatten().position(|word| word.contains('\0')) {
-            return Err(wrong(&format!("args/{place}"), "must not contain the character U+0000"));
+        if let Some(index) = args.args.iter().flatten().position(|word| word.contains('\0')) {
+            return Err(wrong(&format!("args/{index}"), "must not contain the character U+0000"));
         }
         let id = format!("code-{:016x}", rand::random::<u64>());
-        let work = Scratch::at(parent, &id).work();
+        let work = SnippetFolder::at(parent, &id).work();
         let sandbox = machine.sandbox(&policy, &work).map_err(|unavailable| {
-            CallError::new(ErrorCode::Forbidden, unavailable.to_string()).hint(UNHELD).before_it_ran()
+            CallError::new(ErrorCode::Forbidden, unavailable.to_string())
+                .hint(SANDBOX_OWNER_HINT)
+                .before_it_ran()
         })?;
         let interpreter = args.language.interpreter(&machine.environment)?;
         let files = args::files(&mut args, policy.code.file)?;
-        let given = variables::checked(CODE_EXEC, &policy, args.env.take())?;
+        let caller_variables = variables::checked(CODE_EXEC, &policy, args.env.take())?;
         // The user's own settings are in the home folder, which differs from the snippet's.
         let passed =
             policy.environment.passed(&machine.environment).filter(|(name, _)| !name.starts_with("XDG_"));
         let mut variables: BTreeMap<_, _> =
-            passed.chain(args.language.variables().iter().copied()).map(own).collect();
-        variables.extend(given);
+            passed.chain(args.language.variables().iter().copied()).map(to_owned_pair).collect();
+        variables.extend(caller_variables);
         let script = files[0].name.clone().into();
         let words = args.args.take().unwrap_or_default().into_iter().map(OsString::from);
-        let asked = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs);
+        let requested_time = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs);
         Ok(Self {
             id,
             parent: parent.to_owned(),
             launcher,
-            limits: CodeLimits { time: asked.min(policy.code.time), ..policy.code },
+            limits: CodeLimits { time: requested_time.min(policy.code.time), ..policy.code },
             sandbox,
             argv: [interpreter.into_os_string(), script].into_iter().chain(words).collect(),
             variables,
@@ -86,90 +88,90 @@ impl Snippet {
     }
 
     /// The number of bytes retained of each output stream.
-    pub(super) fn kept(&self) -> usize {
+    pub(super) fn retained(&self) -> usize {
         usize::try_from(self.limits.output).unwrap_or(usize::MAX)
     }
 
     /// Runs the snippet. Nothing of it remains afterwards.
     pub(super) async fn run(
         mut self,
-        written: &Arc<Written>,
+        written: &Arc<SnippetOutput>,
         unwanted: &CancellationToken,
     ) -> Result<(Output, String), CallError> {
         let (parent, id) = (self.parent.clone(), self.id.clone());
         let (files, stdin) = (std::mem::take(&mut self.files), self.stdin.take());
         let has_stdin = stdin.is_some();
         let made = blocking(move || {
-            let scratch = Scratch::create(&parent, &id, &files, stdin.as_deref())?;
-            let before = Before::of(&scratch.work())?;
-            Ok((scratch, before))
+            let snippet_folder = SnippetFolder::create(&parent, &id, &files, stdin.as_deref())?;
+            let before = FileSnapshot::of(&snippet_folder.work())?;
+            Ok((snippet_folder, before))
         });
-        let (scratch, before) = made.await.map_err(|error| not_started(&error))?;
-        let start = self.start(&scratch, has_stdin);
+        let (snippet_folder, before) = made.await.map_err(|error| not_started(&error))?;
+        let start = self.start(&snippet_folder, has_stdin);
         let ended = running::run(&start, written, unwanted).await;
-        let scratch = Arc::new(scratch);
+        let snippet_folder = Arc::new(snippet_folder);
         let answer = match ended {
-            Ok(ended) => self.answer(ended, written, before, scratch.clone()).await,
+            Ok(ended) => self.answer(ended, written, before, snippet_folder.clone()).await,
             Err(error) => Err(not_started(&error)),
         };
         let _ = blocking(move || {
-            scratch.remove();
+            snippet_folder.remove();
             Ok(())
         })
         .await;
         answer
     }
 
-    fn start(&self, scratch: &Scratch, has_stdin: bool) -> Start {
+    fn start(&self, snippet_folder: &SnippetFolder, has_stdin: bool) -> Start {
         let limits = &self.limits;
         let launch = Launch {
             argv: self.argv.clone(),
-            sandbox: self.sandbox.clone().map(|sandbox| sandbox.with_own(scratch.path().to_owned())),
+            sandbox: self.sandbox.clone().map(|sandbox| sandbox.with_own(snippet_folder.path().to_owned())),
             limits: Some(Limits {
                 time: limits.time,
                 cpu: limits.cpu,
                 memory: limits.memory,
                 file: limits.file,
-                entries: ENTRIES,
+                entries: MAX_ENTRIES,
                 processes: limits.processes,
-                folder: scratch.path().to_owned(),
-                stdin: has_stdin.then(|| scratch.stdin()),
+                folder: snippet_folder.path().to_owned(),
+                stdin: has_stdin.then(|| snippet_folder.stdin()),
             }),
             ..Launch::default()
         };
         let mut variables = self.variables.clone();
-        let place = |path: PathBuf| path.display().to_string();
-        for (name, value) in [("HOME", scratch.home()), ("TMPDIR", scratch.tmp())] {
-            variables.insert(name.to_owned(), place(value));
+        let path_text = |path: PathBuf| path.display().to_string();
+        for (name, value) in [("HOME", snippet_folder.home()), ("TMPDIR", snippet_folder.tmp())] {
+            variables.insert(name.to_owned(), path_text(value));
         }
-        variables.insert(MARK.to_owned(), self.id.clone());
+        variables.insert(MARKER_VARIABLE.to_owned(), self.id.clone());
         Start {
             launcher: self.launcher.clone(),
             launch,
-            cwd: scratch.work(),
+            cwd: snippet_folder.work(),
             environment: variables.into_iter().collect(),
-            most_output: most_output(limits),
+            most_output: max_output(limits),
         }
     }
 
     async fn answer(
         self,
         ended: RunEnd,
-        written: &Arc<Written>,
-        before: Before,
-        scratch: Arc<Scratch>,
+        written: &Arc<SnippetOutput>,
+        before: FileSnapshot,
+        snippet_folder: Arc<SnippetFolder>,
     ) -> Result<(Output, String), CallError> {
         let report = match ended {
             RunEnd::Reported(report) => report,
             RunEnd::TooMuch(report) => Report { limit: Some(Limit::Output), cancelled: false, ..report },
             RunEnd::Unwatched => {
-                let mark = format!("{MARK}={}", self.id);
+                let mark = format!("{MARKER_VARIABLE}={}", self.id);
                 let _ = blocking(move || {
                     warden::end_marked(&mark);
                     Ok(())
                 })
                 .await;
-                return Err(unwatched());
+                return Err(warden_lost());
             }
         };
         if let Some(why) = report.failed {
@@ -181,20 +183,21 @@ impl Snippet {
                 "the code was killed because its call was cancelled",
             ));
         }
-        let wanted = self.collect.map_or_else(|| Wanted::Changed(before), Wanted::Named);
+        let selection = self.collect.map_or_else(|| FileSelection::Changed(before), FileSelection::Named);
         let (limits, written) = (self.limits, written.clone());
         let answered = blocking(move || {
-            let (stdout, stderr) = (written.kept(Stream::Stdout), written.kept(Stream::Stderr));
+            let (stdout, stderr) = (written.retained(Stream::Stdout), written.retained(Stream::Stderr));
             let note = (report.escaped > 0).then(|| {
                 format!("{} processes could not be killed and may still be running", report.escaped)
             });
-            let ran = Ran { report: &report, limits: &limits, stdout: &stdout, stderr: &stderr, note };
-            let (output, room) = Output::of(&ran);
-            let found = collect::collect(&scratch.work(), &wanted, room).unwrap_or_else(|error| {
-                // The snippet may have removed its own folder.
-                tracing::debug!(%error, "the folder of a snippet cannot be read");
-                Found::default()
-            });
+            let ran = RunResult { report: &report, limits: &limits, stdout: &stdout, stderr: &stderr, note };
+            let (output, max_bytes) = Output::of(&ran);
+            let found =
+                collect::collect(&snippet_folder.work(), &selection, max_bytes).unwrap_or_else(|error| {
+                    // The snippet may have removed its own folder.
+                    tracing::debug!(%error, "the folder of a snippet cannot be read");
+                    CollectedFiles::default()
+                });
             let output = output.with_files(found);
             let text = output.text(&ran);
             Ok((output, text))
@@ -206,7 +209,7 @@ impl Snippet {
     }
 }
 
-fn own((name, value): (&str, &str)) -> (String, String) {
+fn to_owned_pair((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
@@ -235,7 +238,7 @@ fn could_not_be_started(why: &str) -> CallError {
         .before_it_ran()
 }
 
-fn unwatched() -> CallError {
+fn warden_lost() -> CallError {
     CallError::new(
         ErrorCode::ToolFailed,
         "the code ran, but the process that enforced its limits was killed; all of its processes that could be found \

@@ -7,15 +7,19 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FileAction {
-    /// Show a text file, or a part of it: `offset`, `limit`, `unit`, `line_numbers`. For a binary file, show its type; `as_base64` gives its bytes.
+    /// Show a text file, or a part of it: `offset`, `limit`, `unit`, `line_numbers`. For a binary file, show its
+    /// type; `as_base64` gives its bytes.
     Read,
     /// Write a whole file with `text` or `base64`; see `mode`.
     Write,
-    /// Replace the exact text `old` with `new` in a file, or make several replacements with `edits`. `old` must occur exactly once.
+    /// Replace the exact text `old` with `new` in a file, or make several replacements with `edits`. `old` must occur
+    /// exactly once.
     Edit,
-    /// Like `edit`, but ignores differences in indentation, trailing spaces and line endings between `old` and the file. `new` is indented to match.
+    /// Like `edit`, but ignores differences in indentation, trailing spaces and line endings between `old` and the
+    /// file. `new` is indented to match.
     SmartEdit,
-    /// Apply a unified diff (`patch`) to the files in the folder `path`, or to the file `path`. All of it is applied or nothing.
+    /// Apply a unified diff (`patch`) to the files in the folder `path`, or to the file `path`. All of it is applied
+    /// or nothing.
     Patch,
     /// List the entries of a folder.
     List,
@@ -174,9 +178,11 @@ pub(crate) struct Args {
     /// File or folder: absolute, starting with `~/`, or relative to the working folder.
     #[schemars(length(min = 1, max = 8192))]
     pub(super) path: String,
-    /// `read`: line or byte to start at (lines count from 1, bytes from 0); a negative value counts from the end. `list`: number of entries to skip.
+    /// `read`: line or byte to start at (lines count from 1, bytes from 0); a negative value counts from the end.
+    /// `list`: number of entries to skip.
     pub(super) offset: Option<i64>,
-    /// `read`: maximum number of lines (default 2000) or bytes (default 65536). `list`, `tree`, `glob`, `grep`: maximum number of entries or lines.
+    /// `read`: maximum number of lines (default 2000) or bytes (default 65536). `list`, `tree`, `glob`, `grep`:
+    /// maximum number of entries or lines.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) limit: Option<u64>,
     /// `read`: unit of `offset` and `limit` (default `lines`).
@@ -211,7 +217,8 @@ pub(crate) struct Args {
     /// `glob`, `grep`: the pattern to search for.
     #[schemars(length(min = 1, max = 4096))]
     pub(super) pattern: Option<String>,
-    /// `grep`: only files whose path matches one of these patterns, such as `*.py`; a leading `!` excludes matching files.
+    /// `grep`: only files whose path matches one of these patterns, such as `*.py`; a leading `!` excludes matching
+    /// files.
     #[schemars(length(max = 50))]
     pub(super) files: Option<Vec<String>>,
     /// `grep`: `pattern` is plain text, not a regular expression.

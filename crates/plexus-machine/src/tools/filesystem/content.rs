@@ -104,8 +104,8 @@ fn by_magic(bytes: &[u8]) -> Option<&'static str> {
 pub(super) fn line_ending(bytes: &[u8]) -> &'static str {
     let mut lf = false;
     let mut crlf = false;
-    for (place, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-        match place > 0 && bytes[place - 1] == b'\r' {
+    for (position, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        match position > 0 && bytes[position - 1] == b'\r' {
             true => crlf = true,
             false => lf = true,
         }
@@ -128,7 +128,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 impl FileCall {
     /// Reads a whole file, if it is small enough to be held in memory.
-    pub(super) fn whole(&self, path: &Path, file: &File) -> Result<Vec<u8>, CallError> {
+    pub(super) fn read_whole(&self, path: &Path, file: &File) -> Result<Vec<u8>, CallError> {
         let size = file.metadata().map_err(failed(path))?.len();
         if size > EDITABLE {
             return Err(too_large(path, size));

@@ -14,17 +14,17 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::args::Args;
 use super::report::{Answer, Change, Output};
 use super::{FileCall, wrong};
-use crate::files::{FileError, FileLocation, Folder, Kind, temporary};
-use crate::policy::{PathRefused, Want};
+use crate::files::{FileError, FileKind, FileLocation, Folder, temporary};
+use crate::policy::{AccessKind, PathRefused};
 
 /// The maximum number of entries of one copy or removal.
-pub(super) const MOST: usize = 200_000;
+pub(super) const MAX_ENTRIES: usize = 200_000;
 /// The maximum depth of nested folders.
-pub(super) const DEEPEST: usize = 200;
+pub(super) const MAX_DEPTH: usize = 200;
 
 /// The progress of a copy.
 #[derive(Debug, Default)]
-struct Copied {
+struct CopyProgress {
     entries: usize,
     bytes: u64,
     /// Entries that are denied, special files, or not writable at the target.
@@ -34,7 +34,7 @@ struct Copied {
 impl FileCall {
     pub(super) fn copy(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let to = self.to(args)?;
-        let handle = self.files.look(path)?;
+        let handle = self.files.open_handle(path)?;
         let from = handle.path().to_owned();
         let mut notes = Vec::new();
         let target = self.target(&to, args, &mut notes)?;
@@ -43,21 +43,21 @@ impl FileCall {
             return Err(wrong("to", "is the file or folder itself, or is inside it"));
         }
         let overwrite = args.overwrite.unwrap_or(false);
-        if target.about().is_some() && (!overwrite || handle.kind() != Kind::File) {
+        if target.stat().is_some() && (!overwrite || handle.kind() != FileKind::File) {
             return Err(FileError::Exists(real).into());
         }
-        let mut copied = Copied::default();
+        let mut copied = CopyProgress::default();
         match handle.kind() {
-            Kind::File => {
+            FileKind::File => {
                 let mut file = handle.read()?;
-                let mode = handle.about().st_mode & 0o777;
-                let mut draft = target.draft_with(Some(mode))?;
+                let mode = handle.stat().st_mode & 0o777;
+                let mut draft = target.new_draft_with(Some(mode))?;
                 copied.bytes = self.copy_all(&real, &mut file, &mut draft.file)?;
                 copied.entries = 1;
-                if overwrite { draft.put()? } else { draft.put_new()? }
+                if overwrite { draft.commit()? } else { draft.commit_new()? }
             }
-            Kind::Folder => self.copy_folder(&handle.folder()?, &target, &mut copied)?,
-            Kind::Link | Kind::Special => {
+            FileKind::Folder => self.copy_folder(&handle.folder()?, &target, &mut copied)?,
+            FileKind::Link | FileKind::Special => {
                 let what = "a device, a pipe or a socket, which is not copied";
                 return Err(FileError::NotThis { path: from, what }.into());
             }
@@ -100,7 +100,7 @@ impl FileCall {
             }
             Err(FileError::NotFound(missing)) => Err(CallError::from(FileError::NotFound(missing))
                 .hint("Create the folder with `create_dirs`, or correct the path.")),
-            place => Ok(place?),
+            location => Ok(location?),
         }
     }
 
@@ -108,11 +108,11 @@ impl FileCall {
         &self,
         from: &Folder,
         target: &FileLocation,
-        copied: &mut Copied,
+        copied: &mut CopyProgress,
     ) -> Result<(), CallError> {
         let parent = target.folder();
         let name = temporary();
-        let mut stage = Stage { parent, name: &name, done: false };
+        let mut stage = PartialCopy { parent, name: &name, done: false };
         rustix::fs::mkdirat(parent, &name, Mode::from_raw_mode(0o700))
             .map_err(|error| FileError::io(&target.path(), error))?;
         let into = parent.folder_below(Path::new(&name))?;
@@ -130,26 +130,26 @@ impl FileCall {
         into: &Folder,
         real: &Path,
         depth: usize,
-        copied: &mut Copied,
+        copied: &mut CopyProgress,
     ) -> Result<(), CallError> {
-        if depth > DEEPEST {
-            return Err(too_much(from.path()));
+        if depth > MAX_DEPTH {
+            return Err(too_many_entries(from.path()));
         }
         for (name, kind) in from.entries()? {
             self.check_cancelled()?;
             copied.entries += 1;
-            if copied.entries > MOST {
-                return Err(too_much(from.path()));
+            if copied.entries > MAX_ENTRIES {
+                return Err(too_many_entries(from.path()));
             }
             let (source, target) = (from.path().join(&name), real.join(&name));
-            let allowed = self.files.check(&source, Want::Read).is_ok()
-                && self.files.check(&target, Want::Write).is_ok();
+            let allowed = self.files.check(&source, AccessKind::Read).is_ok()
+                && self.files.check(&target, AccessKind::Write).is_ok();
             let is_copied = allowed
                 && match kind {
-                    Kind::File => self.copy_file(from, into, &name, &source, copied)?,
-                    Kind::Link => self.copy_link(from, into, &name, &target)?,
-                    Kind::Special => false,
-                    Kind::Folder => {
+                    FileKind::File => self.copy_file(from, into, &name, &source, copied)?,
+                    FileKind::Link => self.copy_link(from, into, &name, &target)?,
+                    FileKind::Special => false,
+                    FileKind::Folder => {
                         let inner = from.folder_below(Path::new(&name))?;
                         rustix::fs::mkdirat(into, &name, Mode::from_raw_mode(0o777))
                             .map_err(|error| FileError::io(&target, error))?;
@@ -171,7 +171,7 @@ impl FileCall {
         into: &Folder,
         name: &OsStr,
         source: &Path,
-        copied: &mut Copied,
+        copied: &mut CopyProgress,
     ) -> Result<bool, CallError> {
         let mut file = match self.files.read_below(from, Path::new(name)) {
             Ok(file) => file,
@@ -207,23 +207,23 @@ impl FileCall {
     }
 }
 
-fn too_much(path: &Path) -> CallError {
+fn too_many_entries(path: &Path) -> CallError {
     let message = format!("{} contains too many or too deeply nested entries for one call", path.display());
     CallError::new(ErrorCode::TooLarge, message)
         .hint("Process its subfolders one by one, or use the terminal.")
 }
 
 /// An incomplete copy. Dropping it removes it.
-struct Stage<'a> {
+struct PartialCopy<'a> {
     parent: &'a Folder,
     name: &'a OsStr,
     done: bool,
 }
 
-impl Drop for Stage<'_> {
+impl Drop for PartialCopy<'_> {
     fn drop(&mut self) {
         if !self.done {
-            let _ = remove_all(self.parent, self.name, &mut MOST.clone(), &|| false);
+            let _ = remove_all(self.parent, self.name, &mut MAX_ENTRIES.clone(), &|| false);
         }
     }
 }
@@ -246,12 +246,12 @@ pub(super) fn remove_all(
         let path: PathBuf = parent.path().join(name);
         let folder = parent.folder_below(Path::new(name))?;
         for (entry, kind) in folder.entries()? {
-            if stop() || *left == 0 || depth > DEEPEST {
+            if stop() || *left == 0 || depth > MAX_DEPTH {
                 return Err(FileError::Stopped);
             }
             *left -= 1;
             match kind {
-                Kind::Folder => inner(&folder, &entry, left, depth + 1, stop)?,
+                FileKind::Folder => inner(&folder, &entry, left, depth + 1, stop)?,
                 _ => rustix::fs::unlinkat(&folder, &entry, AtFlags::empty())
                     .map_err(|error| FileError::io(&path.join(&entry), error))?,
             }

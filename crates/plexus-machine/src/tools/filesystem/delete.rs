@@ -15,25 +15,25 @@ use plexus_tools::CallError;
 
 use super::FileCall;
 use super::args::Args;
-use super::copy::{MOST, remove_all};
+use super::copy::{MAX_ENTRIES, remove_all};
 use super::report::{Answer, Change, Output};
-use crate::files::{FileError, FileLocation, Folder, Kind};
-use crate::policy::Want;
+use crate::files::{FileError, FileKind, FileLocation, Folder};
+use crate::policy::AccessKind;
 
 /// The maximum number of names tried for an entry in the trash.
-const NAMES: usize = 1_000;
+const MAX_NAMES: usize = 1_000;
 
 impl FileCall {
     pub(super) fn delete(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
-        let place = self.files.whole(path)?;
-        let real = place.path();
-        let Some(kind) = place.kind() else { return Err(FileError::NotFound(real).into()) };
+        let location = self.files.movable_entry(path)?;
+        let real = location.path();
+        let Some(kind) = location.kind() else { return Err(FileError::NotFound(real).into()) };
         self.check_cancelled()?;
         let change = if args.permanent.unwrap_or(false) {
-            self.remove(&place, kind)?;
+            self.remove(&location, kind)?;
             Change::new(&real, "removed")
         } else {
-            let trashed = self.trash(&place)?;
+            let trashed = self.trash(&location)?;
             Change { other: Some(trashed.display().to_string()), ..Change::new(&real, "trashed") }
         };
         let text = match &change.other {
@@ -48,19 +48,20 @@ impl FileCall {
         ))
     }
 
-    fn remove(&self, place: &FileLocation, kind: Kind) -> Result<(), CallError> {
-        if kind != Kind::Folder {
-            return Ok(place.unlink()?);
+    fn remove(&self, location: &FileLocation, kind: FileKind) -> Result<(), CallError> {
+        if kind != FileKind::Folder {
+            return Ok(location.unlink()?);
         }
-        let mut left = MOST;
-        let removed = remove_all(place.folder(), place.name(), &mut left, &|| self.cancel.is_cancelled());
+        let mut left = MAX_ENTRIES;
+        let removed =
+            remove_all(location.folder(), location.name(), &mut left, &|| self.cancel.is_cancelled());
         removed.map_err(|error| match error {
             FileError::Stopped => CallError::new(
                 ErrorCode::ToolFailed,
                 format!(
                     "{} is only partly removed: {} of its entries are gone",
-                    place.path().display(),
-                    MOST - left
+                    location.path().display(),
+                    MAX_ENTRIES - left
                 ),
             )
             .hint("Call again to continue, or remove the folder with `rm -r` in the terminal."),
@@ -68,70 +69,70 @@ impl FileCall {
         })
     }
 
-    fn trash(&self, place: &FileLocation) -> Result<PathBuf, CallError> {
+    fn trash(&self, location: &FileLocation) -> Result<PathBuf, CallError> {
         let mut last = None;
-        for trash in self.trashes(place) {
-            if place.path().starts_with(&trash) {
+        for trash in self.trash_folders(location) {
+            if location.path().starts_with(&trash) {
                 break;
             }
-            match self.put_into(place, &trash) {
+            match self.move_into(location, &trash) {
                 Ok(path) => return Ok(path),
                 Err(error) => last = Some(error),
             }
         }
         let why = last.map(|error| format!(": {error}")).unwrap_or_default();
-        let message = format!("{} cannot be moved to a trash folder{why}", place.path().display());
+        let message = format!("{} cannot be moved to a trash folder{why}", location.path().display());
         Err(CallError::new(ErrorCode::ToolFailed, message)
             .hint("Nothing was done. With `permanent` it is removed permanently."))
     }
 
     /// The possible trash folders for an entry, in order of preference.
-    fn trashes(&self, place: &FileLocation) -> Vec<PathBuf> {
-        let mut trashes = Vec::new();
+    fn trash_folders(&self, location: &FileLocation) -> Vec<PathBuf> {
+        let mut trash_folders = Vec::new();
         if let Ok(path) = self.files.path("~/.local/share/Trash") {
-            trashes.push(path);
+            trash_folders.push(path);
         }
         let device = |path: &Path| {
             std::fs::metadata(path).map(|about| std::os::unix::fs::MetadataExt::dev(&about)).ok()
         };
-        let own = device(place.folder().path());
-        let above = place.folder().path().ancestors();
+        let own = device(location.folder().path());
+        let above = location.folder().path().ancestors();
         let outermost = above
-            .take_while(|path| self.files.check(path, Want::Write).is_ok() && device(path) == own)
+            .take_while(|path| self.files.check(path, AccessKind::Write).is_ok() && device(path) == own)
             .last();
-        trashes.extend(
+        trash_folders.extend(
             outermost.map(|path| path.join(format!(".Trash-{}", rustix::process::getuid().as_raw()))),
         );
-        trashes
+        trash_folders
     }
 
-    fn put_into(&self, place: &FileLocation, trash: &Path) -> Result<PathBuf, FileError> {
+    fn move_into(&self, location: &FileLocation, trash: &Path) -> Result<PathBuf, FileError> {
         let (_, _) = self.files.make_folder(&trash.join("files"))?;
         let (info, _) = self.files.make_folder(&trash.join("info"))?;
-        private(&self.files.folder(trash)?);
-        let (stem, end) = split_name(place.name());
-        for number in 1..=NAMES {
-            let name = numbered(&stem, &end, number);
+        make_private(&self.files.folder(trash)?);
+        let (stem, end) = split_name(location.name());
+        for number in 1..=MAX_NAMES {
+            let name = numbered_name(&stem, &end, number);
             let mut file_name = name.clone();
             file_name.push(".trashinfo");
             let note = self.files.entry(&info.path().join(&file_name))?;
             let target = self.files.entry(&trash.join("files").join(&name))?;
-            if note.about().is_some() || target.about().is_some() {
+            if note.stat().is_some() || target.stat().is_some() {
                 continue;
             }
             // The info file is written first, so that every entry in the trash has one.
             let text = format!(
                 "[Trash Info]\nPath={}\nDeletionDate={}\n",
-                escaped(&place.path()),
+                percent_encode(&location.path()),
                 self.now.strftime("%Y-%m-%dT%H:%M:%S")
             );
-            let mut draft = note.draft_with(Some(0o600))?;
+            let mut draft = note.new_draft_with(Some(0o600))?;
             draft.file.write_all(text.as_bytes()).map_err(|error| FileError::io(&note.path(), error))?;
-            match draft.put_new() {
+            match draft.commit_new() {
                 Err(FileError::Exists(_)) => continue,
                 done => done?,
             }
-            return match place.move_to(&target, false) {
+            return match location.move_to(&target, false) {
                 Ok(()) => Ok(target.path()),
                 Err(error) => {
                     let _ = note.unlink();
@@ -139,12 +140,12 @@ impl FileCall {
                 }
             };
         }
-        Err(FileError::Exists(trash.join("files").join(place.name())))
+        Err(FileError::Exists(trash.join("files").join(location.name())))
     }
 }
 
 /// Makes the trash private to its user.
-fn private(trash: &Folder) {
+fn make_private(trash: &Folder) {
     let _ = rustix::fs::fchmod(trash, rustix::fs::Mode::from_raw_mode(0o700));
 }
 
@@ -160,7 +161,7 @@ fn split_name(name: &OsStr) -> (OsString, OsString) {
     }
 }
 
-fn numbered(stem: &OsStr, end: &OsStr, number: usize) -> OsString {
+fn numbered_name(stem: &OsStr, end: &OsStr, number: usize) -> OsString {
     let mut name = stem.to_owned();
     if number > 1 {
         name.push(format!(".{number}"));
@@ -170,7 +171,7 @@ fn numbered(stem: &OsStr, end: &OsStr, number: usize) -> OsString {
 }
 
 /// Percent-encodes a path, as the trash specification requires.
-fn escaped(path: &Path) -> String {
+fn percent_encode(path: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
     path.as_os_str()
         .as_bytes()

@@ -12,18 +12,18 @@ use super::report::{Answer, Output, bounded};
 use super::{FileCall, wrong};
 
 /// The time after which the comparison stops looking for the shortest diff.
-const PATIENCE: Duration = Duration::from_secs(3);
-const SHOWN: usize = 200 << 10;
+const DIFF_TIMEOUT: Duration = Duration::from_secs(3);
+const MAX_DIFF_BYTES: usize = 200 << 10;
 
 impl FileCall {
     pub(super) fn diff(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let (handle, file) = self.files.read(path)?;
-        let old = self.whole(handle.path(), &file)?;
+        let old = self.read_whole(handle.path(), &file)?;
         let old_name = handle.path().display().to_string();
         let (new, new_name) = match (&args.to, &args.text) {
             (Some(_), None) => {
                 let (other, file) = self.files.read(&self.to(args)?)?;
-                (self.whole(other.path(), &file)?, other.path().display().to_string())
+                (self.read_whole(other.path(), &file)?, other.path().display().to_string())
             }
             (None, Some(text)) => (text.clone().into_bytes(), "text".to_owned()),
             _ => return Err(wrong("to", "action \"diff\" needs either `to` or `text`, not both")),
@@ -49,7 +49,7 @@ impl FileCall {
 /// A unified diff, truncated to the maximum size of an answer.
 pub(super) fn unified(old: &[u8], new: &[u8], old_name: &str, new_name: &str, context: usize) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old.as_ref(), new.as_ref());
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(old.as_ref(), new.as_ref());
     let text = diff.unified_diff().context_radius(context).header(old_name, new_name).to_string();
-    bounded(text, SHOWN)
+    bounded(text, MAX_DIFF_BYTES)
 }

@@ -13,17 +13,17 @@ use super::args::{Args, Edit, FileAction};
 use super::content::{Encoding, sha256};
 use super::diff::unified;
 use super::report::{Answer, Change, Output, bounded};
-use super::{FileCall, near, needed, smart, wrong};
+use super::{FileCall, near, required_argument, smart, wrong};
 use crate::files::FileLocation;
 
 /// The maximum size of a diff in the text of an answer.
-pub(super) const SHOWN: usize = 16 << 10;
+pub(super) const MAX_DIFF_BYTES: usize = 16 << 10;
 /// The maximum number of occurrences reported.
-pub(super) const PLACES: usize = 20;
+pub(super) const MAX_REPORTED: usize = 20;
 
 /// The result of a replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Replaced {
+pub(super) struct Replacement {
     pub(super) content: Vec<u8>,
     pub(super) times: usize,
     /// How the match differs from the requested text.
@@ -52,22 +52,22 @@ impl FileCall {
     pub(super) fn edit(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let edits = edits(args)?;
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = self.files.place(path)?;
-        let Edited { before, after, times, notes } = self.edited(&place, args, &edits)?;
-        let real = place.path();
+        let location = self.files.write_target(path)?;
+        let Edited { before, after, times, notes } = self.apply_edits(&location, args, &edits)?;
+        let real = location.path();
         let name = real.display().to_string();
         let diff = unified(&before, &after, &name, &name, 3);
         let dry = args.dry_run.unwrap_or(false);
         if !dry {
             self.check_cancelled()?;
-            place.check_unchanged()?;
-            place.write(&after)?;
+            location.check_unchanged()?;
+            location.write(&after)?;
         }
         let text = format!(
             "{name}: {times} {}{}\n{}",
             if times == 1 { "replacement" } else { "replacements" },
             if dry { ", not applied (dry run)" } else { "" },
-            bounded(diff.clone(), SHOWN),
+            bounded(diff.clone(), MAX_DIFF_BYTES),
         );
         let change = Change {
             bytes: Some(after.len() as u64),
@@ -87,10 +87,10 @@ impl FileCall {
     }
 
     /// Applies the edits in memory.
-    fn edited(&self, place: &FileLocation, args: &Args, edits: &[Edit]) -> Result<Edited, CallError> {
-        let (handle, file) = self.files.read(&place.path())?;
-        self.check_hash(place, args)?;
-        let before = self.whole(handle.path(), &file)?;
+    fn apply_edits(&self, location: &FileLocation, args: &Args, edits: &[Edit]) -> Result<Edited, CallError> {
+        let (handle, file) = self.files.read(&location.path())?;
+        self.check_hash(location, args)?;
+        let before = self.read_whole(handle.path(), &file)?;
         check_text(handle.path(), &before)?;
         let (mut content, mut times, mut notes) = (before.clone(), 0, Vec::new());
         for (number, edit) in edits.iter().enumerate() {
@@ -98,7 +98,7 @@ impl FileCall {
             let all = edit.replace_all.unwrap_or(false);
             let replaced = match args.action {
                 FileAction::SmartEdit => smart::replace(&content, &edit.old, &edit.new, all),
-                _ => exact(&content, &edit.old, &edit.new, all),
+                _ => replace_exact(&content, &edit.old, &edit.new, all),
             };
             let replaced = replaced.map_err(|why| {
                 let which = if edits.len() > 1 {
@@ -121,8 +121,8 @@ fn edits(args: &Args) -> Result<Vec<Edit>, CallError> {
         (Some(_), Some(_)) => Err(wrong("edits", "give either `edits` or `old` and `new`, not both")),
         (Some(edits), None) => Ok(edits.clone()),
         (None, _) => Ok(vec![Edit {
-            old: needed(args, "old", args.old.as_deref())?.to_owned(),
-            new: needed(args, "new", args.new.as_deref())?.to_owned(),
+            old: required_argument(args, "old", args.old.as_deref())?.to_owned(),
+            new: required_argument(args, "new", args.new.as_deref())?.to_owned(),
             replace_all: args.replace_all,
         }]),
     }
@@ -141,42 +141,47 @@ pub(super) fn check_text(path: &Path, content: &[u8]) -> Result<(), CallError> {
 }
 
 /// Replaces `old`, which must occur exactly once unless `all` is set.
-pub(super) fn exact(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, ReplaceError> {
+pub(super) fn replace_exact(
+    content: &[u8],
+    old: &str,
+    new: &str,
+    all: bool,
+) -> Result<Replacement, ReplaceError> {
     if old.is_empty() {
         return Err(ReplaceError::Useless("`old` is empty; to fill an empty file use action \"write\""));
     }
     if old == new {
         return Err(ReplaceError::Useless("`old` and `new` are the same"));
     }
-    let places = occurrences(content, old.as_bytes());
-    match places.as_slice() {
+    let positions = occurrences(content, old.as_bytes());
+    match positions.as_slice() {
         [] => Err(ReplaceError::Nowhere),
         [_, _, ..] if !all => {
-            Err(ReplaceError::Several(places.iter().map(|at| line_of(content, *at)).collect()))
+            Err(ReplaceError::Several(positions.iter().map(|at| line_of(content, *at)).collect()))
         }
         _ => {
             let mut changed = Vec::with_capacity(content.len() + new.len());
             let mut from = 0;
-            for at in &places {
+            for at in &positions {
                 changed.extend_from_slice(&content[from..*at]);
                 changed.extend_from_slice(new.as_bytes());
                 from = at + old.len();
             }
             changed.extend_from_slice(&content[from..]);
-            Ok(Replaced { content: changed, times: places.len(), note: None })
+            Ok(Replacement { content: changed, times: positions.len(), note: None })
         }
     }
 }
 
 /// The positions of all non-overlapping occurrences.
-pub(super) fn occurrences(content: &[u8], wanted: &[u8]) -> Vec<usize> {
+pub(super) fn occurrences(content: &[u8], needle: &[u8]) -> Vec<usize> {
     let (mut found, mut from) = (Vec::new(), 0);
-    let Some(first) = wanted.first() else { return found };
+    let Some(first) = needle.first() else { return found };
     while let Some(next) = content[from..].iter().position(|byte| byte == first) {
         let at = from + next;
-        if content[at..].starts_with(wanted) {
+        if content[at..].starts_with(needle) {
             found.push(at);
-            from = at + wanted.len();
+            from = at + needle.len();
         } else {
             from = at + 1;
         }
@@ -202,8 +207,8 @@ fn refused(
             CallError::new(ErrorCode::InvalidArguments, format!("{which}{why}")).hint("Nothing was changed.")
         }
         ReplaceError::Several(lines) => {
-            let shown: Vec<String> = lines.iter().take(PLACES).map(ToString::to_string).collect();
-            let more = if lines.len() > PLACES { ", …" } else { "" };
+            let shown: Vec<String> = lines.iter().take(MAX_REPORTED).map(ToString::to_string).collect();
+            let more = if lines.len() > MAX_REPORTED { ", …" } else { "" };
             let message = format!(
                 "{which}`old` occurs {} times in {path}, on lines {}{more}:\n{}",
                 lines.len(),
@@ -212,10 +217,10 @@ fn refused(
             );
             CallError::new(ErrorCode::Conflict, message)
                 .hint("Nothing was changed. Include more of the surrounding lines in `old`, or set `replace_all`.")
-                .details(serde_json::json!({ "lines": lines.iter().take(PLACES).collect::<Vec<_>>() }))
+                .details(serde_json::json!({ "lines": lines.iter().take(MAX_REPORTED).collect::<Vec<_>>() }))
         }
         ReplaceError::Nowhere => {
-            let misses = near::misses(content, &edit.old);
+            let misses = near::near_misses(content, &edit.old);
             let mut message = format!("{which}`old` was not found in {path}");
             for miss in &misses {
                 message.push_str(&format!("\n- {miss}"));

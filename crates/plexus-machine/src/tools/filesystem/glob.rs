@@ -8,23 +8,24 @@ use plexus_tools::CallError;
 use super::args::Args;
 use super::listing::{FirstResults, kind_name, limit};
 use super::report::{Answer, Entry, Output, Total, one_line};
-use super::{FileCall, needed, wrong};
-use crate::files::{Found, Kind, Visit, Walk, walk};
+use super::{FileCall, required_argument, wrong};
+use crate::files::{FileKind, Walk, WalkEntry, WalkVisitor, walk};
 
 /// The default number of results.
-const LISTED: usize = 500;
+const DEFAULT_LISTED: usize = 500;
 /// The maximum depth of a walk.
-const DEEPEST: usize = 1_000;
+const MAX_DEPTH: usize = 1_000;
 
 impl FileCall {
     pub(super) fn glob(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
-        let pattern = needed(args, "pattern", args.pattern.as_deref())?;
+        let pattern = required_argument(args, "pattern", args.pattern.as_deref())?;
         let glob = pattern_of("pattern", pattern, args.ignore_case.unwrap_or(false))?.compile_matcher();
         let folder = self.files.folder(path)?;
-        let how = how(args, pattern);
-        let found = FirstResults::new(limit(args, LISTED));
+        let walk_options = walk_options(args, pattern);
+        let found = FirstResults::new(limit(args, DEFAULT_LISTED));
         let stop = || self.cancel.is_cancelled();
-        let walked = walk(&self.files, &folder, how, &stop, || Matching { glob: &glob, found: &found });
+        let walked =
+            walk(&self.files, &folder, walk_options, &stop, || GlobVisitor { glob: &glob, found: &found });
         self.check_cancelled()?;
         let (all, count) = (found.sorted(), found.count());
         let mut text = String::new();
@@ -32,7 +33,7 @@ impl FileCall {
         for (relative, kind) in all {
             let path = relative.to_string_lossy().into_owned();
             text.push_str(&one_line(&path));
-            text.push_str(if kind == Kind::Folder { "/\n" } else { "\n" });
+            text.push_str(if kind == FileKind::Folder { "/\n" } else { "\n" });
             entries.push(Entry {
                 path,
                 kind: kind_name(kind),
@@ -47,8 +48,11 @@ impl FileCall {
             output.notes.push(format!("{} of {count}; narrow the pattern, or raise `limit`", entries.len()));
         }
         if count == 0 {
-            let hint =
-                if how.hidden && how.ignored { "" } else { "; hidden and git-ignored files were skipped" };
+            let hint = if walk_options.hidden && walk_options.ignored {
+                ""
+            } else {
+                "; hidden and git-ignored files were skipped"
+            };
             output.notes.push(format!("nothing matches {pattern:?}{hint}"));
         }
         output.total = Some(Total {
@@ -63,12 +67,12 @@ impl FileCall {
 }
 
 /// The options of the walk. A pattern with a name that begins with a dot includes hidden files.
-fn how(args: &Args, pattern: &str) -> Walk {
+fn walk_options(args: &Args, pattern: &str) -> Walk {
     let dotted = pattern.split('/').any(|part| part.starts_with('.') && part.len() > 1);
     Walk {
         hidden: args.hidden.unwrap_or(dotted),
         ignored: args.ignored.unwrap_or(false),
-        depth: args.depth.unwrap_or(DEEPEST),
+        depth: args.depth.unwrap_or(MAX_DEPTH),
     }
 }
 
@@ -83,14 +87,14 @@ pub(super) fn pattern_of(field: &str, pattern: &str, ignore_case: bool) -> Resul
 
 /// A file filter from a list of patterns.
 #[derive(Debug)]
-pub(super) struct Selected {
-    wanted: Option<GlobSet>,
+pub(super) struct FileFilter {
+    included: Option<GlobSet>,
     unwanted: Option<GlobSet>,
 }
 
-impl Selected {
+impl FileFilter {
     pub(super) fn of(args: &Args) -> Result<Self, CallError> {
-        let given = args.files.as_deref().unwrap_or_default();
+        let patterns = args.files.as_deref().unwrap_or_default();
         let set = |patterns: Vec<&str>| {
             if patterns.is_empty() {
                 return Ok(None);
@@ -104,28 +108,28 @@ impl Selected {
                 .map_err(|error| wrong("files", format!("the patterns are too complex: {error}")))
         };
         Ok(Self {
-            wanted: set(given
+            included: set(patterns
                 .iter()
                 .map(String::as_str)
                 .filter(|pattern| !pattern.starts_with('!'))
                 .collect())?,
-            unwanted: set(given.iter().filter_map(|pattern| pattern.strip_prefix('!')).collect())?,
+            unwanted: set(patterns.iter().filter_map(|pattern| pattern.strip_prefix('!')).collect())?,
         })
     }
 
     pub(super) fn has(&self, path: &Path) -> bool {
-        self.wanted.as_ref().is_none_or(|set| set.is_match(path))
+        self.included.as_ref().is_none_or(|set| set.is_match(path))
             && !self.unwanted.as_ref().is_some_and(|set| set.is_match(path))
     }
 }
 
-struct Matching<'a> {
+struct GlobVisitor<'a> {
     glob: &'a GlobMatcher,
     found: &'a FirstResults,
 }
 
-impl Visit for Matching<'_> {
-    fn found(&mut self, found: &Found<'_>) {
+impl WalkVisitor for GlobVisitor<'_> {
+    fn visit(&mut self, found: &WalkEntry<'_>) {
         if self.glob.is_match(found.relative) {
             self.found.add(found.relative, found.kind);
         }

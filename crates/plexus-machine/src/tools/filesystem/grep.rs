@@ -16,29 +16,29 @@ use plexus_tools::CallError;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Args, Show};
-use super::glob::Selected;
+use super::glob::FileFilter;
 use super::report::{Answer, Matched, MatchedLine, Output, Total, one_line};
-use super::{FileCall, needed, wrong};
-use crate::files::{Files, Found, Kind, Visit, Walk, walk};
+use super::{FileCall, required_argument, wrong};
+use crate::files::{FileKind, Files, Walk, WalkEntry, WalkVisitor, walk};
 
 /// The default and maximum number of lines in an answer.
-const LINES: usize = 500;
-const MOST_LINES: usize = 5_000;
+const DEFAULT_LINES: usize = 500;
+const MAX_LINES: usize = 5_000;
 /// The maximum size in bytes of all lines in an answer, and of one line.
-const BYTES: usize = 200 << 10;
-const LINE: usize = 400;
+const MAX_ANSWER_BYTES: usize = 200 << 10;
+const MAX_LINE_BYTES: usize = 400;
 /// The memory limit of one search in one file. A file with a longer line, or with `multiline` a larger file, is
 /// skipped.
-const HEAP: usize = 64 << 20;
+const MAX_HEAP: usize = 64 << 20;
 /// The maximum size of a compiled regular expression.
-const REGEX: usize = 8 << 20;
+const MAX_REGEX: usize = 8 << 20;
 
 impl FileCall {
     pub(super) fn grep(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let matcher = matcher(args)?;
-        let selected = Selected::of(args)?;
+        let selected = FileFilter::of(args)?;
         let show = args.show.unwrap_or_default();
-        let lines = args.limit.map_or(LINES, |limit| limit as usize).min(MOST_LINES);
+        let lines = args.limit.map_or(DEFAULT_LINES, |limit| limit as usize).min(MAX_LINES);
         let results = Results { shown: Mutex::default(), lines };
         let make = || Search {
             call: self,
@@ -52,9 +52,9 @@ impl FileCall {
             files: 0,
             unread: 0,
         };
-        let handle = self.files.look(path)?;
+        let handle = self.files.open_handle(path)?;
         let real = handle.path().to_owned();
-        let (visitors, closed) = if handle.kind() == Kind::File {
+        let (visitors, closed) = if handle.kind() == FileKind::File {
             let mut search = make();
             let file = handle.read()?;
             let name = real.file_name().map(PathBuf::from).unwrap_or_default();
@@ -80,7 +80,7 @@ impl FileCall {
 }
 
 fn matcher(args: &Args) -> Result<RegexMatcher, CallError> {
-    let pattern = needed(args, "pattern", args.pattern.as_deref())?;
+    let pattern = required_argument(args, "pattern", args.pattern.as_deref())?;
     let multiline = args.multiline.unwrap_or(false);
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -89,8 +89,8 @@ fn matcher(args: &Args) -> Result<RegexMatcher, CallError> {
         .case_insensitive(args.ignore_case.unwrap_or(false))
         .word(args.word.unwrap_or(false))
         .fixed_strings(args.fixed.unwrap_or(false))
-        .size_limit(REGEX)
-        .dfa_size_limit(REGEX)
+        .size_limit(MAX_REGEX)
+        .dfa_size_limit(MAX_REGEX)
         .nest_limit(100)
         .dot_matches_new_line(false);
     if !multiline {
@@ -113,7 +113,7 @@ fn searcher(args: &Args) -> Searcher {
         .after_context(context)
         .multi_line(args.multiline.unwrap_or(false))
         .binary_detection(BinaryDetection::quit(0))
-        .heap_limit(Some(HEAP))
+        .heap_limit(Some(MAX_HEAP))
         .build()
 }
 
@@ -122,7 +122,7 @@ struct Search<'a> {
     call: &'a FileCall,
     matcher: RegexMatcher,
     searcher: Searcher,
-    selected: &'a Selected,
+    selected: &'a FileFilter,
     show: Show,
     results: &'a Results,
     searched: u64,
@@ -131,13 +131,13 @@ struct Search<'a> {
     unread: u64,
 }
 
-impl Visit for Search<'_> {
-    fn found(&mut self, found: &Found<'_>) {
-        if found.kind != Kind::File || !self.selected.has(found.relative) {
+impl WalkVisitor for Search<'_> {
+    fn visit(&mut self, found: &WalkEntry<'_>) {
+        if found.kind != FileKind::File || !self.selected.has(found.relative) {
             return;
         }
         let files: &Files = &self.call.files;
-        match files.read_found(found) {
+        match files.read_walked(found) {
             Ok(file) => self.search(found.relative, &file),
             // The file is denied, was removed, or was replaced.
             Err(_) => self.unread += 1,
@@ -148,9 +148,14 @@ impl Visit for Search<'_> {
 impl Search<'_> {
     fn search(&mut self, relative: &Path, file: &File) {
         self.searched += 1;
-        let mut sink =
-            Lines { show: self.show, matches: 0, lines: Vec::new(), bytes: 0, most: self.results.lines };
-        let reader = Wanted { file, cancel: &self.call.cancel };
+        let mut sink = FileMatches {
+            show: self.show,
+            matches: 0,
+            lines: Vec::new(),
+            bytes: 0,
+            max_results: self.results.lines,
+        };
+        let reader = CancellableReader { file, cancel: &self.call.cancel };
         let searched = self.searcher.search_reader(&self.matcher, reader, &mut sink);
         if searched.is_err() {
             self.unread += 1;
@@ -164,12 +169,12 @@ impl Search<'_> {
 }
 
 /// Reads until the call is cancelled.
-struct Wanted<'a> {
+struct CancellableReader<'a> {
     file: &'a File,
     cancel: &'a CancellationToken,
 }
 
-impl Read for Wanted<'_> {
+impl Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(std::io::Error::other("cancelled"));
@@ -180,25 +185,26 @@ impl Read for Wanted<'_> {
 
 /// The matches in one file.
 #[derive(Debug)]
-struct Lines {
+struct FileMatches {
     show: Show,
     matches: u64,
     lines: Vec<MatchedLine>,
     bytes: usize,
-    most: usize,
+    max_results: usize,
 }
 
-impl Lines {
+impl FileMatches {
     fn add(&mut self, bytes: &[u8], first: Option<u64>, context: bool) {
-        if self.show != Show::Lines || self.lines.len() >= self.most || self.bytes >= BYTES {
+        if self.show != Show::Lines || self.lines.len() >= self.max_results || self.bytes >= MAX_ANSWER_BYTES
+        {
             return;
         }
         for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let mut text = String::from_utf8_lossy(&line[..line.len().min(LINE)]).into_owned();
-            if line.len() > LINE {
-                text.push_str(&format!(" [… {} bytes more]", line.len() - LINE));
+            let mut text = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE_BYTES)]).into_owned();
+            if line.len() > MAX_LINE_BYTES {
+                text.push_str(&format!(" [… {} bytes more]", line.len() - MAX_LINE_BYTES));
             }
             self.bytes += text.len() + 40;
             self.lines.push(MatchedLine { line: first.unwrap_or(0) + number as u64, text, context });
@@ -206,7 +212,7 @@ impl Lines {
     }
 }
 
-impl Sink for Lines {
+impl Sink for FileMatches {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
@@ -224,21 +230,21 @@ impl Sink for Lines {
 /// The results of all threads, bounded by what can be shown.
 #[derive(Debug)]
 struct Results {
-    shown: Mutex<Shown>,
+    shown: Mutex<ShownMatches>,
     lines: usize,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
-    files: BTreeMap<PathBuf, Lines>,
+struct ShownMatches {
+    files: BTreeMap<PathBuf, FileMatches>,
     lines: usize,
     bytes: usize,
 }
 
 impl Results {
-    fn add(&self, relative: &Path, lines: Lines) {
+    fn add(&self, relative: &Path, lines: FileMatches) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = shown.lines > self.lines || shown.bytes > BYTES;
+        let is_full = shown.lines > self.lines || shown.bytes > MAX_ANSWER_BYTES;
         if is_full && shown.files.last_key_value().is_some_and(|(last, _)| last.as_path() < relative) {
             return;
         }
@@ -248,7 +254,9 @@ impl Results {
         // Drop the last file while the others fill the answer.
         while let Some((path, last)) = shown.files.last_key_value() {
             let (lines, bytes) = (last.lines.len().max(1), last.bytes + path.as_os_str().len() + 40);
-            if shown.lines - lines <= self.lines && shown.bytes - bytes <= BYTES || shown.files.len() == 1 {
+            if shown.lines - lines <= self.lines && shown.bytes - bytes <= MAX_ANSWER_BYTES
+                || shown.files.len() == 1
+            {
                 break;
             }
             shown.files.pop_last();
@@ -265,9 +273,9 @@ fn answer(
     (files, matches, searched, unread): (u64, u64, u64, u64),
     closed: usize,
 ) -> Answer {
-    let most = results.lines;
+    let max_results = results.lines;
     let shown = results.shown.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (mut text, mut all, mut left, mut lines_shown) = (String::new(), Vec::new(), most, 0);
+    let (mut text, mut all, mut left, mut lines_shown) = (String::new(), Vec::new(), max_results, 0);
     for (path, mut found) in shown.files {
         if left == 0 {
             break;

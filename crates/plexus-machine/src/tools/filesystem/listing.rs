@@ -12,12 +12,12 @@ use super::FileCall;
 use super::args::Args;
 use super::content::Encoding;
 use super::report::{About, Answer, Entry, Output, Total, one_line};
-use crate::files::{Folder, Found, Kind, Visit, Walk, walk};
-use crate::policy::Want;
+use crate::files::{FileKind, Folder, Walk, WalkEntry, WalkVisitor, walk};
+use crate::policy::AccessKind;
 
 /// The default and maximum number of entries of a list or tree.
-const LISTED: usize = 500;
-pub(super) const MOST_LISTED: usize = 2_000;
+const DEFAULT_LISTED: usize = 500;
+pub(super) const MAX_LISTED: usize = 2_000;
 /// The number of entries after which a tree stops counting.
 const COUNTED: u64 = 1_000_000;
 
@@ -25,11 +25,11 @@ impl FileCall {
     pub(super) fn list(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
         let folder = self.files.folder(path)?;
         let mut entries = folder.entries()?;
-        entries.retain(|(name, _)| self.files.check(&folder.path().join(name), Want::Read).is_ok());
+        entries.retain(|(name, _)| self.files.check(&folder.path().join(name), AccessKind::Read).is_ok());
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         let total = entries.len();
         let offset = usize::try_from(args.offset.unwrap_or(0)).unwrap_or(0).min(total);
-        let limit = limit(args, LISTED);
+        let limit = limit(args, DEFAULT_LISTED);
         let shown: Vec<Entry> = entries[offset..]
             .iter()
             .take(limit)
@@ -60,7 +60,7 @@ impl FileCall {
             ignored: args.ignored.unwrap_or(false),
             depth: args.depth.unwrap_or(3),
         };
-        let limit = limit(args, LISTED);
+        let limit = limit(args, DEFAULT_LISTED);
         let found = FirstResults::new(limit);
         let stop = || self.cancel.is_cancelled() || found.count() > COUNTED;
         let walked = walk(&self.files, &folder, how, &stop, || Collector(&found));
@@ -98,9 +98,9 @@ impl FileCall {
     }
 
     pub(super) fn stat(&self, path: &Path) -> Result<Answer, CallError> {
-        let handle = self.files.look(path)?;
-        let mut about = About::of(handle.about(), kind_name(handle.kind()));
-        about.can_be_written = self.files.check(handle.path(), Want::Write).is_ok();
+        let handle = self.files.open_handle(path)?;
+        let mut about = About::of(handle.stat(), kind_name(handle.kind()));
+        about.can_be_written = self.files.check(handle.path(), AccessKind::Write).is_ok();
         // A symlink at the path itself, if the path may be examined under its own name.
         if let Ok(metadata) = std::fs::symlink_metadata(path)
             && metadata.is_symlink()
@@ -108,7 +108,7 @@ impl FileCall {
             about.link_to = std::fs::read_link(path).ok().map(|target| target.display().to_string());
         }
         let mut output = Output { path: handle.path().display().to_string(), ..Output::default() };
-        if handle.kind() == Kind::File
+        if handle.kind() == FileKind::File
             && let Ok(file) = handle.read()
             && let Ok((encoding, _)) = Encoding::sample(&file)
         {
@@ -142,15 +142,15 @@ impl FileCall {
 }
 
 pub(super) fn limit(args: &Args, default: usize) -> usize {
-    args.limit.map_or(default, |limit| limit as usize).min(MOST_LISTED)
+    args.limit.map_or(default, |limit| limit as usize).min(MAX_LISTED)
 }
 
-pub(super) fn kind_name(kind: Kind) -> &'static str {
+pub(super) fn kind_name(kind: FileKind) -> &'static str {
     match kind {
-        Kind::File => "file",
-        Kind::Folder => "folder",
-        Kind::Link => "link",
-        Kind::Special => "special",
+        FileKind::File => "file",
+        FileKind::Folder => "folder",
+        FileKind::Link => "link",
+        FileKind::Special => "special",
     }
 }
 
@@ -185,16 +185,16 @@ fn modified(about: &Stat) -> plexus_proto::Timestamp {
 }
 
 #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-fn entry(folder: &Folder, relative: &Path, kind: Kind) -> Entry {
-    let about = folder.about(relative.as_os_str()).ok().flatten();
-    let link_to = (kind == Kind::Link)
+fn entry(folder: &Folder, relative: &Path, kind: FileKind) -> Entry {
+    let about = folder.stat(relative.as_os_str()).ok().flatten();
+    let link_to = (kind == FileKind::Link)
         .then(|| rustix::fs::readlinkat(folder, relative, Vec::new()).ok())
         .flatten()
         .map(|target| target.to_string_lossy().into_owned());
     Entry {
         path: relative.to_string_lossy().into_owned(),
         kind: kind_name(kind),
-        bytes: about.as_ref().filter(|_| kind == Kind::File).map(|about| about.st_size as u64),
+        bytes: about.as_ref().filter(|_| kind == FileKind::File).map(|about| about.st_size as u64),
         modified_at: about.as_ref().map(modified),
         link_to,
     }
@@ -214,26 +214,26 @@ fn line(entry: &Entry, name: &str) -> String {
 /// Collects the first results of a walk in path order, and counts all of them.
 #[derive(Debug)]
 pub(super) struct FirstResults {
-    found: Mutex<std::collections::BTreeMap<PathBuf, Kind>>,
-    most: usize,
+    found: Mutex<std::collections::BTreeMap<PathBuf, FileKind>>,
+    max_results: usize,
     count: AtomicU64,
 }
 
 impl FirstResults {
-    pub(super) fn new(most: usize) -> Self {
-        Self { found: Mutex::default(), most, count: AtomicU64::new(0) }
+    pub(super) fn new(max_results: usize) -> Self {
+        Self { found: Mutex::default(), max_results, count: AtomicU64::new(0) }
     }
 
-    pub(super) fn add(&self, relative: &Path, kind: Kind) {
+    pub(super) fn add(&self, relative: &Path, kind: FileKind) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut found = self.found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if found.len() >= self.most
+        if found.len() >= self.max_results
             && found.last_key_value().is_some_and(|(last, _)| last.as_path() < relative)
         {
             return;
         }
         found.insert(relative.to_owned(), kind);
-        if found.len() > self.most {
+        if found.len() > self.max_results {
             found.pop_last();
         }
     }
@@ -242,7 +242,7 @@ impl FirstResults {
         self.count.load(Ordering::Relaxed)
     }
 
-    pub(super) fn sorted(&self) -> Vec<(PathBuf, Kind)> {
+    pub(super) fn sorted(&self) -> Vec<(PathBuf, FileKind)> {
         let mut found = self.found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         std::mem::take(&mut *found).into_iter().collect()
     }
@@ -250,8 +250,8 @@ impl FirstResults {
 
 struct Collector<'a>(&'a FirstResults);
 
-impl Visit for Collector<'_> {
-    fn found(&mut self, found: &Found<'_>) {
+impl WalkVisitor for Collector<'_> {
+    fn visit(&mut self, found: &WalkEntry<'_>) {
         self.0.add(found.relative, found.kind);
     }
 }

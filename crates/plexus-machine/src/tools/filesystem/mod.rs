@@ -37,7 +37,7 @@ use report::{Answer, Output};
 
 const NAME: &str = "filesystem";
 const DEFAULT_TIME: Duration = Duration::from_secs(120);
-const LONGEST: Duration = Duration::from_secs(3_600);
+const MAX_TIME: Duration = Duration::from_secs(3_600);
 /// The time to stop a call after its timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -99,7 +99,7 @@ pub(super) fn spec() -> ToolSpec {
     let actions = FileAction::ALL.map(|action| Action::new(action.name(), access(action)));
     let spec = spec
         .with_actions(actions.to_vec())
-        .with_time("timeout_seconds", LONGEST, GRACE)
+        .with_time("timeout_seconds", MAX_TIME, GRACE)
         .with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
@@ -114,12 +114,12 @@ impl TypedTool for Filesystem {
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let call = FileCall {
-            files: Files::of(&self.machine),
+            files: Files::for_machine(&self.machine),
             cancel: context.cancel.clone(),
             changing: self.changing.clone(),
             now: context.clock.now(),
         };
-        let done = tokio::task::spawn_blocking(move || call.carry_out(&args)).await;
+        let done = tokio::task::spawn_blocking(move || call.execute(&args)).await;
         match done {
             Ok(answer) => answer.map(|answer| Outcome::Ready(answer.into_output())),
             Err(_) => Err(CallError::new(ErrorCode::Internal, "the file operation failed unexpectedly")
@@ -144,7 +144,7 @@ struct FileCall {
 }
 
 impl FileCall {
-    fn carry_out(&self, args: &Args) -> Result<Answer, CallError> {
+    fn execute(&self, args: &Args) -> Result<Answer, CallError> {
         let path = self.files.path(&args.path).map_err(CallError::from).map_err(CallError::before_it_ran)?;
         match args.action {
             FileAction::Read => self.read(&path, args),
@@ -171,12 +171,16 @@ impl FileCall {
     }
 
     fn to(&self, args: &Args) -> Result<std::path::PathBuf, CallError> {
-        let to = needed(args, "to", args.to.as_deref())?;
+        let to = required_argument(args, "to", args.to.as_deref())?;
         Ok(self.files.path(to)?)
     }
 }
 
-fn needed<'a, T: ?Sized>(args: &Args, field: &str, value: Option<&'a T>) -> Result<&'a T, CallError> {
+fn required_argument<'a, T: ?Sized>(
+    args: &Args,
+    field: &str,
+    value: Option<&'a T>,
+) -> Result<&'a T, CallError> {
     value.ok_or_else(|| arguments::missing(NAME, field, args.action.name()).before_it_ran())
 }
 

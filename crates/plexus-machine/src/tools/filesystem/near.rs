@@ -5,25 +5,25 @@ use std::fmt;
 use super::smart::{self, Lines};
 
 /// The maximum number of reported near misses.
-const TOLD: usize = 3;
+const MAX_REPORTED: usize = 3;
 /// The maximum number of lines compared.
-const COMPARED: usize = 50_000;
+const MAX_COMPARED_LINES: usize = 50_000;
 /// The maximum number of bytes of a line that are compared and shown.
-const WIDTH: usize = 160;
+const MAX_LINE_BYTES: usize = 160;
 /// The minimum similarity of a line.
-const ALIKE: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NearMiss {
     /// The line it starts on.
     pub(super) line: usize,
-    differs: Differs,
+    differs: Difference,
     /// The text in the file.
-    there: String,
+    actual: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Differs {
+enum Difference {
     /// Describes the difference.
     Whitespace(String),
     Case,
@@ -33,58 +33,58 @@ enum Differs {
 
 impl NearMiss {
     pub(super) fn is_whitespace(&self) -> bool {
-        matches!(self.differs, Differs::Whitespace(_))
+        matches!(self.differs, Difference::Whitespace(_))
     }
 }
 
 impl fmt::Display for NearMiss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.differs {
-            Differs::Whitespace(what) => write!(f, "line {}: the same except for {what}", self.line)?,
-            Differs::Case => write!(f, "line {}: the same except for upper and lower case", self.line)?,
-            Differs::Text(wanted) => {
+            Difference::Whitespace(what) => write!(f, "line {}: the same except for {what}", self.line)?,
+            Difference::Case => write!(f, "line {}: the same except for upper and lower case", self.line)?,
+            Difference::Text(expected) => {
                 return write!(
                     f,
-                    "line {} is similar:\n    wanted: {wanted}\n    found:  {}",
-                    self.line, self.there
+                    "line {} is similar:\n    wanted: {expected}\n    found:  {}",
+                    self.line, self.actual
                 );
             }
         }
-        write!(f, ":\n{}", self.there)
+        write!(f, ":\n{}", self.actual)
     }
 }
 
 /// The nearest matches; empty if nothing is similar.
-pub(super) fn misses(content: &[u8], old: &str) -> Vec<NearMiss> {
+pub(super) fn near_misses(content: &[u8], old: &str) -> Vec<NearMiss> {
     let loose = smart::find(content, old);
     if !loose.is_empty() {
         let miss = |found: &smart::Window| NearMiss {
             line: found.first + 1,
-            differs: Differs::Whitespace(found.differs.clone()),
-            there: around(content, &[found.first + 1]),
+            differs: Difference::Whitespace(found.differs.clone()),
+            actual: around(content, &[found.first + 1]),
         };
-        return loose.iter().take(TOLD).map(miss).collect();
+        return loose.iter().take(MAX_REPORTED).map(miss).collect();
     }
-    let case = without_case(content, old);
+    let case = case_insensitive_matches(content, old);
     if !case.is_empty() {
         return case;
     }
-    alike(content, old)
+    similar_lines(content, old)
 }
 
-fn without_case(content: &[u8], old: &str) -> Vec<NearMiss> {
-    let (lower, wanted) = (content.to_ascii_lowercase(), old.to_ascii_lowercase());
-    let places = super::edit::occurrences(&lower, wanted.as_bytes());
+fn case_insensitive_matches(content: &[u8], old: &str) -> Vec<NearMiss> {
+    let (lower, expected) = (content.to_ascii_lowercase(), old.to_ascii_lowercase());
+    let positions = super::edit::occurrences(&lower, expected.as_bytes());
     let miss = |at: &usize| {
         let line = super::edit::line_of(content, *at);
-        NearMiss { line, differs: Differs::Case, there: around(content, &[line]) }
+        NearMiss { line, differs: Difference::Case, actual: around(content, &[line]) }
     };
-    places.iter().take(TOLD).map(miss).collect()
+    positions.iter().take(MAX_REPORTED).map(miss).collect()
 }
 
 /// The lines most similar to the longest line of the wanted text.
-fn alike(content: &[u8], old: &str) -> Vec<NearMiss> {
-    let Some((place, wanted)) = old
+fn similar_lines(content: &[u8], old: &str) -> Vec<NearMiss> {
+    let Some((line_index, expected)) = old
         .lines()
         .enumerate()
         .max_by_key(|(_, line)| line.trim().len())
@@ -92,42 +92,42 @@ fn alike(content: &[u8], old: &str) -> Vec<NearMiss> {
     else {
         return Vec::new();
     };
-    let wanted = shown(wanted.trim());
+    let expected = shorten(expected.trim());
     let lines = Lines::of(content);
     let mut found: Vec<(f64, usize, String)> = lines
         .iter()
-        .take(COMPARED)
+        .take(MAX_COMPARED_LINES)
         .enumerate()
         .filter_map(|(number, line)| {
-            let text = shown(String::from_utf8_lossy(line.text).trim());
-            let (short, long) = (text.len().min(wanted.len()), text.len().max(wanted.len()));
+            let text = shorten(String::from_utf8_lossy(line.text).trim());
+            let (short, long) = (text.len().min(expected.len()), text.len().max(expected.len()));
             if short * 2 < long {
                 return None;
             }
-            let alike = strsim::sorensen_dice(&text, &wanted);
-            (alike >= ALIKE).then_some((alike, number, text))
+            let similarity = strsim::sorensen_dice(&text, &expected);
+            (similarity >= MIN_SIMILARITY).then_some((similarity, number, text))
         })
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let miss = |(_, number, there): (f64, usize, String)| NearMiss {
+    let miss = |(_, number, actual): (f64, usize, String)| NearMiss {
         line: number + 1,
-        differs: match there == wanted {
+        differs: match actual == expected {
             // The line itself matches, so the difference is in its neighbours.
-            true => Differs::Text(context_of(old, place)),
-            false => Differs::Text(wanted.clone()),
+            true => Difference::Text(context_of(old, line_index)),
+            false => Difference::Text(expected.clone()),
         },
-        there,
+        actual,
     };
-    found.into_iter().take(TOLD).map(miss).collect()
+    found.into_iter().take(MAX_REPORTED).map(miss).collect()
 }
 
-fn context_of(old: &str, place: usize) -> String {
-    let line = old.lines().nth(place + 1).or_else(|| old.lines().nth(place.saturating_sub(1)));
-    format!("(this line, next to) {}", shown(line.unwrap_or_default().trim()))
+fn context_of(old: &str, line_index: usize) -> String {
+    let line = old.lines().nth(line_index + 1).or_else(|| old.lines().nth(line_index.saturating_sub(1)));
+    format!("(this line, next to) {}", shorten(line.unwrap_or_default().trim()))
 }
 
-fn shown(text: &str) -> String {
-    text[..text.floor_char_boundary(WIDTH)].to_owned()
+fn shorten(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_LINE_BYTES)].to_owned()
 }
 
 /// Numbered lines of a file, each with its neighbours and with visible whitespace.
@@ -142,7 +142,7 @@ pub(super) fn around(content: &[u8], lines: &[usize]) -> String {
     let mut text = String::new();
     for number in numbers {
         let line = &all[number - 1];
-        let visible = shown(&String::from_utf8_lossy(line.text)).replace('\t', "→");
+        let visible = shorten(&String::from_utf8_lossy(line.text)).replace('\t', "→");
         let spaces = visible.len() - visible.trim_end_matches(' ').len();
         let ends = format!("{}{}", "·".repeat(spaces), if line.end == b"\r\n" { "␍" } else { "" });
         text.push_str(&format!("{number:>6}  {}{ends}\n", visible.trim_end_matches(' ')));

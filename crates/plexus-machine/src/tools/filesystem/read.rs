@@ -21,7 +21,7 @@ use crate::files::Handle;
 const LINES: u64 = 2_000;
 const BYTES: u64 = 64 << 10;
 /// The maximum size of a part as JSON. An answer is limited to 1 MiB.
-const MOST: usize = 256 << 10;
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// The maximum number of bytes shown of one line.
 const LINE: usize = 4_000;
 /// The number of bytes in which lines are counted to find an offset, and the maximum size of a file whose lines are
@@ -54,7 +54,7 @@ impl FileCall {
         let numbered = args.line_numbers.unwrap_or(false);
         let page = match encoding {
             Encoding::Utf16Le | Encoding::Utf16Be => {
-                let content = self.whole(&real, &file)?;
+                let content = self.read_whole(&real, &file)?;
                 self.lines(&real, Cursor::new(utf16(&content, encoding)), u64::MAX, first, limit, numbered)?
             }
             _ => {
@@ -111,21 +111,21 @@ impl FileCall {
             if block.is_empty() {
                 break;
             }
-            let end = block.iter().position(|byte| *byte == b'\n').map(|place| place + 1);
+            let end = block.iter().position(|byte| *byte == b'\n').map(|position| position + 1);
             let piece = &block[..end.unwrap_or(block.len())];
-            let (taken, wanted) = (piece.len(), number >= first && !full);
-            if wanted {
+            let (consumed, in_range) = (piece.len(), number >= first && !full);
+            if in_range {
                 if length == 0 && page.bytes.is_empty() && page.shown == 0 {
                     page.offset = at;
                 }
                 let room = (LINE + 4).saturating_sub(line.len());
                 line.extend_from_slice(&piece[..piece.len().min(room)]);
             }
-            length += taken;
-            at += taken as u64;
-            reader.consume(taken);
+            length += consumed;
+            at += consumed as u64;
+            reader.consume(consumed);
             if end.is_some() {
-                if wanted {
+                if in_range {
                     full = page.add(&line, length, number, numbered, at) || number - first + 1 >= limit;
                 }
                 (number, length) = (number + 1, 0);
@@ -239,8 +239,8 @@ impl FileCall {
             Ok(offset) => offset,
             Err(_) => size.saturating_sub(args.offset.unwrap_or(0).unsigned_abs()),
         };
-        let most = if as_base64 { MOST / 2 } else { MOST };
-        let limit = args.limit.unwrap_or(BYTES).min(most as u64) as usize;
+        let max_bytes = if as_base64 { MAX_ANSWER_BYTES / 2 } else { MAX_ANSWER_BYTES };
+        let limit = args.limit.unwrap_or(BYTES).min(max_bytes as u64) as usize;
         let mut bytes = Vec::new();
         Shared(file, offset).take(limit as u64).read_to_end(&mut bytes).map_err(failed(path))?;
         bytes.truncate(fitting(&bytes));
@@ -285,10 +285,8 @@ impl FileCall {
         what: &'static str,
         mut output: Output,
     ) -> Result<Answer, CallError> {
-        let about = About {
-            looks_like: Some(what.to_owned()),
-            ..About::of(handle.about(), kind_name(handle.kind()))
-        };
+        let about =
+            About { looks_like: Some(what.to_owned()), ..About::of(handle.stat(), kind_name(handle.kind())) };
         if about.bytes <= HASHED {
             output.sha256 = Some(self.digest(handle.path(), file)?);
         }
@@ -317,7 +315,7 @@ struct Page {
     all: Option<u64>,
     more: bool,
     cut: Vec<u64>,
-    taken: usize,
+    consumed: usize,
     numbered: bool,
 }
 
@@ -326,32 +324,32 @@ impl Page {
     fn add(&mut self, line: &[u8], length: usize, number: u64, numbered: bool, _end: u64) -> bool {
         let number_text = if numbered { format!("{number:>6}\t") } else { String::new() };
         let is_cut = length > LINE + 2;
-        let mut kept = &line[..line.len().min(if is_cut { LINE } else { line.len() })];
+        let mut shown_bytes = &line[..line.len().min(if is_cut { LINE } else { line.len() })];
         if is_cut {
-            while kept.last().is_some_and(|byte| byte & 0xC0 == 0x80) {
-                kept = &kept[..kept.len() - 1];
+            while shown_bytes.last().is_some_and(|byte| byte & 0xC0 == 0x80) {
+                shown_bytes = &shown_bytes[..shown_bytes.len() - 1];
             }
-            if kept.last().is_some_and(|byte| *byte >= 0xC0) {
-                kept = &kept[..kept.len() - 1];
+            if shown_bytes.last().is_some_and(|byte| *byte >= 0xC0) {
+                shown_bytes = &shown_bytes[..shown_bytes.len() - 1];
             }
         }
-        let cost = json_cost(kept) + number_text.len();
-        if self.shown > 0 && self.taken + cost > MOST {
+        let cost = json_cost(shown_bytes) + number_text.len();
+        if self.shown > 0 && self.consumed + cost > MAX_ANSWER_BYTES {
             return true;
         }
         self.numbered |= numbered;
-        self.taken += cost;
+        self.consumed += cost;
         self.bytes.extend_from_slice(number_text.as_bytes());
-        self.bytes.extend_from_slice(kept);
+        self.bytes.extend_from_slice(shown_bytes);
         if is_cut {
-            let notice = format!(" [… {} bytes more in this line …]\n", length - kept.len());
+            let notice = format!(" [… {} bytes more in this line …]\n", length - shown_bytes.len());
             self.bytes.extend_from_slice(notice.as_bytes());
             self.cut.push(number);
         }
         self.raw_endings.extend_from_slice(&line[line.len().saturating_sub(2)..]);
         self.shown += 1;
         self.next = number + 1;
-        self.taken > MOST
+        self.consumed > MAX_ANSWER_BYTES
     }
 }
 
@@ -374,7 +372,7 @@ fn fitting(bytes: &[u8]) -> usize {
     let mut cost = 0;
     let over = bytes.iter().position(|byte| {
         cost += json_cost(std::slice::from_ref(byte));
-        cost > 2 * MOST
+        cost > 2 * MAX_ANSWER_BYTES
     });
     over.unwrap_or(bytes.len())
 }

@@ -220,10 +220,10 @@ pub(super) fn one_line(name: &str) -> String {
 }
 
 /// Truncates a text, with a note on the rest.
-pub(super) fn bounded(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        let left = text.len() - text.floor_char_boundary(most);
-        text.truncate(text.floor_char_boundary(most));
+pub(super) fn bounded(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        let left = text.len() - text.floor_char_boundary(max_bytes);
+        text.truncate(text.floor_char_boundary(max_bytes));
         text.push_str(&format!("\n[… {left} bytes more …]\n"));
     }
     text

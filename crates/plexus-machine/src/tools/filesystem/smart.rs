@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::edit::{ReplaceError, Replaced, exact, line_of, occurrences};
+use super::edit::{ReplaceError, Replacement, line_of, occurrences, replace_exact};
 
 /// A line and its ending: empty, `\n` or `\r\n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,23 +43,23 @@ pub(super) struct Window {
 /// All matches with the smallest difference; empty if whitespace does not explain the difference.
 pub(super) fn find(content: &[u8], old: &str) -> Vec<Window> {
     let lines = Lines::of(content);
-    let wanted = wanted(old);
-    if wanted.iter().all(|line| line.trim_ascii().is_empty()) || wanted.len() > lines.len() {
+    let expected = old_lines(old);
+    if expected.iter().all(|line| line.trim_ascii().is_empty()) || expected.len() > lines.len() {
         return Vec::new();
     }
     let all = |compare: fn(&[u8], &[u8]) -> bool| {
-        (0..=lines.len() - wanted.len())
+        (0..=lines.len() - expected.len())
             .filter(|first| {
-                wanted.iter().zip(&lines[*first..]).all(|(wanted, line)| compare(wanted, line.text))
+                expected.iter().zip(&lines[*first..]).all(|(expected, line)| compare(expected, line.text))
             })
             .collect::<Vec<usize>>()
     };
-    let ends = all(|wanted, line| wanted.trim_ascii_end() == line.trim_ascii_end());
+    let ends = all(|expected, line| expected.trim_ascii_end() == line.trim_ascii_end());
     if !ends.is_empty() {
-        let differs = |first: usize| match wanted
+        let differs = |first: usize| match expected
             .iter()
             .zip(&lines[first..])
-            .all(|(wanted, line)| *wanted == line.text)
+            .all(|(expected, line)| *expected == line.text)
         {
             true => "line endings (the file has CRLF)".to_owned(),
             false => "trailing spaces".to_owned(),
@@ -67,12 +67,12 @@ pub(super) fn find(content: &[u8], old: &str) -> Vec<Window> {
         let window = |first| Window { first, differs: differs(first), indents: BTreeMap::new() };
         return ends.into_iter().map(window).collect();
     }
-    let inner = all(|wanted, line| wanted.trim_ascii() == line.trim_ascii());
-    inner.into_iter().filter_map(|first| indented(&wanted, &lines[first..], first)).collect()
+    let inner = all(|expected, line| expected.trim_ascii() == line.trim_ascii());
+    inner.into_iter().filter_map(|first| match_indented(&expected, &lines[first..], first)).collect()
 }
 
 /// The lines of the wanted text; a trailing line ending does not start another line.
-fn wanted(old: &str) -> Vec<&[u8]> {
+fn old_lines(old: &str) -> Vec<&[u8]> {
     Lines::of(old.as_bytes()).into_iter().map(|line| line.text).collect()
 }
 
@@ -80,13 +80,13 @@ fn indent(line: &[u8]) -> &[u8] {
     &line[..line.len() - line.trim_ascii_start().len()]
 }
 
-fn indented(wanted: &[&[u8]], lines: &[Line<'_>], first: usize) -> Option<Window> {
+fn match_indented(expected: &[&[u8]], lines: &[Line<'_>], first: usize) -> Option<Window> {
     let mut indents: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    for (wanted, line) in wanted.iter().zip(lines) {
-        if wanted.trim_ascii().is_empty() {
+    for (expected, line) in expected.iter().zip(lines) {
+        if expected.trim_ascii().is_empty() {
             continue;
         }
-        let is = indents.entry(indent(wanted).to_vec()).or_insert_with(|| indent(line.text).to_vec());
+        let is = indents.entry(indent(expected).to_vec()).or_insert_with(|| indent(line.text).to_vec());
         // Equal indentation must map to equal indentation, otherwise the structure differs.
         if is != indent(line.text) {
             return None;
@@ -113,8 +113,8 @@ fn width(indent: &[u8]) -> usize {
 }
 
 /// Replaces `old`: exact occurrences if there are any, otherwise the lines that match except for whitespace.
-pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, ReplaceError> {
-    match exact(content, old, new, all) {
+pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replacement, ReplaceError> {
+    match replace_exact(content, old, new, all) {
         Err(ReplaceError::Nowhere) => {}
         // In a file with different line endings, a single line can still match exactly.
         Ok(replaced)
@@ -133,7 +133,7 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
             Err(ReplaceError::Several(windows.iter().map(|found| found.first + 1).collect()))
         }
         _ => {
-            let count = wanted(old).len();
+            let count = old_lines(old).len();
             let lines = Lines::of(content);
             let (mut changed, mut from, mut times) = (Vec::with_capacity(content.len()), 0, 0);
             for window in windows.iter() {
@@ -142,14 +142,14 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
                     continue;
                 }
                 push(&mut changed, &lines[from..window.first]);
-                let place = &lines[window.first..window.first + count];
-                replacement(&mut changed, new, window, place, ending(&lines, place));
+                let matched_lines = &lines[window.first..window.first + count];
+                replacement(&mut changed, new, window, matched_lines, ending(&lines, matched_lines));
                 from = window.first + count;
                 times += 1;
             }
             push(&mut changed, &lines[from..]);
             let note = format!("matched except for {}", windows[0].differs);
-            Ok(Replaced { content: changed, times, note: Some(note) })
+            Ok(Replacement { content: changed, times, note: Some(note) })
         }
     }
 }
@@ -159,15 +159,15 @@ fn in_its_endings(
     content: &[u8],
     old: &str,
     new: &str,
-    replaced: &Replaced,
-) -> Result<Replaced, ReplaceError> {
+    replaced: &Replacement,
+) -> Result<Replacement, ReplaceError> {
     let lines = Lines::of(content);
     let first = occurrences(content, old.as_bytes()).first().map_or(0, |at| line_of(content, *at) - 1);
     if ending(&lines, &lines[first..=first]) != b"\r\n" {
         return Ok(replaced.clone());
     }
     let new = new.replace("\r\n", "\n").replace('\n', "\r\n");
-    exact(content, old, &new, true)
+    replace_exact(content, old, &new, true)
 }
 
 fn push(to: &mut Vec<u8>, lines: &[Line<'_>]) {
@@ -178,17 +178,17 @@ fn push(to: &mut Vec<u8>, lines: &[Line<'_>]) {
 }
 
 /// The line ending at a place; if it has only an unterminated last line, that of the rest of the file.
-fn ending<'c>(lines: &[Line<'c>], place: &[Line<'c>]) -> &'c [u8] {
-    let here = place.iter().chain(lines).map(|line| line.end).find(|end| !end.is_empty());
-    here.unwrap_or(b"\n")
+fn ending<'c>(lines: &[Line<'c>], matched_lines: &[Line<'c>]) -> &'c [u8] {
+    let line_end = matched_lines.iter().chain(lines).map(|line| line.end).find(|end| !end.is_empty());
+    line_end.unwrap_or(b"\n")
 }
 
-fn replacement(to: &mut Vec<u8>, new: &str, window: &Window, place: &[Line<'_>], end: &[u8]) {
+fn replacement(to: &mut Vec<u8>, new: &str, window: &Window, matched_lines: &[Line<'_>], end: &[u8]) {
     let new = Lines::of(new.as_bytes());
-    let last = place.last().map_or(&b""[..], |line| line.end);
+    let last = matched_lines.last().map_or(&b""[..], |line| line.end);
     for (number, line) in new.iter().enumerate() {
         if !line.text.trim_ascii().is_empty() {
-            to.extend_from_slice(&reindented(indent(line.text), &window.indents));
+            to.extend_from_slice(&reindent(indent(line.text), &window.indents));
             to.extend_from_slice(&line.text[indent(line.text).len()..]);
         } else if window.indents.is_empty() {
             to.extend_from_slice(line.text);
@@ -198,21 +198,23 @@ fn replacement(to: &mut Vec<u8>, new: &str, window: &Window, place: &[Line<'_>],
 }
 
 /// Maps an indentation of the replacement to the file.
-fn reindented(indent: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+fn reindent(indent: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     if let Some(known) = indents.get(indent) {
         return known.clone();
     }
     // Extend the deepest known indentation that contains it, in the file's own steps.
-    let base =
-        indents.iter().filter(|(given, _)| indent.starts_with(given)).max_by_key(|(given, _)| given.len());
-    if let Some((given, there)) = base {
-        return [there.as_slice(), &steps(&indent[given.len()..], indents)].concat();
+    let base = indents
+        .iter()
+        .filter(|(new_indent, _)| indent.starts_with(new_indent))
+        .max_by_key(|(new_indent, _)| new_indent.len());
+    if let Some((new_indent, there)) = base {
+        return [there.as_slice(), &steps(&indent[new_indent.len()..], indents)].concat();
     }
     // It is shallower than all known indentations, so the file's indentation is reduced by the same amount.
-    let Some((given, there)) = indents.iter().min_by_key(|(given, _)| given.len()) else {
+    let Some((new_indent, there)) = indents.iter().min_by_key(|(new_indent, _)| new_indent.len()) else {
         return indent.to_vec();
     };
-    let less = steps(given.strip_prefix(indent).unwrap_or(given), indents);
+    let less = steps(new_indent.strip_prefix(indent).unwrap_or(new_indent), indents);
     there[..there.len().saturating_sub(less.len())].to_vec()
 }
 
@@ -230,12 +232,12 @@ fn steps(added: &[u8], indents: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
         }
         _ => {
             // Both use spaces: convert the step width if it differs, for example from two to four.
-            let (given, there) = (step(indents.keys()), step(indents.values()));
-            match (given, there) {
-                (Some(given), Some(there))
-                    if given != there && indents.len() > 1 && added.len().is_multiple_of(given) =>
+            let (new_indent, there) = (step(indents.keys()), step(indents.values()));
+            match (new_indent, there) {
+                (Some(new_indent), Some(there))
+                    if new_indent != there && indents.len() > 1 && added.len().is_multiple_of(new_indent) =>
                 {
-                    vec![b' '; added.len() / given * there]
+                    vec![b' '; added.len() / new_indent * there]
                 }
                 _ => added.to_vec(),
             }

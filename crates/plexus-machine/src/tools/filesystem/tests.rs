@@ -36,12 +36,12 @@ impl Home {
             launcher: None,
         };
         let call = FileCall {
-            files: Files::of(&machine),
+            files: Files::for_machine(&machine),
             cancel: CancellationToken::new(),
             changing: Arc::default(),
             now: machine.clock.now(),
         };
-        call.carry_out(&serde_json::from_value(arguments).unwrap())
+        call.execute(&serde_json::from_value(arguments).unwrap())
     }
 
     fn all(&self) -> BTreeMap<String, Vec<u8>> {
@@ -73,8 +73,9 @@ fn text() -> impl Strategy<Value = String> {
 fn file_and_part() -> impl Strategy<Value = (String, String)> {
     (text(), text(), any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()).prop_map(
         |(file, other, from, to, is_part)| {
-            let places: Vec<usize> = file.char_indices().map(|(at, _)| at).chain([file.len()]).collect();
-            let (from, to) = (places[from.index(places.len())], places[to.index(places.len())]);
+            let boundaries: Vec<usize> = file.char_indices().map(|(at, _)| at).chain([file.len()]).collect();
+            let (from, to) =
+                (boundaries[from.index(boundaries.len())], boundaries[to.index(boundaries.len())]);
             let part = file[from.min(to)..from.max(to)].to_owned();
             (file, if is_part { part } else { other })
         },
@@ -148,7 +149,7 @@ proptest! {
         let broken: String = lines
             .iter()
             .enumerate()
-            .map(|(place, line)| if place == at { format!("-{wrong}\n") } else { format!("{line}\n") })
+            .map(|(index, line)| if index == at { format!("-{wrong}\n") } else { format!("{line}\n") })
             .collect();
         let before = home.all();
         let done = home.call(json!({ "action": "patch", "path": home.work(), "patch": broken }));

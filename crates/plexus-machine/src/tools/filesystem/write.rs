@@ -12,8 +12,8 @@ use plexus_tools::CallError;
 use super::args::{Args, Mode};
 use super::content::sha256;
 use super::report::{Answer, Change, Output};
-use super::{FileCall, failed, needed, wrong};
-use crate::files::{FileError, FileLocation, Kind};
+use super::{FileCall, failed, required_argument, wrong};
+use crate::files::{FileError, FileKind, FileLocation};
 
 impl FileCall {
     pub(super) fn write(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
@@ -21,33 +21,33 @@ impl FileCall {
             (Some(_), Some(_)) => {
                 return Err(wrong("base64", "give either `text` or `base64`, not both"));
             }
-            (text, None) => needed(args, "text", text.as_deref())?.as_bytes().to_vec(),
+            (text, None) => required_argument(args, "text", text.as_deref())?.as_bytes().to_vec(),
             (None, Some(base64)) => STANDARD
                 .decode(base64.trim())
                 .map_err(|error| wrong("base64", format!("is not valid base64: {error}")))?,
         };
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
-        let place = self.place(path, args.create_dirs.unwrap_or(false), &mut notes)?;
+        let location = self.write_target(path, args.create_dirs.unwrap_or(false), &mut notes)?;
         let mode = args.mode.unwrap_or_default();
-        let is_there = place.about().is_some();
+        let is_there = location.stat().is_some();
         if is_there && mode == Mode::Create {
-            return Err(FileError::Exists(place.path()).into());
+            return Err(FileError::Exists(location.path()).into());
         }
-        self.check_hash(&place, args)?;
+        self.check_hash(&location, args)?;
         self.check_cancelled()?;
         if is_there && mode == Mode::Append {
-            self.append(&place, &content)?;
+            self.append(&location, &content)?;
         } else {
-            let mut draft = place.draft()?;
-            draft.file.write_all(&content).map_err(failed(&place.path()))?;
+            let mut draft = location.new_draft()?;
+            draft.file.write_all(&content).map_err(failed(&location.path()))?;
             match is_there {
-                true => draft.put()?,
-                false => draft.put_new()?,
+                true => draft.commit()?,
+                false => draft.commit_new()?,
             }
         }
         let what = if is_there { "changed" } else { "created" };
-        let mut change = Change { bytes: Some(content.len() as u64), ..Change::new(&place.path(), what) };
+        let mut change = Change { bytes: Some(content.len() as u64), ..Change::new(&location.path(), what) };
         if mode != Mode::Append || !is_there {
             change.sha256 = Some(sha256(&content));
         }
@@ -77,35 +77,35 @@ impl FileCall {
     }
 
     /// The target of a write. With `create_dirs`, missing parent folders are created.
-    pub(super) fn place(
+    pub(super) fn write_target(
         &self,
         path: &Path,
         create_dirs: bool,
         notes: &mut Vec<String>,
     ) -> Result<FileLocation, CallError> {
-        match self.files.place(path) {
+        match self.files.write_target(path) {
             Err(FileError::NotFound(_)) if create_dirs => {
                 let parent = path.parent().unwrap_or(path);
                 let (_, made) = self.files.make_folder(parent)?;
                 notes.extend(made.iter().map(|path| format!("folder {} created", path.display())));
-                Ok(self.files.place(path)?)
+                Ok(self.files.write_target(path)?)
             }
             Err(FileError::NotFound(missing)) => Err(CallError::from(FileError::NotFound(missing))
                 .hint("Create the folder with `create_dirs`, or correct the path.")),
-            place => Ok(place?),
+            location => Ok(location?),
         }
     }
 
     /// Checks that the file still has the SHA-256 that the caller expects.
-    pub(super) fn check_hash(&self, place: &FileLocation, args: &Args) -> Result<(), CallError> {
-        let Some(wanted) = &args.if_sha256 else { return Ok(()) };
-        let path = place.path();
-        if place.kind() != Some(Kind::File) {
+    pub(super) fn check_hash(&self, location: &FileLocation, args: &Args) -> Result<(), CallError> {
+        let Some(expected) = &args.if_sha256 else { return Ok(()) };
+        let path = location.path();
+        if location.kind() != Some(FileKind::File) {
             return Err(FileError::NotFound(path).into());
         }
         let (_, file) = self.files.read(&path)?;
         let is = self.digest(&path, &file)?;
-        if is.eq_ignore_ascii_case(wanted.trim()) {
+        if is.eq_ignore_ascii_case(expected.trim()) {
             return Ok(());
         }
         let message = format!("{} has changed: its sha256 is now {is}", path.display());
@@ -114,15 +114,15 @@ impl FileCall {
     }
 
     /// Appends atomically: a reader sees all of the addition or none of it.
-    fn append(&self, place: &FileLocation, content: &[u8]) -> Result<(), CallError> {
-        let path = place.path();
+    fn append(&self, location: &FileLocation, content: &[u8]) -> Result<(), CallError> {
+        let path = location.path();
         let (_, mut file) = self.files.read(&path)?;
-        let mut draft = place.draft()?;
+        let mut draft = location.new_draft()?;
         file.rewind().map_err(failed(&path))?;
         self.copy_all(&path, &mut file, &mut draft.file)?;
         draft.file.write_all(content).map_err(failed(&path))?;
-        place.check_unchanged()?;
-        Ok(draft.put()?)
+        location.check_unchanged()?;
+        Ok(draft.commit()?)
     }
 
     /// Copies until the end, checking regularly whether the call was cancelled.
@@ -133,15 +133,15 @@ impl FileCall {
         to: &mut std::fs::File,
     ) -> Result<u64, CallError> {
         /// The number of bytes copied between two checks.
-        const PIECE: u64 = 16 << 20;
+        const BYTES_PER_STEP: u64 = 16 << 20;
         let mut copied = 0;
         loop {
             self.check_cancelled()?;
             // The kernel copies, and shares extents if the file system supports it.
-            let piece =
-                std::io::copy(&mut std::io::Read::take(&mut *from, PIECE), to).map_err(failed(path))?;
-            copied += piece;
-            if piece < PIECE {
+            let step_bytes = std::io::copy(&mut std::io::Read::take(&mut *from, BYTES_PER_STEP), to)
+                .map_err(failed(path))?;
+            copied += step_bytes;
+            if step_bytes < BYTES_PER_STEP {
                 return Ok(copied);
             }
         }

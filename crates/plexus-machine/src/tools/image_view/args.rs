@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::NAME;
-use super::picture::Shown;
+use super::picture::ShownImage;
 use super::source::Source;
 
 /// Argument names that agents know from their own tools.
@@ -18,7 +18,8 @@ pub(super) const ALIASES: &[Alias] = &[
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Args {
-    /// A file on the machine: absolute, starting with `~/`, or relative to the working folder. Give either this or `url`.
+    /// A file on the machine: absolute, starting with `~/`, or relative to the working folder. Give either this or
+    /// `url`.
     #[schemars(length(min = 1))]
     pub(super) path: Option<String>,
     /// The https or http URL of an image. The machine fetches it.
@@ -73,7 +74,7 @@ struct Original {
 }
 
 impl Output {
-    pub(super) fn new(shown: &Shown, path: Option<String>) -> Self {
+    pub(super) fn new(shown: &ShownImage, path: Option<String>) -> Self {
         let original = &shown.original;
         Self {
             width: shown.width,

@@ -14,7 +14,7 @@ pub(super) enum Format {
 
 /// Any other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Other {
+pub(super) enum OtherFileType {
     Empty,
     Svg,
     Page,
@@ -25,17 +25,17 @@ pub(super) enum Other {
 }
 
 impl Format {
-    pub(super) fn of(bytes: &[u8]) -> Result<Self, Other> {
+    pub(super) fn of(bytes: &[u8]) -> Result<Self, OtherFileType> {
         match image::guess_format(bytes) {
             Ok(ImageFormat::Png) => Ok(Self::Png),
             Ok(ImageFormat::Jpeg) => Ok(Self::Jpeg),
             Ok(ImageFormat::WebP) => Ok(Self::WebP),
             Ok(ImageFormat::Gif) => Ok(Self::Gif),
             Ok(ImageFormat::Bmp) => Ok(Self::Bmp),
-            Ok(ImageFormat::Tiff) => Err(Other::Picture("TIFF")),
-            Ok(ImageFormat::Ico) => Err(Other::Picture("ICO")),
-            Ok(ImageFormat::Avif) => Err(Other::Picture("AVIF")),
-            _ => Err(Other::of(bytes)),
+            Ok(ImageFormat::Tiff) => Err(OtherFileType::Picture("TIFF")),
+            Ok(ImageFormat::Ico) => Err(OtherFileType::Picture("ICO")),
+            Ok(ImageFormat::Avif) => Err(OtherFileType::Picture("AVIF")),
+            _ => Err(OtherFileType::of(bytes)),
         }
     }
 
@@ -65,7 +65,7 @@ impl Format {
     }
 }
 
-impl Other {
+impl OtherFileType {
     fn of(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::Empty;
@@ -104,7 +104,7 @@ impl Other {
     }
 }
 
-impl std::fmt::Display for Other {
+impl std::fmt::Display for OtherFileType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Empty => f.write_str("the file is empty"),
@@ -120,7 +120,7 @@ impl std::fmt::Display for Other {
 }
 
 /// Whether a GIF has a second frame, without decoding it.
-pub(super) fn gif_moves(bytes: &[u8]) -> bool {
+pub(super) fn is_animated_gif(bytes: &[u8]) -> bool {
     frames_of_gif(bytes).is_some_and(|frames| frames > 1)
 }
 

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use crate::Machine;
 use crate::files::Files;
 use args::{ALIASES, Args, Output};
-use picture::{Shown, ViewError};
+use picture::{ShownImage, ViewError};
 use source::Source;
 
 const NAME: &str = "image_view";
@@ -38,14 +38,14 @@ const DECODED: usize = 2;
 /// The maximum number of concurrent fetches.
 const FETCHED: usize = 8;
 /// The timeout of a fetch, including redirects.
-const PATIENCE: Duration = Duration::from_secs(20);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
 /// The timeout of a call.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The maximum size of a fetched image in bytes.
 const MAX_FETCHED: usize = 16 << 20;
 
 /// Read-only, but may send a request to any server.
-const LOOK: Access = Access {
+const POLL_INTERVAL: Access = Access {
     annotations: ToolAnnotations { open_world_hint: true, ..Access::READ.annotations },
     ..Access::READ
 };
@@ -66,7 +66,7 @@ pub(super) fn spec() -> ToolSpec {
         "Shows an image: a file of the machine (`path`) or an image on the web (`url`). PNG, JPEG, WebP, GIF and \
          BMP; of an animation the first frame. It is rotated upright and scaled down to `max_edge`; to see more of a \
          large image, crop it on the machine first.",
-        LOOK,
+        POLL_INTERVAL,
     );
     ToolSpec { deadline: DEADLINE, ..spec.with_aliases(ALIASES) }
 }
@@ -75,13 +75,13 @@ impl ImageView {
     pub(super) fn new(machine: &Machine) -> Self {
         Self {
             machine: machine.clone(),
-            fetcher: Fetcher::new(PATIENCE, MAX_FETCHED, source::REMEDY),
+            fetcher: Fetcher::new(FETCH_TIMEOUT, MAX_FETCHED, source::REMEDY),
             fetching: Semaphore::new(FETCHED),
             decoding: Arc::new(Semaphore::new(DECODED)),
         }
     }
 
-    async fn look(&self, source: Source, max_edge: u32) -> Result<(Shown, Option<String>), CallError> {
+    async fn load(&self, source: Source, max_edge: u32) -> Result<(ShownImage, Option<String>), CallError> {
         let fetched = match &source {
             Source::Url(url) => {
                 let policy = self.machine.policy.now();
@@ -92,13 +92,13 @@ impl ImageView {
         };
         // The permit moves to the blocking task, which cannot be cancelled.
         let turn = self.decoding.clone().acquire_owned().await.map_err(|_| stopped())?;
-        let files = Files::of(&self.machine);
+        let files = Files::for_machine(&self.machine);
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             let (bytes, path) = match (fetched, &source) {
                 (Some(bytes), _) => (Vec::from(bytes), None),
-                (None, Source::Path(given) | Source::Url(given)) => {
-                    source::read(&files, given).map(|(bytes, path)| (bytes, Some(path)))?
+                (None, Source::Path(path_or_url) | Source::Url(path_or_url)) => {
+                    source::read(&files, path_or_url).map(|(bytes, path)| (bytes, Some(path)))?
                 }
             };
             let shown = picture::show(bytes, max_edge).map_err(refused)?;
@@ -119,7 +119,7 @@ impl TypedTool for ImageView {
 
     async fn run(&self, _: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let max_edge = args.max_edge.unwrap_or(MAX_EDGE);
-        let (shown, path) = self.look(args.source()?, max_edge).await?;
+        let (shown, path) = self.load(args.source()?, max_edge).await?;
         let output = Output::new(&shown, path);
         let content = json!([
             { "type": "image", "data": STANDARD.encode(&shown.bytes), "mimeType": shown.format.mime() },

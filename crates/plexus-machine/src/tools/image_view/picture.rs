@@ -14,7 +14,7 @@ use image::imageops::{self, FilterType};
 use image::metadata::Orientation;
 use image::{DynamicImage, GenericImageView as _, ImageDecoder, ImageError, ImageResult, Limits, RgbImage};
 
-use super::kind::{Format, Other, gif_moves};
+use super::kind::{Format, OtherFileType, is_animated_gif};
 
 /// The maximum number of pixels on an edge.
 const MAX_SIDE: u32 = 30_000;
@@ -32,7 +32,7 @@ const QUALITIES: [u8; 3] = [85, 70, 50];
 const MAX_ROUNDS: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownImage {
     pub(super) bytes: Vec<u8>,
     pub(super) format: Format,
     pub(super) width: u32,
@@ -53,7 +53,7 @@ pub(super) struct Original {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ViewError {
     #[error("{0}")]
-    Not(Other),
+    Not(OtherFileType),
     #[error(
         "the image has {width} × {height} pixels; the maximum is {} million pixels, and {MAX_SIDE} on an edge",
         MAX_PIXELS / 1_000_000
@@ -70,29 +70,29 @@ impl From<ImageError> for ViewError {
 }
 
 /// Prepares the image in these bytes, with no edge longer than `max_edge`.
-pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<Shown, ViewError> {
+pub(super) fn show(bytes: Vec<u8>, max_edge: u32) -> Result<ShownImage, ViewError> {
     let format = Format::of(&bytes).map_err(ViewError::Not)?;
     let (picture, orientation, animated) = decode(&bytes, format)?;
-    let (width, height) = upright(picture.dimensions(), orientation);
+    let (width, height) = apply_orientation(picture.dimensions(), orientation);
     let original = Original { width, height, format, bytes: bytes.len(), animated };
     let fits = width.max(height) <= max_edge && bytes.len() <= MAX_SHOWN;
     if fits && format.is_common() && !animated && orientation == Orientation::NoTransforms {
-        return Ok(Shown { bytes, format, width, height, original });
+        return Ok(ShownImage { bytes, format, width, height, original });
     }
     drop(bytes);
-    let picture = eight_bits(picture);
+    let picture = to_eight_bits(picture);
     // Check the colours before scaling, which creates intermediate colours.
     let sharp = picture.as_rgb8().is_none_or(has_few_colours);
     // Rotate after scaling, which is cheaper and has the same result.
-    let mut picture = scaled(picture, max_edge);
+    let mut picture = scale_down(picture, max_edge);
     picture.apply_orientation(orientation);
     for _ in 0..MAX_ROUNDS {
         if let Some((bytes, format)) = encode(&picture, sharp)? {
             let (width, height) = picture.dimensions();
-            return Ok(Shown { bytes, format, width, height, original });
+            return Ok(ShownImage { bytes, format, width, height, original });
         }
         let longest = picture.width().max(picture.height());
-        picture = scaled(picture, (longest * 3 / 4).max(1));
+        picture = scale_down(picture, (longest * 3 / 4).max(1));
     }
     Err(ViewError::Broken("it cannot be made small enough".to_owned()))
 }
@@ -135,12 +135,12 @@ fn open<'b>(
             let animated = decoder.has_animation();
             (Box::new(decoder), animated)
         }
-        Format::Gif => (Box::new(GifDecoder::new(input)?), gif_moves(bytes)),
+        Format::Gif => (Box::new(GifDecoder::new(input)?), is_animated_gif(bytes)),
         Format::Bmp => (Box::new(BmpDecoder::new(input)?), false),
     })
 }
 
-fn upright((width, height): (u32, u32), orientation: Orientation) -> (u32, u32) {
+fn apply_orientation((width, height): (u32, u32), orientation: Orientation) -> (u32, u32) {
     match orientation {
         Orientation::Rotate90
         | Orientation::Rotate270
@@ -154,7 +154,7 @@ fn upright((width, height): (u32, u32), orientation: Orientation) -> (u32, u32) 
 }
 
 /// Converts to three or four bytes per pixel; four only if any pixel is transparent.
-fn eight_bits(picture: DynamicImage) -> DynamicImage {
+fn to_eight_bits(picture: DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture.into_rgb8().into();
     }
@@ -166,7 +166,7 @@ fn eight_bits(picture: DynamicImage) -> DynamicImage {
 }
 
 /// Scales down to the maximum edge: first by averaging, which needs no additional memory, then with a better filter.
-fn scaled(picture: DynamicImage, max_edge: u32) -> DynamicImage {
+fn scale_down(picture: DynamicImage, max_edge: u32) -> DynamicImage {
     let (width, height) = picture.dimensions();
     let longest = width.max(height);
     if longest <= max_edge {

@@ -26,16 +26,16 @@ pub(super) enum Source {
 }
 
 /// Returns the content of a file and its real path. Blocks.
-pub(super) fn read(files: &Files, given: &str) -> Result<(Vec<u8>, String), CallError> {
-    let path = files.path(given)?;
-    let (handle, file) = files.read(&path).map_err(told)?;
+pub(super) fn read(files: &Files, path_or_url: &str) -> Result<(Vec<u8>, String), CallError> {
+    let path = files.path(path_or_url)?;
+    let (handle, file) = files.read(&path).map_err(read_error)?;
     let shown = handle.path().display().to_string();
     // The read is limited, because the file may grow meanwhile.
     let mut bytes = Vec::new();
     let length = file.metadata().map_or(0, |about| about.len());
     if length <= MAX_FILE {
         let read = file.take(MAX_FILE + 1).read_to_end(&mut bytes);
-        read.map_err(|error| told(FileError::io(handle.path(), error)))?;
+        read.map_err(|error| read_error(FileError::io(handle.path(), error)))?;
     }
     if length.max(bytes.len() as u64) > MAX_FILE {
         let message = format!("{shown} is larger than the maximum of {} MiB", MAX_FILE >> 20);
@@ -46,7 +46,7 @@ pub(super) fn read(files: &Files, given: &str) -> Result<(Vec<u8>, String), Call
 }
 
 /// Adapts the hints to a tool without actions.
-fn told(error: FileError) -> CallError {
+fn read_error(error: FileError) -> CallError {
     let hint = match &error {
         FileError::NotFound(_) => {
             Some("Look for it with the tool `filesystem`, action \"list\" or \"glob\".")

@@ -37,8 +37,8 @@ impl Captured {
 
     pub(in crate::tools) fn push(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
-        let room = (self.each - self.head.len()).min(bytes.len());
-        let (first, rest) = bytes.split_at(room);
+        let head_bytes = (self.each - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(head_bytes);
         self.head.extend_from_slice(first);
         let rest = &rest[rest.len().saturating_sub(self.each)..];
         let over = (self.tail.len() + rest.len()).saturating_sub(self.each);
@@ -48,8 +48,8 @@ impl Captured {
 
     pub(in crate::tools) fn excerpt(mut self) -> Excerpt {
         let tail = self.tail.make_contiguous();
-        let kept = (self.head.len() + tail.len()) as u64;
-        if kept == self.size {
+        let retained = (self.head.len() + tail.len()) as u64;
+        if retained == self.size {
             self.head.extend_from_slice(tail);
             let Decoded { text, base64 } = Decoded::of(&self.head);
             return Excerpt { text, bytes: self.size, truncated: false, base64 };

@@ -15,13 +15,13 @@ use super::text::{Decoded, base64, whole_characters};
 /// The maximum number of bytes per event.
 const CHUNK: usize = 16 << 10;
 /// The maximum size as JSON text; output with many control characters is shorter as base64.
-const AS_JSON: usize = 40 << 10;
+const MAX_JSON_BYTES: usize = 40 << 10;
 /// The minimum interval between events.
-const PACE: Duration = Duration::from_millis(100);
+const EVENT_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of output bytes per call.
-const TOLD: usize = 1 << 20;
+const MAX_STREAMED: usize = 1 << 20;
 /// After that limit, the interval between reports of the total size.
-const SPARSE: Duration = Duration::from_secs(5);
+const SPARSE_INTERVAL: Duration = Duration::from_secs(5);
 /// If the reader is further behind than this, the bytes in between are skipped.
 const BEHIND: u64 = 4 * CHUNK as u64;
 
@@ -50,8 +50,8 @@ pub(in crate::tools) struct Live<'l, S> {
     context: &'l ToolContext,
     source: &'l S,
     streams: Vec<Followed>,
-    left: usize,
-    told_at: Option<Instant>,
+    remaining_bytes: usize,
+    sent_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -74,12 +74,12 @@ impl<'l, S: Source> Live<'l, S> {
     fn new(context: &'l ToolContext, source: &'l S, at: impl Fn(Stream) -> u64) -> Self {
         let followed = |stream| Followed { stream, at: at(stream) };
         let streams = vec![followed(Stream::Stdout), followed(Stream::Stderr)];
-        Self { context, source, streams, left: TOLD, told_at: None }
+        Self { context, source, streams, remaining_bytes: MAX_STREAMED, sent_at: None }
     }
 
     /// Sends output events until the program ends.
     pub(in crate::tools) async fn until_end(&mut self) {
-        let mut pace = tokio::time::interval(PACE);
+        let mut pace = tokio::time::interval(EVENT_INTERVAL);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -89,7 +89,7 @@ impl<'l, S: Source> Live<'l, S> {
             }
         }
         for index in 0..self.streams.len() {
-            self.tell(index, true).await;
+            self.send_next(index, true).await;
         }
     }
 
@@ -100,24 +100,26 @@ impl<'l, S: Source> Live<'l, S> {
 
     /// Sends one event, alternating between the streams.
     async fn next(&mut self) {
-        if self.left == 0 && self.told_at.is_some_and(|told_at| told_at.elapsed() < SPARSE) {
+        if self.remaining_bytes == 0
+            && self.sent_at.is_some_and(|sent_at| sent_at.elapsed() < SPARSE_INTERVAL)
+        {
             return;
         }
-        if self.tell(0, false).await {
+        if self.send_next(0, false).await {
             self.streams.rotate_left(1);
         } else {
-            self.tell(1, false).await;
+            self.send_next(1, false).await;
         }
     }
 
-    async fn tell(&mut self, index: usize, last: bool) -> bool {
+    async fn send_next(&mut self, index: usize, last: bool) -> bool {
         let Followed { stream, at } = self.streams[index];
         let size = self.source.size(stream);
         if size <= at {
             return false;
         }
-        self.told_at = Some(Instant::now());
-        let limit = CHUNK.min(self.left);
+        self.sent_at = Some(Instant::now());
+        let limit = CHUNK.min(self.remaining_bytes);
         if limit == 0 {
             self.streams[index].at = size;
             let (job, skipped) = (self.source.id(), size - at);
@@ -128,25 +130,25 @@ impl<'l, S: Source> Live<'l, S> {
         let behind = if last { limit as u64 } else { BEHIND };
         let from = if size - at > behind { size - limit as u64 } else { at };
         let Some((offset, bytes)) = self.source.part(stream, from, limit).await else { return false };
-        let whole = if last { bytes.len() } else { whole_characters(&bytes) };
-        let bytes = &bytes[..whole];
+        let complete = if last { bytes.len() } else { whole_characters(&bytes) };
+        let bytes = &bytes[..complete];
         if bytes.is_empty() {
             return false;
         }
         let decoded = Decoded::of(bytes);
-        let mut told = json!({ "job": self.source.id(), "stream": stream, "offset": offset });
+        let mut event = json!({ "job": self.source.id(), "stream": stream, "offset": offset });
         if offset > at {
-            told["skipped"] = json!(offset - at);
+            event["skipped"] = json!(offset - at);
         }
         let text = Value::String(decoded.text);
         match decoded.base64 {
-            Some(bytes) => told["base64"] = Value::String(bytes),
-            None if text.to_string().len() > AS_JSON => told["base64"] = Value::String(base64(bytes)),
-            None => told["text"] = text,
+            Some(bytes) => event["base64"] = Value::String(bytes),
+            None if text.to_string().len() > MAX_JSON_BYTES => event["base64"] = Value::String(base64(bytes)),
+            None => event["text"] = text,
         }
-        self.streams[index].at = offset + whole as u64;
-        self.left -= whole;
-        self.context.emit("terminal_output", payload(told))
+        self.streams[index].at = offset + complete as u64;
+        self.remaining_bytes -= complete;
+        self.context.emit("terminal_output", payload(event))
     }
 }
 

@@ -38,14 +38,14 @@ pub(in crate::tools) fn base64(bytes: &[u8]) -> String {
 /// The length without an incomplete character at the end.
 pub(in crate::tools) fn whole_characters(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
-        let wanted = match bytes[bytes.len() - back] {
+        let character_length = match bytes[bytes.len() - back] {
             0x80..=0xBF => continue,
             0xC2..=0xDF => 2,
             0xE0..=0xEF => 3,
             0xF0..=0xF4 => 4,
             _ => 1,
         };
-        return if wanted > back { bytes.len() - back } else { bytes.len() };
+        return if character_length > back { bytes.len() - back } else { bytes.len() };
     }
     bytes.len()
 }
@@ -63,9 +63,9 @@ mod tests {
     fn characters_are_never_split() {
         let text = "aé€😀".as_bytes();
         for cut in 0..=text.len() {
-            let whole = whole_characters(&text[..cut]);
-            assert!(std::str::from_utf8(&text[..whole]).is_ok(), "{cut}");
-            assert!(cut - whole < 4);
+            let complete_length = whole_characters(&text[..cut]);
+            assert!(std::str::from_utf8(&text[..complete_length]).is_ok(), "{cut}");
+            assert!(cut - complete_length < 4);
             let begun = rest_of_character(&text[cut..]);
             assert!(std::str::from_utf8(&text[cut + begun..]).is_ok(), "{cut}");
         }

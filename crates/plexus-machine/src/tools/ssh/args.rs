@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// The default timeout of a call, including a connection that it may have to open.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(120);
 /// The maximum timeout.
-pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
+pub(super) const MAX_TIME: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -17,14 +17,14 @@ use super::target::Target;
 use crate::policy;
 
 /// The timeout for ssh to print its configuration; `Match exec` may take some time.
-const ASKED: Duration = Duration::from_secs(10);
+const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
 /// The file in the socket folder that replaces the configuration in the home folder.
 const CONFIG: &str = "config";
 /// The key files that ssh tries by default.
 const KEYS: [&str; 5] = ["id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"];
 
 /// Options of every connection, which the owner's configuration cannot change.
-const FIRM: &[&str] = &[
+const FIXED_OPTIONS: &[&str] = &[
     // Nobody can answer prompts.
     "BatchMode=yes",
     "PasswordAuthentication=no",
@@ -52,7 +52,7 @@ const FIRM: &[&str] = &[
 ];
 
 /// Options for using an existing connection. ssh reads no configuration, and opens no connection if this one is lost.
-const ON_CONNECTION: &[&str] = &[
+const REUSE_OPTIONS: &[&str] = &[
     "BatchMode=yes",
     "ControlMaster=no",
     "ProxyCommand=false",
@@ -86,17 +86,17 @@ impl Client {
     }
 
     /// The command that opens a connection and holds it without running anything.
-    pub(super) async fn connecting(&self, target: &Target, socket: &str) -> io::Result<Command> {
-        let mut command = self.ssh();
+    pub(super) async fn connect_command(&self, target: &Target, socket: &str) -> io::Result<Command> {
+        let mut command = self.base_command();
         // Only this log level reports what was refused and by which host. It also applies to jump hosts.
         command.arg("-v");
-        if !self.is_at_home().await? {
+        if !self.uses_own_home().await? {
             command.arg("-F").arg(self.config()?);
             for identity in self.identities(target).await? {
-                command.arg("-o").arg(format!("IdentityFile={}", quoted(&identity)?));
+                command.arg("-o").arg(format!("IdentityFile={}", quote(&identity)?));
             }
         }
-        for option in FIRM {
+        for option in FIXED_OPTIONS {
             command.args(["-o", option]);
         }
         command.arg("-o").arg(format!("ControlPath={socket}")).args(["-N", "-T"]);
@@ -106,8 +106,8 @@ impl Client {
     }
 
     /// The command that runs `line` over a connection, in the user's login shell.
-    pub(super) fn running(&self, target: &Target, socket: &str, line: &str) -> Command {
-        let mut command = self.using(socket);
+    pub(super) fn run_command(&self, target: &Target, socket: &str, line: &str) -> Command {
+        let mut command = self.reuse_command(socket);
         command.arg("-T");
         push_target(&mut command, target);
         // A single word: ssh would join several with spaces, and the remote shell would split them differently.
@@ -116,18 +116,18 @@ impl Client {
     }
 
     /// The command that starts the SFTP subsystem.
-    pub(super) fn sftp(&self, target: &Target, socket: &str) -> Command {
-        let mut command = self.using(socket);
+    pub(super) fn sftp_command(&self, target: &Target, socket: &str) -> Command {
+        let mut command = self.reuse_command(socket);
         command.arg("-s");
         push_target(&mut command, target);
         command.arg("sftp");
         command
     }
 
-    fn using(&self, socket: &str) -> Command {
-        let mut command = self.ssh();
+    fn reuse_command(&self, socket: &str) -> Command {
+        let mut command = self.base_command();
         command.args(["-F", "none"]);
-        for option in ON_CONNECTION {
+        for option in REUSE_OPTIONS {
             command.args(["-o", option]);
         }
         command.arg("-o").arg(format!("ControlPath={socket}"));
@@ -135,7 +135,7 @@ impl Client {
         command
     }
 
-    fn ssh(&self) -> Command {
+    fn base_command(&self) -> Command {
         let mut command = Command::new("ssh");
         command
             .env_clear()
@@ -154,14 +154,14 @@ impl Client {
     }
 
     /// ssh takes the home folder from the user database, not from `HOME`.
-    async fn is_at_home(&self) -> io::Result<bool> {
-        let asked = self.at_home.get_or_try_init(async || {
-            let said = self.asked(&["-F", "none", "-G", "--", "localhost"]).await?;
-            let known = said.lines().find_map(|line| line.strip_prefix("userknownhostsfile "));
+    async fn uses_own_home(&self) -> io::Result<bool> {
+        let is_own_home = self.at_home.get_or_try_init(async || {
+            let config_text = self.query_config(&["-F", "none", "-G", "--", "localhost"]).await?;
+            let known = config_text.lines().find_map(|line| line.strip_prefix("userknownhostsfile "));
             let home = known.and_then(|files| files.split("/.ssh/known_hosts").next()).unwrap_or_default();
             Ok::<_, io::Error>(is_same(Path::new(home), &self.home))
         });
-        asked.await.copied()
+        is_own_home.await.copied()
     }
 
     /// If the node's home folder is not the user's: a configuration that includes the files of the node's home
@@ -171,12 +171,12 @@ impl Client {
         let known = [ssh.join("known_hosts"), ssh.join("known_hosts2")];
         let mut text = format!(
             "Include {}\nHost *\n    UserKnownHostsFile {} {}\n",
-            quoted(&ssh.join("config"))?,
-            quoted(&known[0])?,
-            quoted(&known[1])?
+            quote(&ssh.join("config"))?,
+            quote(&known[0])?,
+            quote(&known[1])?
         );
         for key in KEYS.map(|name| ssh.join(name)).iter().filter(|key| key.exists()) {
-            text.push_str(&format!("    IdentityFile {}\n", quoted(key)?));
+            text.push_str(&format!("    IdentityFile {}\n", quote(key)?));
         }
         text.push_str("Include /etc/ssh/ssh_config\n");
         let path = self.folder.join(CONFIG);
@@ -195,15 +195,15 @@ impl Client {
         asking.extend(port.iter().flat_map(|port| ["-p", port]));
         asking.extend(target.user.iter().flat_map(|user| ["-l", user]));
         asking.extend(["--", &target.host]);
-        let said = self.asked(&asking).await?;
-        let below = said.lines().filter_map(|line| line.strip_prefix("identityfile ~/"));
+        let config_text = self.query_config(&asking).await?;
+        let below = config_text.lines().filter_map(|line| line.strip_prefix("identityfile ~/"));
         Ok(below.map(|path| self.home.join(path)).filter(|path| path.exists()).collect())
     }
 
-    async fn asked(&self, arguments: &[&str]) -> io::Result<String> {
-        let mut ssh = self.ssh();
+    async fn query_config(&self, arguments: &[&str]) -> io::Result<String> {
+        let mut ssh = self.base_command();
         ssh.args(arguments).stdin(Stdio::null()).stderr(Stdio::null());
-        let output = tokio::time::timeout(ASKED, ssh.output()).await??;
+        let output = tokio::time::timeout(CONFIG_TIMEOUT, ssh.output()).await??;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
@@ -224,7 +224,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Quotes a path for an ssh configuration. `%` would be expanded there.
-fn quoted(path: &Path) -> io::Result<String> {
+fn quote(path: &Path) -> io::Result<String> {
     match path.to_str().filter(|text| !text.contains(['"', '\\', '%', '\n', '$'])) {
         Some(text) => Ok(format!("\"{text}\"")),
         None => {

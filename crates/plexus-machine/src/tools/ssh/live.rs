@@ -11,9 +11,9 @@ use crate::tools::output::{Decoded, whole_characters};
 /// The maximum number of bytes per event; of longer output, the end is sent.
 const CHUNK: usize = 16 << 10;
 /// The minimum interval between events.
-const PACE: Duration = Duration::from_millis(100);
+const EVENT_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of output bytes per call.
-const TOLD: usize = 1 << 20;
+const MAX_STREAMED: usize = 1 << 20;
 
 pub(super) struct Live<'l> {
     context: &'l ToolContext,
@@ -40,7 +40,7 @@ impl<'l> Live<'l> {
             context,
             host,
             streams: [stream("stdout"), stream("stderr")],
-            left: TOLD,
+            left: MAX_STREAMED,
             told_at: Instant::now(),
         }
     }
@@ -58,10 +58,10 @@ impl<'l> Live<'l> {
         if self.left == 0 || self.streams.iter().all(|stream| stream.waiting.is_empty()) {
             return std::future::pending().await;
         }
-        tokio::time::sleep_until(self.told_at + PACE).await;
+        tokio::time::sleep_until(self.told_at + EVENT_INTERVAL).await;
     }
 
-    pub(super) fn tell(&mut self) {
+    pub(super) fn send(&mut self) {
         self.told_at = Instant::now();
         for stream in &mut self.streams {
             let whole = match whole_characters(&stream.waiting) {
@@ -74,17 +74,17 @@ impl<'l> Live<'l> {
             }
             self.left -= whole;
             let bytes: Vec<u8> = stream.waiting.drain(..whole).collect();
-            let mut told = json!({ "host": self.host, "stream": stream.name, "offset": stream.offset });
+            let mut event = json!({ "host": self.host, "stream": stream.name, "offset": stream.offset });
             if stream.skipped > 0 {
-                told["skipped"] = json!(std::mem::take(&mut stream.skipped));
+                event["skipped"] = json!(std::mem::take(&mut stream.skipped));
             }
             stream.offset += whole as u64;
             let decoded = Decoded::of(&bytes);
             match decoded.base64 {
-                Some(bytes) => told["base64"] = bytes.into(),
-                None => told["text"] = decoded.text.into(),
+                Some(bytes) => event["base64"] = bytes.into(),
+                None => event["text"] = decoded.text.into(),
             }
-            self.context.emit("terminal_output", object(told));
+            self.context.emit("terminal_output", object(event));
         }
     }
 }

@@ -21,19 +21,19 @@ use super::target::Target;
 
 /// The timeout for a connection including all jump hosts; ssh itself gives up on an unresponsive host after 15
 /// seconds.
-const CONNECTING: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval at which the socket is checked for; ssh provides no other notification.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the process may take to end by itself.
-const ENDING: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to read the last output of an ended process.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+const OUTPUT_GRACE: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 pub(super) struct Master {
     socket: String,
-    gone: CancellationToken,
-    unwanted: CancellationToken,
+    lost: CancellationToken,
+    close_requested: CancellationToken,
     _dropped: DropGuard,
 }
 
@@ -45,35 +45,36 @@ impl Master {
     ) -> Result<Self, CallError> {
         // The name cannot be guessed, and the folder is readable only by its owner.
         let socket = format!("{:016x}", rand::random::<u64>());
-        let mut command = client.connecting(target, &socket).await.map_err(unusable)?;
-        let mut child = command.spawn().map_err(unusable)?;
+        let mut command = client.connect_command(target, &socket).await.map_err(ssh_start_error)?;
+        let mut child = command.spawn().map_err(ssh_start_error)?;
         let (Some(pid), Some(mut stderr)) = (child.id(), child.stderr.take()) else {
             return Err(CallError::new(ErrorCode::Internal, "ssh has no standard streams").before_it_ran());
         };
         let running =
             Running { group: Group::of(pid), guardian: Guardian::of(pid), socket: client.socket(&socket) };
-        let connected = connected(&mut child, &mut stderr, &running.socket, target);
-        match tokio::time::timeout(CONNECTING, connected).await {
+        let connected = wait_connected(&mut child, &mut stderr, &running.socket, target);
+        match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
             Ok(connected) => connected?,
             Err(_) => {
-                let message = format!("{target} was not connected within {} s", CONNECTING.as_secs());
+                let message = format!("{target} was not connected within {} s", CONNECT_TIMEOUT.as_secs());
                 return Err(CallError::new(ErrorCode::Unavailable, message)
                     .hint("Nothing was run. Try again later, or check whether the host can be reached from this machine.")
                     .before_it_ran());
             }
         }
-        let (gone, unwanted) = (CancellationToken::new(), CancellationToken::new());
-        let dropped = unwanted.clone().drop_guard();
-        let master = Self { socket, gone: gone.clone(), unwanted: unwanted.clone(), _dropped: dropped };
+        let (lost, close_requested) = (CancellationToken::new(), CancellationToken::new());
+        let dropped = close_requested.clone().drop_guard();
+        let master =
+            Self { socket, lost: lost.clone(), close_requested: close_requested.clone(), _dropped: dropped };
         // In a stage in which all calls have ended.
         let stopping = supervisor.stopping(Stage::Storage);
         supervisor.spawn(Stage::Storage, "ssh connection", async move {
-            let _gone = gone.drop_guard();
+            let _gone = lost.drop_guard();
             tokio::select! {
-                () = watched(&mut child, &mut stderr) => {}
-                () = async { tokio::select! { () = unwanted.cancelled() => {}, () = stopping.cancelled() => {} } } => {
+                () = drain_stderr(&mut child, &mut stderr) => {}
+                () = async { tokio::select! { () = close_requested.cancelled() => {}, () = stopping.cancelled() => {} } } => {
                     running.group.signal(Signal::TERM);
-                    let _ = tokio::time::timeout(ENDING, watched(&mut child, &mut stderr)).await;
+                    let _ = tokio::time::timeout(END_TIMEOUT, drain_stderr(&mut child, &mut stderr)).await;
                 }
             }
             running.end().await;
@@ -87,11 +88,11 @@ impl Master {
 
     /// Ends the connection even if it is in use; dropping it does the same.
     pub(super) fn end(&self) {
-        self.unwanted.cancel();
+        self.close_requested.cancel();
     }
 
-    pub(super) fn gone(&self) -> &CancellationToken {
-        &self.gone
+    pub(super) fn lost_token(&self) -> &CancellationToken {
+        &self.lost
     }
 }
 
@@ -115,14 +116,14 @@ impl Running {
 }
 
 /// Waits until the connection can be used.
-async fn connected(
+async fn wait_connected(
     child: &mut Child,
     stderr: &mut ChildStderr,
     socket: &std::path::Path,
     target: &Target,
 ) -> Result<(), CallError> {
     let mut transcript = Transcript::default();
-    let mut look = tokio::time::interval(LOOK);
+    let mut look = tokio::time::interval(POLL_INTERVAL);
     let mut block = vec![0; 8 << 10];
     let mut open = true;
     loop {
@@ -140,7 +141,7 @@ async fn connected(
     }
     // The ssh of a jump host may still hold the pipe for a moment.
     while open {
-        match tokio::time::timeout(LAST_WORDS, stderr.read(&mut block)).await {
+        match tokio::time::timeout(OUTPUT_GRACE, stderr.read(&mut block)).await {
             Ok(Ok(read @ 1..)) => transcript.push(&block[..read]),
             _ => open = false,
         }
@@ -149,7 +150,7 @@ async fn connected(
 }
 
 /// Reads and discards its output until it ends.
-async fn watched(child: &mut Child, stderr: &mut ChildStderr) {
+async fn drain_stderr(child: &mut Child, stderr: &mut ChildStderr) {
     let mut block = vec![0; 8 << 10];
     let mut open = true;
     loop {
@@ -161,7 +162,7 @@ async fn watched(child: &mut Child, stderr: &mut ChildStderr) {
 }
 
 /// The error if ssh itself cannot be run.
-pub(super) fn unusable(error: io::Error) -> CallError {
+pub(super) fn ssh_start_error(error: io::Error) -> CallError {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => {
             "Nothing was run. The owner of this machine can install the OpenSSH client (Debian: apt-get install \

@@ -16,7 +16,7 @@
 mod args;
 mod client;
 mod live;
-mod marks;
+mod marker_filter;
 mod master;
 mod pool;
 mod refusal;
@@ -40,10 +40,10 @@ use tokio::time::Instant;
 use crate::Machine;
 use crate::files::Files;
 use crate::tools::COMMAND;
-use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, SshAction};
+use args::{ALIASES, Args, DEFAULT_TIME, MAX_TIME, SshAction};
 use live::Live;
 use pool::Pool;
-use remote::{NotRun, Program};
+use remote::{Program, RunError};
 use report::{CommandEnd, Output};
 use target::Target;
 use transfer::CopyRoute;
@@ -87,7 +87,7 @@ pub(super) fn spec() -> ToolSpec {
         action(SshAction::List, Access::READ),
         action(SshAction::Close, close),
     ];
-    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", MAX_TIME, GRACE).with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 
@@ -125,29 +125,29 @@ impl SshExec {
         let (began, limit) = (Instant::now(), limit(&args));
         let deadline = began + limit;
         let mut live = Live::new(context, &target.host);
-        let ran = loop {
+        let result = loop {
             let leased = self.pool.lease(context.session_id, &target);
             let leased = tokio::time::timeout_at(deadline, leased).await;
             let lease = leased.map_err(|_| out_of_time(&target, limit).before_it_ran())??;
             match remote::run(&self.pool, lease, &program, deadline, &mut live).await {
-                Ok(ran) => break ran,
+                Ok(result) => break result,
                 // Each attempt uses another connection; only the timeout ends the loop.
-                Err(NotRun::Gone) => continue,
-                Err(NotRun::For(error)) => return Err(error),
+                Err(RunError::Gone) => continue,
+                Err(RunError::For(error)) => return Err(error),
             }
         };
         let end = CommandEnd {
-            exit_code: ran.exit_code,
-            signal: CommandEnd::signal_of(ran.exit_code),
-            timed_out: ran.timed_out,
+            exit_code: result.exit_code,
+            signal: CommandEnd::signal_of(result.exit_code),
+            timed_out: result.timed_out,
             duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            left_running: ran.left_running,
+            left_running: result.left_running,
         };
         Ok(Output {
             host: Some(target.host),
             end: Some(end),
-            stdout: Some(ran.stdout.excerpt()),
-            stderr: Some(ran.stderr.excerpt()),
+            stdout: Some(result.stdout.excerpt()),
+            stderr: Some(result.stderr.excerpt()),
             ..Output::default()
         })
     }
@@ -157,18 +157,18 @@ impl SshExec {
         let missing = |field| arguments::missing(NAME, field, args.action.name());
         let local = args.path.as_deref().ok_or_else(|| missing("path"))?;
         let remote = args.remote_path.as_deref().ok_or_else(|| missing("remote_path"))?;
-        let files = Files::of(&self.machine);
-        let way = CopyRoute { pool: self.pool.clone(), session: context.session_id, target };
+        let files = Files::for_machine(&self.machine);
+        let route = CopyRoute { pool: self.pool.clone(), session: context.session_id, target };
         let copying = async {
             match args.action {
-                SshAction::Upload => transfer::upload(&way, files, context, local, remote).await,
-                _ => transfer::download(&way, files, context, remote, local).await,
+                SshAction::Upload => transfer::upload(&route, files, context, local, remote).await,
+                _ => transfer::download(&route, files, context, remote, local).await,
             }
         };
         let limit = limit(&args);
         let copied = tokio::time::timeout(limit, copying).await;
-        let copied = copied.map_err(|_| out_of_time(&way.target, limit))??;
-        Ok(Output { host: Some(way.target.host), copied: Some(copied), ..Output::default() })
+        let copied = copied.map_err(|_| out_of_time(&route.target, limit))??;
+        Ok(Output { host: Some(route.target.host), copied: Some(copied), ..Output::default() })
     }
 
     fn close(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
@@ -194,7 +194,7 @@ fn program(args: &mut Args) -> Result<Program, CallError> {
         (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => {
             return Err(wrong("argv", "the first element is the program and must not be empty"));
         }
-        (None, Some(argv)) => remote::line_of(&argv),
+        (None, Some(argv)) => remote::shell_line(&argv),
         (None, None) => return Err(arguments::missing(NAME, "command", args.action.name())),
         (Some(_), Some(_)) => return Err(wrong("argv", "give either `command` or `argv`, not both")),
     };
@@ -210,7 +210,7 @@ fn program(args: &mut Args) -> Result<Program, CallError> {
 }
 
 fn limit(args: &Args) -> Duration {
-    args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST)
+    args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(MAX_TIME)
 }
 
 fn out_of_time(target: &Target, limit: Duration) -> CallError {

@@ -21,13 +21,13 @@ use super::report::Connection;
 use super::target::Target;
 
 /// The maximum number of connections of the node.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// The maximum number of concurrent uses of a connection: a server allows ten by default, and ending a command takes
 /// one as well.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_USES: usize = 8;
 /// An idle connection is closed after this time.
-const IDLE: Duration = Duration::from_secs(300);
-const LOOK: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 type Key = (SessionId, Target);
 
@@ -47,7 +47,7 @@ struct Inner {
 struct Slot {
     target: Target,
     master: OnceCell<Master>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     used_at: Mutex<Instant>,
 }
 
@@ -55,7 +55,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Lease {
     slot: Arc<Slot>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
@@ -79,7 +79,7 @@ impl Pool {
             loop {
                 tokio::select! {
                     () = stopping.cancelled() => return,
-                    () = tokio::time::sleep(LOOK) => sweeping.sweep(IDLE),
+                    () = tokio::time::sleep(SWEEP_INTERVAL) => sweeping.sweep(IDLE_TIMEOUT),
                 }
             }
         });
@@ -107,17 +107,17 @@ impl Pool {
                     return Err(error);
                 }
             };
-            if master.gone().is_cancelled() {
+            if master.lost_token().is_cancelled() {
                 self.forget(&key, &slot);
                 continue;
             }
-            let place = tokio::select! {
-                () = master.gone().cancelled() => continue,
-                place = slot.places.clone().acquire_owned() => place,
+            let permit = tokio::select! {
+                () = master.lost_token().cancelled() => continue,
+                permit = slot.permits.clone().acquire_owned() => permit,
             };
-            let Ok(place) = place else { continue };
-            slot.touch();
-            return Ok(Lease { slot, _place: place });
+            let Ok(permit) = permit else { continue };
+            slot.mark_used();
+            return Ok(Lease { slot, _permit: permit });
         }
     }
 
@@ -126,13 +126,15 @@ impl Pool {
         if let Some(slot) = slots.get(key) {
             return Ok(slot.clone());
         }
-        if slots.len() >= MOST {
+        if slots.len() >= MAX_CONNECTIONS {
             let idle = slots.iter().filter(|(_, slot)| slot.is_unused());
             let oldest = idle.min_by_key(|(_, slot)| slot.used_at()).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else {
                 return Err(CallError::new(
                     ErrorCode::Overloaded,
-                    format!("{MOST} ssh connections are in use on this machine, which is the maximum"),
+                    format!(
+                        "{MAX_CONNECTIONS} ssh connections are in use on this machine, which is the maximum"
+                    ),
                 )
                 .hint("Nothing was run. Wait until one of them is no longer in use."));
             };
@@ -141,7 +143,7 @@ impl Pool {
         let slot = Arc::new(Slot {
             target: key.1.clone(),
             master: OnceCell::new(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_USES)),
             used_at: Mutex::new(Instant::now()),
         });
         slots.insert(key.clone(), slot.clone());
@@ -202,7 +204,7 @@ impl Pool {
 
 impl Slot {
     fn is_open(&self) -> bool {
-        self.master.get().is_some_and(|master| !master.gone().is_cancelled())
+        self.master.get().is_some_and(|master| !master.lost_token().is_cancelled())
     }
 
     /// Nothing uses the connection or waits for it. Must be called under the pool's lock.
@@ -211,14 +213,14 @@ impl Slot {
     }
 
     fn in_use(&self) -> usize {
-        AT_ONCE.saturating_sub(self.places.available_permits())
+        MAX_CONCURRENT_USES.saturating_sub(self.permits.available_permits())
     }
 
     fn used_at(&self) -> Instant {
         *self.used_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn touch(&self) {
+    fn mark_used(&self) {
         *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 }
@@ -239,9 +241,9 @@ impl Lease {
     }
 
     /// Whether the connection is lost or is about to be: an ssh process that uses it may notice first.
-    pub(super) async fn is_gone(&self, patience: Duration) -> bool {
+    pub(super) async fn is_lost(&self, patience: Duration) -> bool {
         match self.slot.master.get() {
-            Some(master) => tokio::time::timeout(patience, master.gone().cancelled()).await.is_ok(),
+            Some(master) => tokio::time::timeout(patience, master.lost_token().cancelled()).await.is_ok(),
             None => true,
         }
     }
@@ -249,7 +251,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.slot.touch();
+        self.slot.mark_used();
     }
 }
 

@@ -20,22 +20,22 @@ use tokio::process::Child;
 use tokio::time::Instant;
 
 use super::live::Live;
-use super::marks::{MarkedEnd, Marks};
-use super::master::unusable;
+use super::marker_filter::{MarkedEnd, MarkerFilter};
+use super::master::ssh_start_error;
 use super::pool::{Lease, Pool};
 use crate::tools::output::Captured;
 
 /// Has the same meaning in csh, fish and sh.
 const OPENING: &str = r#"exec sh -c 'echo "plexus-ready $$" >&2; IFS= read -r p && eval "$p"'"#;
 /// How long the host may take to start a shell.
-const READY: Duration = Duration::from_secs(30);
+const SHELL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait for more output after the end; each block restarts the timer.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 /// The time to end a command on a host: it is asked to end, and killed two seconds later.
-const ENDING: Duration = Duration::from_secs(6);
+const END_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long a broken connection may take to be detected: a user of the connection may notice before the master has
 /// ended.
-pub(super) const NOTICING: Duration = Duration::from_secs(2);
+pub(super) const LOSS_DETECTION_TIME: Duration = Duration::from_secs(2);
 const BLOCK: usize = 32 << 10;
 
 /// The number of bytes retained of the beginning of an output, and as many of its end.
@@ -53,13 +53,13 @@ pub(super) struct Program {
 
 /// The reason there is no result.
 #[derive(Debug)]
-pub(super) enum NotRun {
+pub(super) enum RunError {
     /// The connection was lost before the command was sent; another connection can be used.
     Gone,
     For(CallError),
 }
 
-impl From<CallError> for NotRun {
+impl From<CallError> for RunError {
     fn from(error: CallError) -> Self {
         Self::For(error)
     }
@@ -67,7 +67,7 @@ impl From<CallError> for NotRun {
 
 /// The result of a command.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct CommandResult {
     /// `None` if it was killed before it could report.
     pub(super) exit_code: Option<i32>,
     pub(super) timed_out: bool,
@@ -82,48 +82,52 @@ pub(super) async fn run(
     program: &Program,
     deadline: Instant,
     live: &mut Live<'_>,
-) -> Result<Ran, NotRun> {
+) -> Result<CommandResult, RunError> {
     let lease = Arc::new(lease);
-    let started = pool.client().running(lease.target(), lease.socket(), OPENING).spawn().map_err(unusable)?;
+    let started = pool
+        .client()
+        .run_command(lease.target(), lease.socket(), OPENING)
+        .spawn()
+        .map_err(ssh_start_error)?;
     let mut process = Process::of(started)?;
     let nonce = format!("{:032x}", rand::random::<u128>());
-    let mut marks = Marks::new(&nonce);
-    let mut ran = Ran {
+    let mut marker_filter = MarkerFilter::new(&nonce);
+    let mut result = CommandResult {
         exit_code: None,
         timed_out: false,
         left_running: false,
         stdout: Captured::new(STDOUT_SHOWN),
         stderr: Captured::new(STDERR_SHOWN),
     };
-    let ready = process.ready(&mut marks, &mut ran);
-    let number = match tokio::time::timeout_at(deadline.min(Instant::now() + READY), ready).await {
+    let ready = process.wait_ready(&mut marker_filter, &mut result);
+    let number = match tokio::time::timeout_at(deadline.min(Instant::now() + SHELL_TIMEOUT), ready).await {
         Ok(Some(number)) => number,
-        Ok(None) => return Err(not_begun(&lease, ran).await),
-        Err(_) => return Err(silent(&lease).into()),
+        Ok(None) => return Err(not_started_error(&lease, result).await),
+        Err(_) => return Err(unresponsive_error(&lease).into()),
     };
-    let mut leash = Leash { pool: pool.clone(), lease: lease.clone(), number: Some(number) };
-    let ended = process.attend(program, &nonce, &mut marks, &mut ran, live, deadline);
+    let mut guard = RemoteCommandGuard { pool: pool.clone(), lease: lease.clone(), number: Some(number) };
+    let ended = process.exchange(program, &nonce, &mut marker_filter, &mut result, live, deadline);
     match ended.await {
         End::TimedOut => {
-            ran.timed_out = true;
-            leash.number = None;
+            result.timed_out = true;
+            guard.number = None;
             end_on_host(pool, &lease, number).await;
-            process.last_words(&mut marks, &mut ran, live).await;
-            ran.exit_code = marks.ended().and_then(MarkedEnd::code);
-            return Ok(ran);
+            process.read_remaining_output(&mut marker_filter, &mut result, live).await;
+            result.exit_code = marker_filter.ended().and_then(MarkedEnd::code);
+            return Ok(result);
         }
-        End::Left => ran.left_running = true,
+        End::Left => result.left_running = true,
         End::Closed => {}
     }
-    leash.number = None;
-    match marks.ended() {
-        Some(MarkedEnd::Code(code)) => ran.exit_code = Some(code),
-        Some(MarkedEnd::NoFolder) => return Err(no_folder(program, ran).into()),
-        None if lease.is_gone(NOTICING).await => return Err(lost(&lease, ran).into()),
+    guard.number = None;
+    match marker_filter.ended() {
+        Some(MarkedEnd::Code(code)) => result.exit_code = Some(code),
+        Some(MarkedEnd::NoFolder) => return Err(missing_folder_error(program, result).into()),
+        None if lease.is_lost(LOSS_DETECTION_TIME).await => return Err(lost_error(&lease, result).into()),
         // The `sh` that would have reported was killed on the host with the command.
         None => {}
     }
-    Ok(ran)
+    Ok(result)
 }
 
 /// An ssh process that uses a connection. Dropping it kills it.
@@ -152,40 +156,46 @@ impl Process {
     }
 
     /// The pid of the `sh`; `None` if the host did not start one.
-    async fn ready(&mut self, marks: &mut Marks, ran: &mut Ran) -> Option<u32> {
+    async fn wait_ready(
+        &mut self,
+        marker_filter: &mut MarkerFilter,
+        result: &mut CommandResult,
+    ) -> Option<u32> {
         let stderr = self.stderr.as_mut()?;
         let mut block = vec![0; BLOCK];
         loop {
             match stderr.read(&mut block).await {
                 Ok(read @ 1..) => {
-                    if let Some(number) = marks.opening(&block[..read], &mut |bytes| ran.stderr.push(bytes)) {
+                    if let Some(number) =
+                        marker_filter.read_opening(&block[..read], &mut |bytes| result.stderr.push(bytes))
+                    {
                         return Some(number);
                     }
                 }
                 _ => {
-                    marks.rest(&mut |bytes| ran.stderr.push(bytes));
-                    let _ = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
+                    marker_filter.flush(&mut |bytes| result.stderr.push(bytes));
+                    let _ = tokio::time::timeout(OUTPUT_GRACE, self.child.wait()).await;
                     return None;
                 }
             }
         }
     }
 
-    async fn attend(
+    async fn exchange(
         &mut self,
         program: &Program,
         nonce: &str,
-        marks: &mut Marks,
-        ran: &mut Ran,
+        marker_filter: &mut MarkerFilter,
+        result: &mut CommandResult,
         live: &mut Live<'_>,
         deadline: Instant,
     ) -> End {
         let stdin = self.stdin.take();
-        let order = order(program, nonce);
+        let shell_script = shell_script(program, nonce);
         let feed = async {
             if let Some(mut stdin) = stdin {
                 // A command need not read all of its input, and may close the pipe.
-                if stdin.write_all(order.as_bytes()).await.is_ok() {
+                if stdin.write_all(shell_script.as_bytes()).await.is_ok() {
                     let _ = stdin.write_all(program.stdin.as_bytes()).await;
                 }
             }
@@ -197,42 +207,47 @@ impl Process {
             tokio::select! {
                 () = &mut feed, if !fed => fed = true,
                 read = read(&mut self.stdout, &mut out), if self.stdout.is_some() => {
-                    ran.stdout.push(&out[..read]);
+                    result.stdout.push(&out[..read]);
                     live.stdout(&out[..read]);
                 }
                 read = read(&mut self.stderr, &mut err), if self.stderr.is_some() => {
-                    marks.closing(&err[..read], &mut |bytes| {
-                        ran.stderr.push(bytes);
+                    marker_filter.read_closing(&err[..read], &mut |bytes| {
+                        result.stderr.push(bytes);
                         live.stderr(bytes);
                     });
                 }
                 () = tokio::time::sleep_until(deadline) => return End::TimedOut,
-                () = live.due() => live.tell(),
-                () = tokio::time::sleep(LAST_WORDS), if marks.ended().is_some() => {
-                    live.tell();
+                () = live.due() => live.send(),
+                () = tokio::time::sleep(OUTPUT_GRACE), if marker_filter.ended().is_some() => {
+                    live.send();
                     return End::Left;
                 }
             }
         }
-        marks.rest(&mut |bytes| ran.stderr.push(bytes));
-        live.tell();
+        marker_filter.flush(&mut |bytes| result.stderr.push(bytes));
+        live.send();
         End::Closed
     }
 
     /// Reads the remaining output of a command that was ended.
-    async fn last_words(&mut self, marks: &mut Marks, ran: &mut Ran, live: &mut Live<'_>) {
+    async fn read_remaining_output(
+        &mut self,
+        marker_filter: &mut MarkerFilter,
+        result: &mut CommandResult,
+        live: &mut Live<'_>,
+    ) {
         let (mut out, mut err) = (vec![0; BLOCK], vec![0; BLOCK]);
         while self.stdout.is_some() || self.stderr.is_some() {
             tokio::select! {
-                read = read(&mut self.stdout, &mut out), if self.stdout.is_some() => ran.stdout.push(&out[..read]),
+                read = read(&mut self.stdout, &mut out), if self.stdout.is_some() => result.stdout.push(&out[..read]),
                 read = read(&mut self.stderr, &mut err), if self.stderr.is_some() => {
-                    marks.closing(&err[..read], &mut |bytes| ran.stderr.push(bytes));
+                    marker_filter.read_closing(&err[..read], &mut |bytes| result.stderr.push(bytes));
                 }
-                () = tokio::time::sleep(LAST_WORDS) => break,
+                () = tokio::time::sleep(OUTPUT_GRACE) => break,
             }
         }
-        marks.rest(&mut |bytes| ran.stderr.push(bytes));
-        live.tell();
+        marker_filter.flush(&mut |bytes| result.stderr.push(bytes));
+        live.send();
     }
 }
 
@@ -249,13 +264,13 @@ async fn read(stream: &mut Option<impl tokio::io::AsyncRead + Unpin>, block: &mu
 }
 
 /// Ends a command when it is dropped: cancelling a call drops its future.
-struct Leash {
+struct RemoteCommandGuard {
     pool: Pool,
     lease: Arc<Lease>,
     number: Option<u32>,
 }
 
-impl Drop for Leash {
+impl Drop for RemoteCommandGuard {
     fn drop(&mut self) {
         let Some(number) = self.number.take() else { return };
         let (pool, lease) = (self.pool.clone(), self.lease.clone());
@@ -272,53 +287,55 @@ async fn end_on_host(pool: &Pool, lease: &Lease, number: u32) {
         "exec sh -c 'exec 2>/dev/null; n={number}; kill -s TERM -- -$n || kill -s TERM $n; for i in 1 2 3 4 5 6 7 8 9 10; \
          do kill -s 0 -- -$n || exit 0; sleep 0.2; done; kill -s KILL -- -$n || kill -s KILL $n'"
     );
-    let mut ssh = pool.client().running(lease.target(), lease.socket(), &line);
+    let mut ssh = pool.client().run_command(lease.target(), lease.socket(), &line);
     // On timeout it is dropped and thereby killed.
-    if tokio::time::timeout(ENDING, ssh.output()).await.is_err() {
+    if tokio::time::timeout(END_TIMEOUT, ssh.output()).await.is_err() {
         tracing::warn!(host = %lease.target().host, "a command on a host may not have ended");
     }
 }
 
 /// The instructions for the `sh`: one line, in which every special byte is written as an octal escape.
-fn order(program: &Program, nonce: &str) -> String {
+fn shell_script(program: &Program, nonce: &str) -> String {
     let folder = match &program.cwd {
         None => String::new(),
         Some(cwd) => format!("cd -- {} || {{ printf '\\n{nonce} cwd\\n' >&2; exit 1; }}\n", folder(cwd)),
     };
-    let script =
-        format!("{folder}sh -c {}\ns=$?\nprintf '\\n{nonce} %s\\n' $s >&2\nexit $s", quoted(&program.line));
-    let mut order = "eval \"$(printf %b '".to_owned();
+    let script = format!(
+        "{folder}sh -c {}\ns=$?\nprintf '\\n{nonce} %s\\n' $s >&2\nexit $s",
+        shell_quote(&program.line)
+    );
+    let mut shell_script = "eval \"$(printf %b '".to_owned();
     for byte in script.bytes() {
         match byte.is_ascii_alphanumeric() || b" ./-_".contains(&byte) {
-            true => order.push(char::from(byte)),
-            false => order.push_str(&format!("\\0{byte:03o}")),
+            true => shell_script.push(char::from(byte)),
+            false => shell_script.push_str(&format!("\\0{byte:03o}")),
         }
     }
-    order.push_str("')\"\n");
-    order
+    shell_script.push_str("')\"\n");
+    shell_script
 }
 
 /// A folder on the host; `~` is the home folder there.
 fn folder(cwd: &str) -> String {
     match cwd.strip_prefix('~') {
         Some("") => "\"$HOME\"".to_owned(),
-        Some(rest) if rest.starts_with('/') => format!("\"$HOME\"{}", quoted(rest)),
-        _ => quoted(cwd),
+        Some(rest) if rest.starts_with('/') => format!("\"$HOME\"{}", shell_quote(rest)),
+        _ => shell_quote(cwd),
     }
 }
 
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The command line for a program and its arguments. `exec` runs only programs, not shell builtins.
-pub(super) fn line_of(argv: &[String]) -> String {
+pub(super) fn shell_line(argv: &[String]) -> String {
     let words: Vec<_> = argv.iter().map(|word| shell::word(word)).collect();
     format!("exec {}", words.join(" "))
 }
 
 /// The last lines of the error output, to append to an error message.
-fn said(stderr: Captured) -> String {
+fn stderr_text(stderr: Captured) -> String {
     let text = stderr.excerpt().text;
     let lines: Vec<_> =
         text.lines().map(|line| clean(line.as_bytes())).filter(|line| !line.is_empty()).collect();
@@ -326,48 +343,48 @@ fn said(stderr: Captured) -> String {
     if last.is_empty() { last } else { format!(":\n{}", cut(&last, 1_000)) }
 }
 
-async fn not_begun(lease: &Lease, ran: Ran) -> NotRun {
-    if lease.is_gone(NOTICING).await {
-        return NotRun::Gone;
+async fn not_started_error(lease: &Lease, result: CommandResult) -> RunError {
+    if lease.is_lost(LOSS_DETECTION_TIME).await {
+        return RunError::Gone;
     }
-    NotRun::For(refused(lease, &said(ran.stderr)))
+    RunError::For(refused_error(lease, &stderr_text(result.stderr)))
 }
 
-fn refused(lease: &Lease, said: &str) -> CallError {
+fn refused_error(lease: &Lease, stderr_text: &str) -> CallError {
     let target = lease.target();
-    if said.contains("Session open refused") {
+    if stderr_text.contains("Session open refused") {
         return CallError::new(
             ErrorCode::Overloaded,
             format!("{target} accepts no more sessions on this connection"),
         )
         .hint("Nothing was run. Wait until other commands on it have ended.");
     }
-    CallError::new(ErrorCode::ToolFailed, format!("{target} did not start a shell for the command{said}"))
+    CallError::new(ErrorCode::ToolFailed, format!("{target} did not start a shell for the command{stderr_text}"))
         .hint("Nothing was run. Commands require a host with a POSIX sh that the user may run; copying files may still work.")
         .before_it_ran()
 }
 
 /// A connection that no longer carries data looks like a working one, so it is closed.
-fn silent(lease: &Lease) -> CallError {
+fn unresponsive_error(lease: &Lease) -> CallError {
     lease.end();
     CallError::new(ErrorCode::Unavailable, format!("{} did not answer in time", lease.target()))
         .hint("Nothing was run. Call again to use a new connection.")
         .before_it_ran()
 }
 
-fn no_folder(program: &Program, ran: Ran) -> CallError {
+fn missing_folder_error(program: &Program, result: CommandResult) -> CallError {
     let cwd = program.cwd.as_deref().unwrap_or_default();
     CallError::new(
         ErrorCode::NotFound,
-        format!("the folder {cwd:?} cannot be entered on the host{}", said(ran.stderr)),
+        format!("the folder {cwd:?} cannot be entered on the host{}", stderr_text(result.stderr)),
     )
     .hint("Nothing was run. Give a `cwd` that exists.")
     .before_it_ran()
 }
 
-fn lost(lease: &Lease, ran: Ran) -> CallError {
+fn lost_error(lease: &Lease, result: CommandResult) -> CallError {
     let message = format!("the connection to {} was lost while the command ran", lease.target());
-    let details = json!({ "stdout": ran.stdout.excerpt(), "stderr": ran.stderr.excerpt() });
+    let details = json!({ "stdout": result.stdout.excerpt(), "stderr": result.stderr.excerpt() });
     CallError::new(ErrorCode::Interrupted, message)
         .hint("It may have completed, been interrupted, or still be running on the host: check before you repeat it. Its output so far is in the details.")
         .details(details)

@@ -15,7 +15,7 @@ use plexus_tools::{CallError, Progress, ToolContext};
 use tokio::time::Instant;
 
 use super::pool::{Lease, Pool};
-use super::remote::NOTICING;
+use super::remote::LOSS_DETECTION_TIME;
 use super::sftp::{Sftp, SftpError};
 use super::target::Target;
 use super::wrong;
@@ -24,13 +24,13 @@ pub(super) use download::download;
 pub(super) use upload::upload;
 
 /// The maximum number of resumptions after a lost connection.
-const RESUMED: u32 = 5;
+const MAX_RESUMPTIONS: u32 = 5;
 /// The pause before a resumption, doubled each time.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The timeout for removing the temporary file of a failed copy from a host.
-const TIDYING: Duration = Duration::from_secs(30);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PATH: usize = 4096;
-const TOLD: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The session and the target of a copy.
 #[derive(Clone)]
@@ -42,17 +42,17 @@ pub(super) struct CopyRoute {
 
 /// A copy that can continue where the previous attempt ended.
 trait Attempt: Send {
-    fn attempt(&mut self, sftp: &mut Sftp) -> impl Future<Output = Result<(), Failed>> + Send;
+    fn attempt(&mut self, sftp: &mut Sftp) -> impl Future<Output = Result<(), AttemptError>> + Send;
 }
 
 /// The reason an attempt failed.
-enum Failed {
+enum AttemptError {
     /// The connection was lost; the copy can continue over another one.
     Lost,
     For(CallError),
 }
 
-impl From<CallError> for Failed {
+impl From<CallError> for AttemptError {
     fn from(error: CallError) -> Self {
         Self::For(error)
     }
@@ -60,7 +60,7 @@ impl From<CallError> for Failed {
 
 impl CopyRoute {
     /// Repeats attempts until one completes, over a new connection whenever one was lost.
-    async fn through(&self, copy: &mut impl Attempt) -> Result<u32, CallError> {
+    async fn run_attempts(&self, copy: &mut impl Attempt) -> Result<u32, CallError> {
         let mut resumed = 0;
         let mut pause = PAUSE;
         loop {
@@ -71,60 +71,60 @@ impl CopyRoute {
                     failed.err()
                 }
                 // Wait only for a host that was reached before.
-                Err(Failed::For(error)) if resumed > 0 && error.code == ErrorCode::Unavailable => {
-                    Some(Failed::Lost)
+                Err(AttemptError::For(error)) if resumed > 0 && error.code == ErrorCode::Unavailable => {
+                    Some(AttemptError::Lost)
                 }
                 Err(failed) => Some(failed),
             };
             match failed {
                 None => return Ok(resumed),
-                Some(Failed::For(error)) => return Err(error),
-                Some(Failed::Lost) if resumed == RESUMED => return Err(self.given_up()),
-                Some(Failed::Lost) => resumed += 1,
+                Some(AttemptError::For(error)) => return Err(error),
+                Some(AttemptError::Lost) if resumed == MAX_RESUMPTIONS => return Err(self.gave_up_error()),
+                Some(AttemptError::Lost) => resumed += 1,
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
     }
 
-    async fn begin(&self) -> Result<(Sftp, Lease), Failed> {
+    async fn begin(&self) -> Result<(Sftp, Lease), AttemptError> {
         let lease = self.pool.lease(self.session, &self.target).await?;
-        match Sftp::begin(self.pool.client().sftp(&self.target, lease.socket())).await {
+        match Sftp::begin(self.pool.client().sftp_command(&self.target, lease.socket())).await {
             Ok(sftp) => Ok((sftp, lease)),
-            Err(SftpError::Lost) if lease.is_gone(NOTICING).await => Err(Failed::Lost),
+            Err(SftpError::Lost) if lease.is_lost(LOSS_DETECTION_TIME).await => Err(AttemptError::Lost),
             Err(_) => {
                 let message = format!("{} does not support SFTP, or accepts no more sessions", self.target);
                 let error = CallError::new(ErrorCode::ToolFailed, message).hint(
                     "Nothing was copied. Action \"run\" can write text from `stdin` to a file: cat >file.",
                 );
-                Err(Failed::For(error.before_it_ran()))
+                Err(AttemptError::For(error.before_it_ran()))
             }
         }
     }
 
-    fn given_up(&self) -> CallError {
+    fn gave_up_error(&self) -> CallError {
         let message = format!("the connection to {} was lost too often, and the copy failed", self.target);
         CallError::new(ErrorCode::Unavailable, message)
             .hint("The target is unchanged, unless the copy completed at that very moment. Try again later.")
     }
 
     /// Converts the error of a request about a file on the host.
-    fn failed(&self, path: &str, error: SftpError) -> Failed {
+    fn request_error(&self, path: &str, error: SftpError) -> AttemptError {
         let code = match &error {
-            SftpError::Lost => return Failed::Lost,
+            SftpError::Lost => return AttemptError::Lost,
             error if error.is_not_found() => ErrorCode::NotFound,
             error if error.is_forbidden() => ErrorCode::Forbidden,
             _ => ErrorCode::ToolFailed,
         };
         let message = format!("{}:{path}: {error}", self.target.host);
-        Failed::For(
+        AttemptError::For(
             CallError::new(code, message)
                 .hint("The target is unchanged. Action \"run\" with `ls -la` lists the folder."),
         )
     }
 
-    fn changed(&self, what: &str) -> Failed {
-        Failed::For(
+    fn file_changed_error(&self, what: &str) -> AttemptError {
+        AttemptError::For(
             CallError::new(ErrorCode::Conflict, format!("{what} changed while it was copied"))
                 .hint("The target is unchanged. Try again when no program writes to the file."),
         )
@@ -142,31 +142,31 @@ fn remote_path(given: &str) -> Result<String, CallError> {
 }
 
 /// The temporary file of a copy on a host. Dropping it removes the file, over a new connection if necessary.
-struct Leftover {
-    way: CopyRoute,
+struct PartialRemoteFile {
+    route: CopyRoute,
     path: Option<String>,
 }
 
-impl Drop for Leftover {
+impl Drop for PartialRemoteFile {
     fn drop(&mut self) {
         let Some(path) = self.path.take() else { return };
-        let way = self.way.clone();
-        let supervisor = way.pool.supervisor().clone();
+        let route = self.route.clone();
+        let supervisor = route.pool.supervisor().clone();
         supervisor.spawn(Stage::Work, "removing a partial remote copy", async move {
-            let stopping = way.pool.supervisor().stopping(Stage::Work);
+            let stopping = route.pool.supervisor().stopping(Stage::Work);
             let removing = async {
                 let mut pause = PAUSE;
-                while !way.remove(&path).await {
+                while !route.remove(&path).await {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
             };
             let removed = tokio::select! {
-                removed = tokio::time::timeout(TIDYING, removing) => removed.is_ok(),
+                removed = tokio::time::timeout(CLEANUP_TIMEOUT, removing) => removed.is_ok(),
                 () = stopping.cancelled() => false,
             };
             if !removed {
-                tracing::warn!(host = %way.target.host, path, "a partial copy remains on a host");
+                tracing::warn!(host = %route.target.host, path, "a partial copy remains on a host");
             }
         });
     }
@@ -195,8 +195,8 @@ impl<'t> ProgressReporter<'t> {
         Self { context, total, at: None }
     }
 
-    fn tell(&mut self, done: u64) {
-        if self.at.is_some_and(|at| at.elapsed() < TOLD) {
+    fn report(&mut self, done: u64) {
+        if self.at.is_some_and(|at| at.elapsed() < PROGRESS_INTERVAL) {
             return;
         }
         self.at = Some(Instant::now());

@@ -12,7 +12,7 @@ use crate::tools::output::Stream;
 /// The default timeout of `run` and `wait`.
 pub(super) const DEFAULT_TIME: Duration = Duration::from_secs(120);
 /// The maximum timeout.
-pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
+pub(super) const MAX_TIME: Duration = Duration::from_secs(86_400);
 /// The default and maximum number of bytes of a page.
 pub(super) const PAGE: u32 = 32 << 10;
 pub(super) const MAX_PAGE: u32 = 64 << 10;
@@ -77,7 +77,8 @@ pub(crate) struct Args {
     pub(super) env: Option<BTreeMap<String, String>>,
     /// The complete standard input. Without it, `run` provides no input, and `start` leaves the input open for `write`.
     pub(super) stdin: Option<String>,
-    /// `run`: kill the command after this time (default 120). `wait`: return after this time (default 120). `start`: kill the job after this time (default never).
+    /// `run`: kill the command after this time (default 120). `wait`: return after this time (default 120). `start`:
+    /// kill the job after this time (default never).
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) timeout_seconds: Option<u64>,
     /// Run in a terminal, for programs that need one. Standard error is then part of `stdout`.
@@ -101,6 +102,7 @@ pub(crate) struct Args {
     pub(super) text: Option<String>,
     /// `write`: close the standard input afterwards.
     pub(super) eof: Option<bool>,
-    /// `kill`: HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT or WINCH. Default: TERM, then KILL if the job does not end.
+    /// `kill`: HUP, INT, QUIT, KILL, USR1, USR2, TERM, STOP, CONT or WINCH. Default: TERM, then KILL if the job does
+    /// not end.
     pub(super) signal: Option<String>,
 }

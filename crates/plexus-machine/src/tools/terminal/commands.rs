@@ -8,13 +8,13 @@ use plexus_tools::{CallError, ToolContext, arguments};
 use serde_json::json;
 
 use super::NAME;
-use super::args::{Args, DEFAULT_TIME, LONGEST, TerminalAction};
+use super::args::{Args, DEFAULT_TIME, MAX_TIME, TerminalAction};
 use super::jobs::{Request, Screen, Stdin};
 use crate::Machine;
 use crate::files::{FileError, Files};
-use crate::launch::Held;
-use crate::policy::{self, CommandRefused, Policy, Want};
-use crate::tools::{OWNER, UNHELD, variables};
+use crate::launch::SandboxLevel;
+use crate::policy::{self, AccessKind, CommandRefused, Policy};
+use crate::tools::{OWNER_HINT, SANDBOX_OWNER_HINT, variables};
 
 /// The default terminal size, large enough for the tables that programs print.
 const COLS: u16 = 120;
@@ -56,7 +56,7 @@ pub(super) fn request(
         .then(|| Screen { cols: args.cols.unwrap_or(COLS), rows: args.rows.unwrap_or(ROWS) });
     let cwd = cwd(machine, &policy, args.cwd.take())?;
     let sandbox = machine.sandbox(&policy, &cwd).map_err(|unavailable| {
-        CallError::new(ErrorCode::Forbidden, unavailable.to_string()).hint(UNHELD).before_it_ran()
+        CallError::new(ErrorCode::Forbidden, unavailable.to_string()).hint(SANDBOX_OWNER_HINT).before_it_ran()
     })?;
     Ok(Request {
         argv,
@@ -66,7 +66,7 @@ pub(super) fn request(
         sandbox,
         policy,
         stdin,
-        limit: limit.map(|limit| limit.min(LONGEST)),
+        limit: limit.map(|limit| limit.min(MAX_TIME)),
         screen,
         leashed: args.action == TerminalAction::Run,
         by: context.principal.subject().to_owned(),
@@ -79,9 +79,9 @@ pub(super) fn request(
 /// that it can read.
 fn cwd(machine: &Machine, policy: &Arc<Policy>, given: Option<String>) -> Result<PathBuf, CallError> {
     let home = policy::home(&machine.environment);
-    let files = Files::under(policy.clone(), home.clone());
-    let is_free = matches!(machine.held(policy), Ok(Held::None));
-    let can_be_read = |path: &Path| is_free || policy.files.check(path, Want::Read).is_ok();
+    let files = Files::with_policy(policy.clone(), home.clone());
+    let is_free = matches!(machine.sandbox_level(policy), Ok(SandboxLevel::None));
+    let can_be_read = |path: &Path| is_free || policy.files.check(path, AccessKind::Read).is_ok();
     let Some(given) = given else {
         match files.work_folder() {
             Ok(work) => return Ok(work),
@@ -107,16 +107,16 @@ fn cwd(machine: &Machine, policy: &Arc<Policy>, given: Option<String>) -> Result
 
 fn not_allowed(refused: CommandRefused) -> CallError {
     let hint = match &refused {
-        CommandRefused::Unclear(_) => {
+        CommandRefused::UnsupportedSyntax(_) => {
             "Nothing was run. Give the program and its arguments as `argv`, or only words and quotes in `command`."
         }
-        CommandRefused::NotAllowed(_) | CommandRefused::Denied(_) => OWNER,
+        CommandRefused::NotAllowed(_) | CommandRefused::Denied(_) => OWNER_HINT,
     };
     CallError::new(ErrorCode::Forbidden, refused.to_string()).hint(hint).before_it_ran()
 }
 
 fn forbidden(message: String) -> CallError {
-    CallError::new(ErrorCode::Forbidden, message).hint(OWNER).before_it_ran()
+    CallError::new(ErrorCode::Forbidden, message).hint(OWNER_HINT).before_it_ran()
 }
 
 /// An error about one argument.

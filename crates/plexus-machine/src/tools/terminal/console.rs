@@ -26,17 +26,17 @@ use crate::tools::output::Stream;
 
 pub(crate) const NAME: &str = "console";
 /// The maximum number of bytes of each stream in one answer.
-const PART: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// The maximum time to wait for output.
-const LONGEST: Duration = Duration::from_secs(20);
+const MAX_TIME: Duration = Duration::from_secs(20);
 /// Poll intervals for new output: short right after the request, so that an echo is not delayed, and longer later.
-const SOON: Duration = Duration::from_millis(4);
-const LATER: Duration = Duration::from_millis(25);
-const IMPATIENT: Duration = Duration::from_millis(250);
+const FIRST_POLL: Duration = Duration::from_millis(4);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+const MIN_WAIT: Duration = Duration::from_millis(250);
 /// How long a job may take to read its input.
-const WRITING: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of bytes written at once.
-const MOST: usize = 1 << 20;
+const MAX_INPUT: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Console {
@@ -159,12 +159,12 @@ impl TypedTool for Console {
 impl Console {
     async fn follow(&self, context: &ToolContext, job: &Job, args: &Args) -> Result<Output, CallError> {
         let (stdout, stderr) = (args.stdout.unwrap_or(0), args.stderr.unwrap_or(0));
-        let wait = Duration::from_millis(args.wait_ms.unwrap_or(0)).min(LONGEST);
+        let wait = Duration::from_millis(args.wait_ms.unwrap_or(0)).min(MAX_TIME);
         let is_new =
             || job.spool(Stream::Stdout).size() > stdout || job.spool(Stream::Stderr).size() > stderr;
         let begun = Instant::now();
         while begun.elapsed() < wait && !is_new() && job.end().is_none() {
-            let pause = if begun.elapsed() < IMPATIENT { SOON } else { LATER };
+            let pause = if begun.elapsed() < MIN_WAIT { FIRST_POLL } else { POLL_INTERVAL };
             let _ = tokio::time::timeout(pause, job.ended()).await;
         }
         // Read the state first: output read after the end is complete.
@@ -187,7 +187,7 @@ impl Console {
 }
 
 async fn written(job: &Job, stream: Stream, offset: u64) -> Result<Written, CallError> {
-    let part = read::part(job.spool(stream), offset, PART).await.map_err(read::unreadable)?;
+    let part = read::part(job.spool(stream), offset, READ_BYTES).await.map_err(read::unreadable)?;
     Ok(Written {
         next: part.offset + part.bytes.len() as u64,
         skipped: part.skipped,
@@ -198,10 +198,10 @@ async fn written(job: &Job, stream: Stream, offset: u64) -> Result<Written, Call
 async fn feed(job: &Job, args: &Args) -> Result<Output, CallError> {
     let at = args.at.ok_or_else(|| arguments::missing(NAME, "at", args.action.name()))?;
     let data = args.data.as_deref().unwrap_or_default();
-    let Some(bytes) = STANDARD.decode(data).ok().filter(|bytes| bytes.len() <= MOST) else {
-        return Err(wrong("/data", &format!("expected base64 of at most {MOST} bytes")));
+    let Some(bytes) = STANDARD.decode(data).ok().filter(|bytes| bytes.len() <= MAX_INPUT) else {
+        return Err(wrong("/data", &format!("expected base64 of at most {MAX_INPUT} bytes")));
     };
-    let fed = job.feed(at, &bytes, args.eof.unwrap_or(false), WRITING).await;
+    let fed = job.feed(at, &bytes, args.eof.unwrap_or(false), WRITE_TIMEOUT).await;
     match fed {
         Ok(taken) => Ok(Output { taken: Some(taken), ..Output::default() }),
         Err(FeedError::Closed) => Ok(Output { closed: true, ..Output::default() }),

@@ -25,7 +25,7 @@ use serde_json::json;
 use super::COMMAND;
 use super::output::{Live, Stream};
 use crate::Machine;
-use args::{ALIASES, Args, DEFAULT_TIME, LONGEST, MAX_PAGE, PAGE, TerminalAction};
+use args::{ALIASES, Args, DEFAULT_TIME, MAX_PAGE, MAX_TIME, PAGE, TerminalAction};
 use commands::wrong;
 use console::Console;
 use jobs::{Job, Jobs, Limits, StartError, StopReason};
@@ -38,11 +38,11 @@ const GRACE: Duration = Duration::from_secs(15);
 const STDOUT_SHOWN: usize = 24 << 10;
 const STDERR_SHOWN: usize = 8 << 10;
 /// How long a job may take to read its input.
-const WRITING: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a killed job may take to end.
-const DYING: Duration = Duration::from_secs(5);
+const KILL_WAIT: Duration = Duration::from_secs(5);
 /// How long to wait for the effect of a signal.
-const NOTICING: Duration = Duration::from_millis(300);
+const EXIT_NOTICE_TIME: Duration = Duration::from_millis(300);
 
 /// The number of jobs in a list, in addition to running ones.
 const LISTED: usize = 30;
@@ -77,7 +77,7 @@ pub(super) fn spec() -> ToolSpec {
         action(TerminalAction::Kill, ended),
         action(TerminalAction::List, Access::READ),
     ];
-    let spec = spec.with_actions(actions).with_time("timeout_seconds", LONGEST, GRACE).with_aliases(ALIASES);
+    let spec = spec.with_actions(actions).with_time("timeout_seconds", MAX_TIME, GRACE).with_aliases(ALIASES);
     ToolSpec { deadline: DEFAULT_TIME + GRACE, ..spec }
 }
 
@@ -115,9 +115,9 @@ impl Terminal {
 
     async fn run_to_end(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
         let request = commands::request(&self.machine, context, &mut args)?;
-        let leash = Leash(self.jobs.start(request).map_err(not_started)?);
-        follow(Live::from_start(context, &leash.0), context, &leash.0).await;
-        self.answer(context, &leash.0).await
+        let guard = CallJobGuard(self.jobs.start(request).map_err(not_started)?);
+        follow(Live::from_start(context, &guard.0), context, &guard.0).await;
+        self.answer(context, &guard.0).await
     }
 
     fn start(&self, context: &ToolContext, mut args: Args) -> Result<Output, CallError> {
@@ -137,7 +137,7 @@ impl Terminal {
 
     async fn wait(&self, context: &ToolContext, args: &Args) -> Result<Output, CallError> {
         let job = self.job(args)?;
-        let limit = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(LONGEST);
+        let limit = args.timeout_seconds.map_or(DEFAULT_TIME, Duration::from_secs).min(MAX_TIME);
         if job.end().is_none() {
             let live = follow(Live::from_now(context, &job), context, &job);
             // A job that has not ended continues; the answer reports it as running.
@@ -168,10 +168,10 @@ impl Terminal {
         let text = args.text.as_deref().unwrap_or_default();
         let written = match text {
             "" => 0,
-            text => job.write(text, WRITING).await.map_err(no_reader)?,
+            text => job.write(text, WRITE_TIMEOUT).await.map_err(no_reader)?,
         };
         if eof && written == text.len() {
-            job.close(WRITING).await.map_err(no_reader)?;
+            job.close(WRITE_TIMEOUT).await.map_err(no_reader)?;
         }
         let state = read::state(&job, context.clock.now());
         Ok(Output { state: Some(state), written: Some(written), ..Output::default() })
@@ -182,7 +182,7 @@ impl Terminal {
         let patience = match &args.signal {
             None if job.end().is_none() => {
                 job.stop(StopReason::Killed);
-                DYING
+                KILL_WAIT
             }
             // For an ended job, signal the processes it left running.
             given => {
@@ -194,7 +194,7 @@ impl Terminal {
                     )
                 })?;
                 job.signal(signal).await;
-                NOTICING
+                EXIT_NOTICE_TIME
             }
         };
         let _ = tokio::time::timeout(patience, job.ended()).await;
@@ -204,11 +204,11 @@ impl Terminal {
     fn list(&self, context: &ToolContext) -> Output {
         let now = context.clock.now();
         let all = self.jobs.all();
-        let mut places = LISTED;
+        let mut remaining_rows = LISTED;
         let shown = all.iter().filter(|job| {
-            let has_place = places > 0;
-            places = places.saturating_sub(1);
-            has_place || job.end().is_none()
+            let has_room = remaining_rows > 0;
+            remaining_rows = remaining_rows.saturating_sub(1);
+            has_room || job.end().is_none()
         });
         let jobs: Vec<_> = shown.map(|job| read::listed(job, now)).collect();
         let not_shown = Some(all.len() - jobs.len()).filter(|count| *count > 0);
@@ -234,8 +234,8 @@ impl Terminal {
             false => Some(read::shown(job, Stream::Stderr, STDERR_SHOWN, STDERR_SHOWN).await?),
         };
         if state.note.is_none() && state.exit_code.is_some_and(|code| code != 0) {
-            let said = &stderr.as_ref().unwrap_or(&stdout).text;
-            state.note = refusals::note(&self.machine, said);
+            let shown_text = &stderr.as_ref().unwrap_or(&stdout).text;
+            state.note = refusals::note(&self.machine, shown_text);
         }
         Ok(Output { state: Some(state), stdout: Some(stdout), stderr, ..Output::default() })
     }
@@ -255,9 +255,9 @@ async fn follow(mut live: Live<'_, Job>, context: &ToolContext, job: &Job) {
 }
 
 /// Ends a job when it is dropped: cancelling a call drops its future.
-struct Leash(Arc<Job>);
+struct CallJobGuard(Arc<Job>);
 
-impl Drop for Leash {
+impl Drop for CallJobGuard {
     fn drop(&mut self) {
         self.0.stop(StopReason::Cancelled);
     }

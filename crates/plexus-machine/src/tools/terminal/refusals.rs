@@ -5,36 +5,37 @@ use plexus_tools::CallError;
 use super::jobs::{Exit, Job};
 use super::read;
 use crate::Machine;
-use crate::launch::Held;
+use crate::launch::SandboxLevel;
 use crate::tools::output::Stream;
 
-/// What programs report if they may not write a file, in lower case: the texts of the C library and of Go, and the codes
-/// that Node.js prints.
+/// What programs report if they may not write a file, in lower case: the texts of the C library and of Go, and the
+/// codes that Node.js prints.
 const REFUSALS: [&str; 6] =
     ["read-only file system", "permission denied", "operation not permitted", "eacces", "eperm", "erofs"];
 /// The number of bytes at the end of an output that are searched for a refusal.
 const SEARCHED: u64 = 64 << 10;
 
 /// A possible reason why a command failed, given its output.
-pub(super) fn note(machine: &Machine, said: &str) -> Option<String> {
-    if !reports_refusal(said) {
+pub(super) fn note(machine: &Machine, output: &str) -> Option<String> {
+    if !reports_refusal(output) {
         return None;
     }
-    let held = machine.held(&machine.policy.now()).ok().filter(|held| *held != Held::None)?;
+    let level =
+        machine.sandbox_level(&machine.policy.now()).ok().filter(|level| *level != SandboxLevel::None)?;
     let instead = match machine.work_folder() {
         Ok(work) => format!("Use the working folder {}, where commands start", work.display()),
         Err(_) => "Use one of their subfolders".to_owned(),
     };
     Some(format!(
-        "commands on this machine are restricted to its policy by {held}. They can write below the folders that the \
+        "commands on this machine are restricted to its policy by {level}. They can write below the folders that the \
          policy names, but cannot create files directly in a folder that contains something protected, such as the \
          home folder. {instead}"
     ))
 }
 
-fn reports_refusal(said: &str) -> bool {
-    let said = said.to_ascii_lowercase();
-    REFUSALS.iter().any(|refusal| said.contains(refusal))
+fn reports_refusal(output: &str) -> bool {
+    let output = output.to_ascii_lowercase();
+    REFUSALS.iter().any(|refusal| output.contains(refusal))
 }
 
 /// The same for an ended job, if it failed. A terminal may have run many commands, and its exit code is that of the
@@ -58,14 +59,14 @@ mod tests {
 
     #[test]
     fn refusals_of_shells_and_runtimes_are_recognized() {
-        for said in [
+        for output in [
             "mkdir: cannot create directory '/home/ann/new': Permission denied",
             "zsh: permission denied: /home/ann/new",
             "open /home/ann/new: operation not permitted",
             "Error: EACCES: permission denied, open '/home/ann/new'",
             "touch: cannot touch 'a': Read-only file system",
         ] {
-            assert!(reports_refusal(said), "{said}");
+            assert!(reports_refusal(output), "{output}");
         }
         assert!(!reports_refusal("mkdir: cannot create directory 'a': No such file or directory"));
     }

@@ -13,9 +13,9 @@ use plexus_kit::hex;
 use tokio::sync::watch;
 
 /// How long one call waits for a hash.
-const WAIT: Duration = Duration::from_secs(10);
+const HASH_WAIT: Duration = Duration::from_secs(10);
 /// The maximum number of hashes in progress or cached; beyond it, completed ones are dropped.
-const KEPT: usize = 64;
+const MAX_HASHES: usize = 64;
 const BLOCK: usize = 1 << 20;
 
 /// Cheap to clone; all clones share the same hashes.
@@ -45,8 +45,8 @@ impl Hashes {
         key: &str,
         file: impl FnOnce() -> io::Result<File>,
     ) -> io::Result<Progress> {
-        let known = self.known(key);
-        let hashing = match known {
+        let cached = self.cached(key);
+        let hashing = match cached {
             Some(hashing) => hashing,
             None => match self.begin(key, file()?) {
                 Some(hashing) => hashing,
@@ -54,7 +54,7 @@ impl Hashes {
             },
         };
         let mut done = hashing.done.subscribe();
-        let waited = tokio::time::timeout(WAIT, done.wait_for(Option::is_some)).await;
+        let waited = tokio::time::timeout(HASH_WAIT, done.wait_for(Option::is_some)).await;
         match waited {
             Ok(Ok(done)) => match done.as_ref() {
                 Some(Ok(hash)) => Ok(Progress::Done(hash.clone())),
@@ -72,7 +72,7 @@ impl Hashes {
         self.all().remove(key);
     }
 
-    fn known(&self, key: &str) -> Option<Arc<Hashing>> {
+    fn cached(&self, key: &str) -> Option<Arc<Hashing>> {
         self.all().get(key).cloned()
     }
 
@@ -80,10 +80,10 @@ impl Hashes {
         let hashing = Arc::new(Hashing { done: watch::Sender::new(None), looked_at: AtomicU64::new(0) });
         {
             let mut all = self.all();
-            if all.len() >= KEPT {
+            if all.len() >= MAX_HASHES {
                 all.retain(|_, hashing| hashing.done.borrow().is_none());
             }
-            if all.len() >= KEPT {
+            if all.len() >= MAX_HASHES {
                 return None;
             }
             all.insert(key.to_owned(), hashing.clone());

@@ -7,17 +7,17 @@ use std::path::Path;
 use rustix::fs::{Dir, Stat};
 
 use super::args::{Entry, EntryKind, Output};
-use crate::files::{FileError, Files, Kind};
+use crate::files::{FileError, FileKind, Files};
 
 /// The maximum number of entries per answer.
-const LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// The entry at a path. A missing entry is a valid answer.
 pub(super) fn stat(files: &Files, path: &Path) -> Result<Output, FileError> {
-    match files.look(path) {
+    match files.open_handle(path) {
         Ok(handle) => {
             let name = handle.path().to_string_lossy().into_owned();
-            Ok(Output { entry: Some(entry(name, handle.about())), ..Output::default() })
+            Ok(Output { entry: Some(entry(name, handle.stat())), ..Output::default() })
         }
         Err(FileError::NotFound(path)) => {
             let name = path.to_string_lossy().into_owned();
@@ -50,45 +50,45 @@ pub(super) fn list(files: &Files, path: &Path, after: Option<&str>) -> Result<Ou
         }
     }
     names.sort_unstable();
-    let more = names.len() > LISTED;
-    names.truncate(LISTED);
+    let more = names.len() > MAX_LISTED;
+    names.truncate(MAX_LISTED);
     let mut entries = Vec::new();
     for name in names {
-        let about = folder.about(OsStr::from_bytes(name.as_bytes()));
+        let stat = folder.stat(OsStr::from_bytes(name.as_bytes()));
         // Skip entries that were removed meanwhile.
-        if let Some(about) = about.map_err(|error| FileError::io(&folder.path().join(&name), error))? {
-            entries.push(entry(name, &about));
+        if let Some(stat) = stat.map_err(|error| FileError::io(&folder.path().join(&name), error))? {
+            entries.push(entry(name, &stat));
         }
     }
     let unnamed = Some(unnamed).filter(|count| *count > 0);
     Ok(Output { entries: Some(entries), more, unnamed, ..Output::default() })
 }
 
-fn entry(name: String, about: &Stat) -> Entry {
+fn entry(name: String, stat: &Stat) -> Entry {
     Entry {
         name,
-        what: match Kind::of(about) {
-            Kind::File => EntryKind::File,
-            Kind::Folder => EntryKind::Folder,
-            Kind::Link => EntryKind::Link,
-            Kind::Special => EntryKind::Special,
+        what: match FileKind::of(stat) {
+            FileKind::File => EntryKind::File,
+            FileKind::Folder => EntryKind::Folder,
+            FileKind::Link => EntryKind::Link,
+            FileKind::Special => EntryKind::Special,
         },
-        size: u64::try_from(about.st_size).unwrap_or(0),
-        mode: about.st_mode & 0o777,
-        modified: nanoseconds(about.st_mtime, about.st_mtime_nsec),
-        identity: identity(about),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o777,
+        modified: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        identity: identity(stat),
     }
 }
 
 /// An identity that differs for another file, and for the same file with other content.
-pub(super) fn identity(about: &Stat) -> String {
+pub(super) fn identity(stat: &Stat) -> String {
     format!(
         "{:x}-{:x}-{:x}-{}-{}",
-        about.st_dev,
-        about.st_ino,
-        about.st_size,
-        nanoseconds(about.st_mtime, about.st_mtime_nsec),
-        nanoseconds(about.st_ctime, about.st_ctime_nsec)
+        stat.st_dev,
+        stat.st_ino,
+        stat.st_size,
+        nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        nanoseconds(stat.st_ctime, stat.st_ctime_nsec)
     )
 }
 

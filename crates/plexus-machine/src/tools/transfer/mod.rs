@@ -35,7 +35,7 @@ use uploads::{Announced, Upload, Uploads, partial_name};
 
 const NAME: &str = "transfer";
 /// Disk space that is left free.
-const LEFT_FREE: u64 = 16 << 20;
+const RESERVED_BYTES: u64 = 16 << 20;
 
 #[derive(Debug)]
 pub(super) struct Transfer {
@@ -77,7 +77,7 @@ impl TypedTool for Transfer {
     }
 
     async fn run(&self, _: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        let files = Files::of(&self.machine);
+        let files = Files::for_machine(&self.machine);
         let path = files.path(&args.path)?;
         let output = match args.action {
             TransferAction::Hash => self.hash(files, path, args).await,
@@ -104,7 +104,7 @@ impl TypedTool for Transfer {
                 self.with_uploads(move |uploads| abort(uploads, &files, &path, &args)).await
             }
         };
-        let output = output.map_err(for_a_person)?;
+        let output = output.map_err(without_tool_hints)?;
         Ok(Outcome::Ready(ToolOutput::new("", &output)))
     }
 }
@@ -125,11 +125,11 @@ impl Transfer {
 
     /// The hash of a file for reading.
     async fn hash(&self, files: Files, path: PathBuf, args: Args) -> Result<Output, CallError> {
-        let identity = given(args.identity.as_ref(), &args, "identity")?.clone();
+        let identity = required_argument(args.identity.as_ref(), &args, "identity")?.clone();
         let shown = path.clone();
         let opened = blocking(move || {
             let (handle, file) = files.read(&path)?;
-            Ok((listing::identity(handle.about()), file))
+            Ok((listing::identity(handle.stat()), file))
         });
         let (now, file) = opened.await?;
         if now != identity {
@@ -139,37 +139,37 @@ impl Transfer {
         match progress.map_err(|error| FileError::io(&shown, error))? {
             Progress::Done(hash) => Ok(Output { sha256: Some(hash), ..Output::default() }),
             Progress::Going(looked_at) => Ok(Output { received: Some(looked_at), ..Output::default() }),
-            Progress::Busy => Err(busy()),
+            Progress::Busy => Err(busy_error()),
         }
     }
 
     async fn finish(&self, files: Files, path: PathBuf, args: Args) -> Result<Output, CallError> {
         let announced = announced(&args)?;
         let uploads = self.uploads.clone();
-        let wanted = announced.clone();
+        let requested = announced.clone();
         let found = blocking(move || {
-            let place = files.place(&path)?;
-            let upload = uploads.find(&place, &wanted)?;
-            let there = match upload.is_none() {
+            let location = files.write_target(&path)?;
+            let upload = uploads.find(&location, &requested)?;
+            let existing = match upload.is_none() {
                 true => Some(files.read(&path)?),
                 false => None,
             };
-            Ok((place, upload, there))
+            Ok((location, upload, existing))
         });
-        let (place, upload, there) = found.await?;
-        let shown = place.path();
+        let (location, upload, existing) = found.await?;
+        let shown = location.path();
         let Some(upload) = upload else {
             // An earlier call, whose answer was lost, completed the upload.
-            let Some((handle, file)) = there else { return Err(unknown()) };
-            let key = listing::identity(handle.about());
+            let Some((handle, file)) = existing else { return Err(unknown_upload_error()) };
+            let key = listing::identity(handle.stat());
             let progress = self.hashes.of(&key, move || Ok(file)).await;
             return match progress.map_err(|error| FileError::io(&shown, error))? {
                 Progress::Done(hash) if hash == announced.sha256 => {
                     Ok(Output { done: true, sha256: Some(hash), ..Output::default() })
                 }
-                Progress::Done(_) => Err(unknown()),
+                Progress::Done(_) => Err(unknown_upload_error()),
                 Progress::Going(looked_at) => Ok(Output { received: Some(looked_at), ..Output::default() }),
-                Progress::Busy => Err(busy()),
+                Progress::Busy => Err(busy_error()),
             };
         };
         if upload.complete() < announced.size {
@@ -186,14 +186,14 @@ impl Transfer {
         let progress = self.hashes.of(&upload.id, move || to_hash.file.try_clone()).await;
         match progress.map_err(|error| FileError::io(&shown, error))? {
             Progress::Going(looked_at) => Ok(Output { received: Some(looked_at), ..Output::default() }),
-            Progress::Busy => Err(busy()),
+            Progress::Busy => Err(busy_error()),
             Progress::Done(hash) => {
                 self.hashes.forget(&upload.id);
                 let right = hash == announced.sha256;
                 self.with_uploads(move |uploads| match right {
-                    true => put(uploads, &place, &upload, &args),
+                    true => commit_upload(uploads, &location, &upload, &args),
                     false => {
-                        place.remove_partial(&partial_name(&upload.id));
+                        location.remove_partial(&partial_name(&upload.id));
                         uploads.forget(&upload.id);
                         Ok(Output { damaged: true, sha256: Some(hash), ..Output::default() })
                     }
@@ -205,14 +205,14 @@ impl Transfer {
 }
 
 fn read(files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
-    let identity = given(args.identity.as_ref(), args, "identity")?;
+    let identity = required_argument(args.identity.as_ref(), args, "identity")?;
     let (handle, file) = files.read(path)?;
     let failed = |error: io::Error| FileError::io(handle.path(), error);
-    if listing::identity(handle.about()) != *identity {
+    if listing::identity(handle.stat()) != *identity {
         return Ok(Output { changed: true, ..Output::default() });
     }
     let offset = args.offset.unwrap_or(0);
-    let size = u64::try_from(handle.about().st_size).unwrap_or(0);
+    let size = u64::try_from(handle.stat().st_size).unwrap_or(0);
     let length = u64::from(args.length.unwrap_or(MAX_CHUNK).min(MAX_CHUNK)).min(size.saturating_sub(offset));
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     match file.read_exact_at(&mut bytes, offset) {
@@ -232,21 +232,23 @@ fn read(files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, Ca
 
 fn begin(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
     let announced = announced(args)?;
-    let place = files.place(path)?;
-    place.check_free()?;
-    if place.about().is_some() && !args.replace.unwrap_or(false) {
+    let location = files.write_target(path)?;
+    location.check_free()?;
+    if location.stat().is_some() && !args.replace.unwrap_or(false) {
         return Ok(Output { exists: true, ..Output::default() });
     }
-    let Some(upload) = uploads.begin(files, &place, &announced)? else {
+    let Some(upload) = uploads.begin(files, &location, &announced)? else {
         let message = "too many uploads to this machine are in progress";
         return Err(CallError::new(ErrorCode::Overloaded, message)
             .hint("Finish some of them first; uploads without progress are aborted after an hour.")
             .before_it_ran());
     };
     let missing = announced.size.saturating_sub(upload.complete());
-    if let Some(free) = place.free_bytes().filter(|free| *free < missing.saturating_add(LEFT_FREE)) {
-        let message =
-            format!("{}: the disk has {free} free bytes, but {missing} are needed", place.path().display());
+    if let Some(free) = location.free_bytes().filter(|free| *free < missing.saturating_add(RESERVED_BYTES)) {
+        let message = format!(
+            "{}: the disk has {free} free bytes, but {missing} are needed",
+            location.path().display()
+        );
         // The received parts are retained for a day, in case space becomes available.
         return Err(CallError::new(ErrorCode::ToolFailed, message)
             .hint("Free some space and copy again: the copy resumes where it stopped."));
@@ -256,8 +258,8 @@ fn begin(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
 
 fn write(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
     let announced = announced(args)?;
-    let offset = *given(args.offset.as_ref(), args, "offset")?;
-    let data = given(args.data.as_ref(), args, "data")?;
+    let offset = *required_argument(args.offset.as_ref(), args, "offset")?;
+    let data = required_argument(args.data.as_ref(), args, "data")?;
     let bytes = STANDARD.decode(data).ok().filter(|bytes| bytes.len() <= MAX_CHUNK as usize);
     let Some(bytes) = bytes else {
         return Err(wrong("/data", format!("expected base64 of at most {MAX_CHUNK} bytes")));
@@ -266,21 +268,26 @@ fn write(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) 
     if offset.checked_add(length).is_none_or(|end| end > announced.size) {
         return Err(wrong("/offset", "the part exceeds the size of the file".to_owned()));
     }
-    let place = files.place(path)?;
-    let Some(upload) = uploads.find(&place, &announced)? else { return Err(unknown()) };
-    if !upload.takes(offset) {
-        let message = format!("{}: this part is out of order", place.path().display());
+    let location = files.write_target(path)?;
+    let Some(upload) = uploads.find(&location, &announced)? else { return Err(unknown_upload_error()) };
+    if !upload.accepts(offset) {
+        let message = format!("{}: this part is out of order", location.path().display());
         return Err(CallError::new(ErrorCode::Conflict, message)
             .hint("Start the upload again, which returns the next offset."));
     }
-    upload.file.write_all_at(&bytes, offset).map_err(|error| FileError::io(&place.path(), error))?;
-    let received = uploads.arrived(&upload, offset, length)?;
+    upload.file.write_all_at(&bytes, offset).map_err(|error| FileError::io(&location.path(), error))?;
+    let received = uploads.part_received(&upload, offset, length)?;
     Ok(Output { received: Some(received), ..Output::default() })
 }
 
-fn put(uploads: &Uploads, place: &FileLocation, upload: &Upload, args: &Args) -> Result<Output, CallError> {
-    let failed = |error: io::Error| FileError::io(&place.path(), error);
-    place.check_free()?;
+fn commit_upload(
+    uploads: &Uploads,
+    location: &FileLocation,
+    upload: &Upload,
+    args: &Args,
+) -> Result<Output, CallError> {
+    let failed = |error: io::Error| FileError::io(&location.path(), error);
+    location.check_free()?;
     if let Some(mode) = args.mode {
         set_mode(&upload.file, mode).map_err(failed)?;
     }
@@ -288,7 +295,8 @@ fn put(uploads: &Uploads, place: &FileLocation, upload: &Upload, args: &Args) ->
         let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(modified);
         upload.file.set_modified(modified).map_err(failed)?;
     }
-    let put = place.put_partial(&partial_name(&upload.id), &upload.file, args.replace.unwrap_or(false))?;
+    let put =
+        location.commit_partial(&partial_name(&upload.id), &upload.file, args.replace.unwrap_or(false))?;
     if !put {
         return Ok(Output { exists: true, ..Output::default() });
     }
@@ -298,9 +306,9 @@ fn put(uploads: &Uploads, place: &FileLocation, upload: &Upload, args: &Args) ->
 
 fn abort(uploads: &Uploads, files: &Files, path: &std::path::Path, args: &Args) -> Result<Output, CallError> {
     let announced = announced(args)?;
-    let place = files.place(path)?;
-    if let Some(upload) = uploads.find(&place, &announced)? {
-        place.remove_partial(&partial_name(&upload.id));
+    let location = files.write_target(path)?;
+    if let Some(upload) = uploads.find(&location, &announced)? {
+        location.remove_partial(&partial_name(&upload.id));
         uploads.forget(&upload.id);
     }
     Ok(Output { done: true, ..Output::default() })
@@ -313,8 +321,8 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 }
 
 fn announced(args: &Args) -> Result<Announced, CallError> {
-    let size = *given(args.size.as_ref(), args, "size")?;
-    let sha256 = given(args.sha256.as_ref(), args, "sha256")?;
+    let size = *required_argument(args.size.as_ref(), args, "size")?;
+    let sha256 = required_argument(args.sha256.as_ref(), args, "sha256")?;
     if sha256.len() != 64
         || !sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     {
@@ -323,7 +331,11 @@ fn announced(args: &Args) -> Result<Announced, CallError> {
     Ok(Announced { size, sha256: sha256.clone() })
 }
 
-fn given<'a, T>(value: Option<&'a T>, args: &Args, name: &'static str) -> Result<&'a T, CallError> {
+fn required_argument<'a, T>(
+    value: Option<&'a T>,
+    args: &Args,
+    name: &'static str,
+) -> Result<&'a T, CallError> {
     value.ok_or_else(|| arguments::missing(NAME, name, args.action.name()))
 }
 
@@ -331,18 +343,18 @@ fn wrong(path: &str, message: String) -> CallError {
     arguments::invalid(NAME, vec![serde_json::json!({ "path": path, "message": message })])
 }
 
-fn unknown() -> CallError {
+fn unknown_upload_error() -> CallError {
     CallError::new(ErrorCode::Conflict, "no part of this file has been received, or its upload was aborted")
         .hint("Start the copy again.")
 }
 
-fn busy() -> CallError {
+fn busy_error() -> CallError {
     CallError::new(ErrorCode::Overloaded, "too many files are being hashed on this machine")
         .hint("Try again in a moment.")
 }
 
 /// Removes hints that refer to actions of tools for models, which a person who copies files does not know.
-fn for_a_person(mut error: CallError) -> CallError {
+fn without_tool_hints(mut error: CallError) -> CallError {
     error.hint = error.hint.filter(|hint| !hint.contains("ction \""));
     error
 }

@@ -6,28 +6,28 @@
 use std::collections::BTreeMap;
 
 /// The maximum distance of a part ahead of the contiguous bytes.
-pub(super) const AHEAD: u64 = 64 << 20;
+pub(super) const MAX_PARTS_AHEAD: u64 = 64 << 20;
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Received {
-    upto: u64,
+    complete_bytes: u64,
     /// Later parts: their start and end offsets.
     ahead: BTreeMap<u64, u64>,
 }
 
 impl Received {
-    pub(super) fn upto(upto: u64) -> Self {
-        Self { upto, ahead: BTreeMap::new() }
+    pub(super) fn complete_bytes(complete_bytes: u64) -> Self {
+        Self { complete_bytes, ahead: BTreeMap::new() }
     }
 
     /// The number of contiguous bytes from the start.
     pub(super) fn complete(&self) -> u64 {
-        self.upto
+        self.complete_bytes
     }
 
     /// Whether a part at this offset is accepted now.
-    pub(super) fn takes(&self, offset: u64) -> bool {
-        offset <= self.upto + AHEAD
+    pub(super) fn accepts(&self, offset: u64) -> bool {
+        offset <= self.complete_bytes + MAX_PARTS_AHEAD
     }
 
     pub(super) fn add(&mut self, offset: u64, length: u64) {
@@ -35,10 +35,10 @@ impl Received {
         let known = self.ahead.entry(offset).or_insert(end);
         *known = (*known).max(end);
         while let Some((&begin, &end)) = self.ahead.first_key_value()
-            && begin <= self.upto
+            && begin <= self.complete_bytes
         {
             self.ahead.remove(&begin);
-            self.upto = self.upto.max(end);
+            self.complete_bytes = self.complete_bytes.max(end);
         }
     }
 }
@@ -55,12 +55,12 @@ mod tests {
             assert_eq!(received.complete(), complete, "after part {part}");
         }
         assert!(received.ahead.is_empty());
-        assert!(received.takes(50 + AHEAD) && !received.takes(51 + AHEAD));
+        assert!(received.accepts(50 + MAX_PARTS_AHEAD) && !received.accepts(51 + MAX_PARTS_AHEAD));
     }
 
     #[test]
     fn overlapping_parts_count_once() {
-        let mut received = Received::upto(15);
+        let mut received = Received::complete_bytes(15);
         received.add(10, 10);
         assert_eq!(received.complete(), 20);
         received.add(25, 5);

@@ -44,7 +44,7 @@ impl Home {
     }
 
     fn files(&self) -> Files {
-        Files::under(self.policies.now(), self.at("home"))
+        Files::with_policy(self.policies.now(), self.at("home"))
     }
 
     fn parts(&self) -> usize {
@@ -94,10 +94,10 @@ fn uploads_accept_parts_in_any_order_and_resume_after_restart() {
     let home = home.again();
     assert!(home.begin("home/a", false).unwrap().received <= Some(10));
     home.write("home/a", 0, 10).unwrap();
-    let place = home.files().place(&home.at("home/a")).unwrap();
+    let location = home.files().write_target(&home.at("home/a")).unwrap();
     let announced = announced(&args(TransferAction::Finish)).unwrap();
-    let upload = home.uploads.find(&place, &announced).unwrap().unwrap();
-    assert!(put(&home.uploads, &place, &upload, &args(TransferAction::Finish)).unwrap().done);
+    let upload = home.uploads.find(&location, &announced).unwrap().unwrap();
+    assert!(commit_upload(&home.uploads, &location, &upload, &args(TransferAction::Finish)).unwrap().done);
     assert_eq!(std::fs::read(home.at("home/a")).unwrap(), CONTENT);
     // A setuid program is never created over a link.
     let mode = std::os::unix::fs::PermissionsExt::mode(&home.at("home/a").metadata().unwrap().permissions());
@@ -135,12 +135,12 @@ fn uploads_are_refused_where_the_policy_denies_writing() {
     assert!(home.write("home/moved/x", 0, 4).is_err());
     assert_eq!(std::fs::read_dir(home.at("home/.ssh")).unwrap().count(), 0);
     // A file of someone else is not mistaken for a partial upload.
-    let place = home.files().place(&home.at("home/b")).unwrap();
+    let location = home.files().write_target(&home.at("home/b")).unwrap();
     std::fs::write(home.at("home/.ssh/id"), "secret").unwrap();
     std::fs::hard_link(home.at("home/.ssh/id"), home.at("home/.plexus-x.part")).unwrap();
-    assert!(place.partial(std::ffi::OsStr::new(".plexus-x.part"), true).is_err());
+    assert!(location.partial(std::ffi::OsStr::new(".plexus-x.part"), true).is_err());
     std::os::unix::fs::symlink(home.at("home/.ssh/id"), home.at("home/.plexus-y.part")).unwrap();
-    assert!(place.partial(std::ffi::OsStr::new(".plexus-y.part"), true).is_err());
+    assert!(location.partial(std::ffi::OsStr::new(".plexus-y.part"), true).is_err());
     assert_eq!(std::fs::read_to_string(home.at("home/.ssh/id")).unwrap(), "secret");
 }
 
@@ -164,14 +164,14 @@ fn uploads_without_progress_are_removed_after_a_day() {
 fn read_refuses_a_file_with_another_identity() {
     let home = Home::new();
     std::fs::write(home.at("home/a"), CONTENT).unwrap();
-    let about = listing::stat(&home.files(), &home.at("home/a")).unwrap().entry.unwrap();
-    let asked = |offset, length| Args {
-        identity: Some(about.identity.clone()),
+    let stat = listing::stat(&home.files(), &home.at("home/a")).unwrap().entry.unwrap();
+    let read_args = |offset, length| Args {
+        identity: Some(stat.identity.clone()),
         offset: Some(offset),
         length: Some(length),
         ..args(TransferAction::Read)
     };
-    let part = |offset, length| read(&home.files(), &home.at("home/a"), &asked(offset, length)).unwrap();
+    let part = |offset, length| read(&home.files(), &home.at("home/a"), &read_args(offset, length)).unwrap();
     assert_eq!(part(2, 3).data.unwrap(), STANDARD.encode(b"234"));
     assert_eq!(part(8, 100).data.unwrap(), STANDARD.encode(b"89"));
     assert_eq!(part(100, 3).data.unwrap(), "");

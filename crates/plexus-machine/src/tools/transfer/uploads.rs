@@ -22,13 +22,13 @@ use super::received::Received;
 use crate::files::{FileError, FileLocation, Files};
 
 /// The maximum number of concurrent uploads.
-const MOST: usize = 64;
+const MAX_UPLOADS: usize = 64;
 /// The time without progress after which an upload is aborted: the first if its slot is needed, the second in any
 /// case.
-const IDLE: Duration = Duration::from_secs(3600);
-const AGE: Duration = Duration::from_secs(24 * 3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// The record is updated after this number of bytes: at most so much is sent again after the node was killed.
-const RECORDED: u64 = 8 << 20;
+const RECORD_INTERVAL: u64 = 8 << 20;
 
 /// The announced size and hash, which identify an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,66 +91,66 @@ impl Uploads {
     pub(super) fn begin(
         &self,
         files: &Files,
-        place: &FileLocation,
+        location: &FileLocation,
         announced: &Announced,
     ) -> Result<Option<Arc<Upload>>, FileError> {
-        self.sweep(files, AGE);
-        if let Some(found) = self.find(place, announced)? {
+        self.sweep(files, MAX_AGE);
+        if let Some(found) = self.find(location, announced)? {
             return Ok(Some(found));
         }
-        if self.records().count() >= MOST {
-            self.sweep(files, IDLE);
+        if self.records().count() >= MAX_UPLOADS {
+            self.sweep(files, IDLE_TIMEOUT);
         }
-        if self.records().count() >= MOST {
+        if self.records().count() >= MAX_UPLOADS {
             return Ok(None);
         }
-        let id = id_of(&place.path(), announced);
-        let Some(file) = place.partial(&partial_name(&id), true)? else { return Ok(None) };
+        let id = id_of(&location.path(), announced);
+        let Some(file) = location.partial(&partial_name(&id), true)? else { return Ok(None) };
         // Without a record, its content is unknown.
-        file.set_len(0).map_err(|error| FileError::io(&place.path(), error))?;
+        file.set_len(0).map_err(|error| FileError::io(&location.path(), error))?;
         let record =
-            Record { path: place.path(), announced: announced.clone(), received: 0, at: self.clock.now() };
-        self.keep(id, file, record).map(Some)
+            Record { path: location.path(), announced: announced.clone(), received: 0, at: self.clock.now() };
+        self.store(id, file, record).map(Some)
     }
 
     /// The upload to a path, if it was started.
     pub(super) fn find(
         &self,
-        place: &FileLocation,
+        location: &FileLocation,
         announced: &Announced,
     ) -> Result<Option<Arc<Upload>>, FileError> {
-        let id = id_of(&place.path(), announced);
+        let id = id_of(&location.path(), announced);
         if let Some(upload) = self.all().get(&id) {
             return Ok(Some(upload.clone()));
         }
         let Some(mut record) = self.record(&self.path_of(&id)) else { return Ok(None) };
-        let Some(file) = place.partial(&partial_name(&id), false)? else {
+        let Some(file) = location.partial(&partial_name(&id), false)? else {
             let _ = fs::remove_file(self.path_of(&id));
             return Ok(None);
         };
-        let there = file.metadata().map_err(|error| FileError::io(&place.path(), error))?.len();
-        record.received = record.received.min(there);
-        self.keep(id, file, record).map(Some)
+        let existing = file.metadata().map_err(|error| FileError::io(&location.path(), error))?.len();
+        record.received = record.received.min(existing);
+        self.store(id, file, record).map(Some)
     }
 
-    fn keep(&self, id: String, file: File, record: Record) -> Result<Arc<Upload>, FileError> {
+    fn store(&self, id: String, file: File, record: Record) -> Result<Arc<Upload>, FileError> {
         self.write(&id, &record)?;
         let mut all = self.all();
         let upload = all.entry(id.clone()).or_insert_with(|| {
-            let state = State { received: Received::upto(record.received), record, closed: false };
+            let state = State { received: Received::complete_bytes(record.received), record, closed: false };
             Arc::new(Upload { id, file, state: Mutex::new(state) })
         });
         Ok(upload.clone())
     }
 
     /// Records a part that was written to the disk.
-    pub(super) fn arrived(&self, upload: &Upload, offset: u64, length: u64) -> Result<u64, FileError> {
+    pub(super) fn part_received(&self, upload: &Upload, offset: u64, length: u64) -> Result<u64, FileError> {
         let (complete, record) = {
             let mut state = upload.state();
             state.received.add(offset, length);
             let complete = state.received.complete();
             state.record.at = self.clock.now();
-            let due = complete >= state.record.received + RECORDED;
+            let due = complete >= state.record.received + RECORD_INTERVAL;
             if due {
                 state.record.received = complete;
             }
@@ -185,8 +185,8 @@ impl Uploads {
                 continue;
             }
             // Under the current policy; a file that it does not allow to remove stays.
-            if let Ok(place) = files.place(&record.path) {
-                place.remove_partial(&partial_name(&id));
+            if let Ok(location) = files.write_target(&record.path) {
+                location.remove_partial(&partial_name(&id));
             }
             tracing::info!(path = %record.path.display(), "an unfinished upload was aborted");
             self.forget(&id);
@@ -229,9 +229,9 @@ impl Upload {
     }
 
     /// Whether a part at this offset is accepted now.
-    pub(super) fn takes(&self, offset: u64) -> bool {
+    pub(super) fn accepts(&self, offset: u64) -> bool {
         let state = self.state();
-        !state.closed && state.received.takes(offset)
+        !state.closed && state.received.accepts(offset)
     }
 
     /// Accepts no more writes: its content is being hashed.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{nothing_is_left, python, small};
-use crate::terminal::ends::{lives, pid_in};
+use crate::terminal::ends::{is_process_alive, read_pid};
 use crate::workbench::Workbench;
 
 /// Every process forks, and so do its children. The bomb is bounded by construction, whether or not a limit applies:
@@ -99,7 +99,7 @@ os.execve('/bin/sleep', ['sleep', '20'], {})
     let answer = bench.code(arguments).await.unwrap();
     assert_eq!((&answer["exit_code"], &answer["stdout"]["text"]), (&json!(0), &json!("left\n")), "{answer}");
     assert_eq!(answer["left_running"], 1);
-    assert!(!lives(pid_in(&file).await), "the daemon");
+    assert!(!is_process_alive(read_pid(&file).await), "the daemon");
     nothing_is_left(&bench);
 }
 
@@ -146,7 +146,7 @@ print('all back')
 /// Without a sandbox, code can kill any process of its user. It gains nothing from killing the warden.
 #[tokio::test]
 async fn code_that_kills_its_warden_is_still_killed() {
-    let bench = Workbench::held(super::SMALL).await;
+    let bench = Workbench::with_launcher(super::SMALL).await;
     let file = bench.home().join("pid");
     let code = "
 import os, signal, sys, time
@@ -159,6 +159,6 @@ time.sleep(20)
     let refused =
         bench.code(json!({ "language": "python", "code": code, "args": [file] })).await.unwrap_err();
     assert!(refused.text().contains("was killed"), "{}", refused.text());
-    assert!(!lives(pid_in(&file).await), "the code");
+    assert!(!is_process_alive(read_pid(&file).await), "the code");
     nothing_is_left(&bench);
 }

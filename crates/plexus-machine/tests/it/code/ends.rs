@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{nothing_will_be_left, small};
-use crate::terminal::ends::{lives, pid_in};
+use crate::terminal::ends::{is_process_alive, read_pid};
 
 /// Writes its pid to a file outside, and keeps running.
 pub(super) fn sleeper(file: &Path) -> Value {
@@ -32,14 +32,14 @@ async fn cancelling_a_call_kills_its_code() {
     let cancel = CancellationToken::new();
     let call = bench.call("code_exec", sleeper(&file), cancel.clone(), None);
     let (result, pid) = tokio::join!(call, async {
-        let pid = pid_in(&file).await;
-        assert!(lives(pid));
+        let pid = read_pid(&file).await;
+        assert!(is_process_alive(pid));
         cancel.cancel();
         pid
     });
     assert_eq!(result.unwrap_err().code, ErrorCode::Cancelled);
     nothing_will_be_left(&bench).await;
-    assert!(!lives(pid));
+    assert!(!is_process_alive(pid));
 }
 
 #[tokio::test]
@@ -50,11 +50,11 @@ async fn dropping_a_call_kills_its_code() {
     // The call is dropped here.
     let pid = tokio::select! {
         _ = call => panic!("the call is still running"),
-        pid = pid_in(&file) => pid,
+        pid = read_pid(&file) => pid,
     };
     assert!(pid > 0);
     // Dropping the caller loses the answer but not the record: the call continues and ends soon.
     let bench = bench.restarted().await;
     nothing_will_be_left(&bench).await;
-    assert!(!lives(pid));
+    assert!(!is_process_alive(pid));
 }

@@ -75,8 +75,10 @@ print('fine')
 
 #[tokio::test]
 async fn cpu_time_counts_all_processes_together() {
-    let bench =
-        crate::workbench::Workbench::held(&super::SMALL.replace("cpu_seconds = 8", "cpu_seconds = 1")).await;
+    let bench = crate::workbench::Workbench::with_launcher(
+        &super::SMALL.replace("cpu_seconds = 8", "cpu_seconds = 1"),
+    )
+    .await;
     let burn = "import os\nfor _ in range(3): os.fork()\nwhile True: pass";
     let began = Instant::now();
     let answer = python(&bench, burn).await;
@@ -122,7 +124,9 @@ while True: time.sleep(1)
 
 #[tokio::test]
 async fn policy_limits_the_requested_timeout() {
-    let bench = crate::workbench::Workbench::held(&super::SMALL.replace("seconds = 10", "seconds = 1")).await;
+    let bench =
+        crate::workbench::Workbench::with_launcher(&super::SMALL.replace("seconds = 10", "seconds = 1"))
+            .await;
     let arguments = json!({ "language": "shell", "code": "sleep 20", "timeout_seconds": 3600 });
     let answer = bench.code(arguments).await.unwrap();
     assert_eq!(answer["timed_out"], true, "{answer}");
@@ -145,7 +149,7 @@ async fn total_size_and_number_of_files_are_limited() {
     let policy = super::SMALL
         .replace("cpu_seconds = 8", "cpu_seconds = 40")
         .replace("\nseconds = 10", "\nseconds = 40");
-    let bench = crate::workbench::Workbench::held(&policy).await;
+    let bench = crate::workbench::Workbench::with_launcher(&policy).await;
     for code in [
         // Large files, also where no files are collected.
         "import time\nfor n in range(20): open(f'{n}', 'wb').write(b'x' * 1000000)\ntime.sleep(20)",

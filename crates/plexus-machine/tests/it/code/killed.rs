@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::ends::sleeper;
 use super::{SMALL, folders, nothing_will_be_left};
-use crate::terminal::ends::{lives, pid_in};
-use crate::workbench::{Workbench, until};
+use crate::terminal::ends::{is_process_alive, read_pid};
+use crate::workbench::{Workbench, poll_until};
 
 /// Set in the environment of the process that plays the node.
 const FOLDER: &str = "PLEXUS_TEST_CODE_FOLDER";
@@ -20,7 +20,7 @@ const FILE: &str = "PLEXUS_TEST_CODE_FILE";
 async fn a_node_that_is_to_be_killed() {
     let (Some(folder), Some(file)) = (std::env::var_os(FOLDER), std::env::var_os(FILE)) else { return };
     let folder = tempfile::Builder::new().prefix("node").tempdir_in(folder).unwrap();
-    let bench = Workbench::held_in(folder, SMALL).await;
+    let bench = Workbench::with_launcher_in(folder, SMALL).await;
     let _ = bench.code(sleeper(file.as_ref())).await;
 }
 
@@ -37,11 +37,11 @@ async fn code_ends_with_a_node_that_is_killed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let pid = pid_in(&file).await;
-    assert!(lives(pid));
+    let pid = read_pid(&file).await;
+    assert!(is_process_alive(pid));
     node.kill().unwrap();
     node.wait().unwrap();
-    until(async || (!lives(pid)).then_some(())).await;
+    poll_until(async || (!is_process_alive(pid)).then_some(())).await;
     let data =
         std::fs::read_dir(outer.path()).unwrap().flatten().find(|entry| entry.path().is_dir()).unwrap();
     let left = std::fs::read_dir(data.path().join("code")).unwrap().count();
@@ -51,8 +51,8 @@ async fn code_ends_with_a_node_that_is_killed() {
     let again = tempfile::Builder::new().prefix("again").tempdir_in(outer.path()).unwrap();
     std::fs::remove_dir(again.path()).unwrap();
     std::fs::rename(data.path(), again.path()).unwrap();
-    let bench = Workbench::held_in(again, SMALL).await;
-    until(async || (folders(&bench) == 0).then_some(())).await;
+    let bench = Workbench::with_launcher_in(again, SMALL).await;
+    poll_until(async || (folders(&bench) == 0).then_some(())).await;
     nothing_will_be_left(&bench).await;
     let answer = bench.code(json!({ "language": "shell", "code": "echo back" })).await.unwrap();
     assert_eq!(answer["stdout"]["text"], "back\n");

@@ -41,7 +41,7 @@ sys.exit(3)
 #[tokio::test]
 async fn javascript_runs_as_a_script_and_as_a_module() {
     // The default limits, because Node.js reserves far more memory than it uses.
-    let bench = Workbench::held("[sandbox]\nlevel = 'none'").await;
+    let bench = Workbench::with_launcher("[sandbox]\nlevel = 'none'").await;
     let script = "const os = require('os'); console.log(require('./x.js'), process.argv.slice(2), os.homedir() === process.env.HOME)";
     let files = json!([{ "name": "x.js", "text": "module.exports = 'x'" }]);
     let arguments = json!({ "language": "node", "code": script, "files": files, "args": ["a"] });
@@ -97,7 +97,7 @@ async fn variables_apply_to_the_code_only() {
         (&json!("/nowhere/x.so\n"), &json!(0)),
         "{answer}"
     );
-    let narrow = Workbench::held("[environment]\nset = ['LC_*']\n[sandbox]\nlevel = 'none'").await;
+    let narrow = Workbench::with_launcher("[environment]\nset = ['LC_*']\n[sandbox]\nlevel = 'none'").await;
     let refused = narrow
         .code(json!({ "language": "shell", "code": "true", "env": { "PATH": "/x" } }))
         .await

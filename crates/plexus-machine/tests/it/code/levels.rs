@@ -8,23 +8,23 @@ use super::{SMALL, nothing_is_left, python};
 use crate::workbench::Workbench;
 
 /// The sandbox levels that are available on this machine.
-fn holding() -> Vec<String> {
-    let levels = crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level));
+fn available_levels() -> Vec<String> {
+    let levels = crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_available(*level));
     levels.map(|level| level.to_string()).collect()
 }
 
-fn all() -> Vec<String> {
-    ["none".to_owned()].into_iter().chain(holding()).collect()
+fn all_levels() -> Vec<String> {
+    ["none".to_owned()].into_iter().chain(available_levels()).collect()
 }
 
-async fn at(level: &str) -> Workbench {
-    Workbench::held(&SMALL.replace("\"none\"", &format!("{level:?}"))).await
+async fn bench_at_level(level: &str) -> Workbench {
+    Workbench::with_launcher(&SMALL.replace("\"none\"", &format!("{level:?}"))).await
 }
 
 #[tokio::test]
 async fn code_can_use_its_folder_at_every_level() {
-    for level in all() {
-        let bench = at(&level).await;
+    for level in all_levels() {
+        let bench = bench_at_level(&level).await;
         let code = "
 import os, subprocess, sys, tempfile
 with tempfile.NamedTemporaryFile() as f: f.write(b'x')
@@ -49,8 +49,8 @@ sys.exit(5)
 
 #[tokio::test]
 async fn background_processes_are_counted_at_every_level() {
-    for level in all() {
-        let bench = at(&level).await;
+    for level in all_levels() {
+        let bench = bench_at_level(&level).await;
         let code = "sleep 30 & sleep 30 & exit 0";
         let answer = bench.code(json!({ "language": "shell", "code": code })).await.unwrap();
         assert_eq!(
@@ -75,8 +75,8 @@ signal.pause()
     let memory = "import os, signal, time\nsignal.alarm(20)\nfor _ in range(5):\n    if not os.fork():\n        signal.alarm(20); x = b'x' * (40 << 20); time.sleep(20)\ntime.sleep(20)";
     let disk = "import time\nfor n in range(20): open(f'{n}', 'wb').write(b'x' * 1000000)\ntime.sleep(20)";
     let burn = "import os, signal\nsignal.alarm(20); os.fork(); signal.alarm(20)\nwhile True: pass";
-    for level in all() {
-        let bench = at(&level).await;
+    for level in all_levels() {
+        let bench = bench_at_level(&level).await;
         for (code, limit) in [(many, "processes"), (memory, "memory"), (disk, "disk")] {
             let answer = python(&bench, code).await;
             assert_eq!(answer["limit"], limit, "{level}: {answer}");
@@ -90,8 +90,8 @@ signal.pause()
 
 #[tokio::test]
 async fn daemon_does_not_outlive_its_snippet_at_any_level() {
-    for level in all() {
-        let bench = at(&level).await;
+    for level in all_levels() {
+        let bench = bench_at_level(&level).await;
         let code = "
 import os, sys, time
 if os.fork() == 0:
@@ -109,8 +109,8 @@ time.sleep(0.2)
 
 #[tokio::test]
 async fn code_can_reach_its_own_folder_and_no_other_folder_of_the_node() {
-    for level in holding() {
-        let bench = at(&level).await;
+    for level in available_levels() {
+        let bench = bench_at_level(&level).await;
         std::fs::create_dir(bench.home().join(".ssh")).unwrap();
         std::fs::write(bench.home().join(".ssh/id_test"), "nobody is to read this").unwrap();
         std::fs::create_dir(bench.folder().join("code/other")).unwrap();
@@ -150,10 +150,10 @@ import socket, sys
 try: socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2); print('connected')
 except OSError: print('refused')
 ";
-    for level in holding() {
+    for level in available_levels() {
         for (network, expected) in [("true", "connected\n"), ("false", "refused\n")] {
             let policy = format!("[sandbox]\nlevel = {level:?}\nnetwork = {network}");
-            let bench = Workbench::held(&policy).await;
+            let bench = Workbench::with_launcher(&policy).await;
             let arguments = json!({ "language": "python", "code": code, "args": [port.to_string()] });
             let answer = bench.code(arguments).await.unwrap();
             assert_eq!(answer["stdout"]["text"], expected, "{level}, network {network}: {answer}");
@@ -164,8 +164,8 @@ except OSError: print('refused')
 /// A reachable parent process must be part of the sandbox, or must be protected from harm.
 #[tokio::test]
 async fn sandboxed_code_cannot_reach_its_warden() {
-    for level in holding() {
-        let bench = at(&level).await;
+    for level in available_levels() {
+        let bench = bench_at_level(&level).await;
         let code = "
 import os, signal
 try: os.kill(os.getppid(), signal.SIGKILL)

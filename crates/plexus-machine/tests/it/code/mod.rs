@@ -14,7 +14,7 @@ mod output;
 
 use serde_json::{Value, json};
 
-use crate::workbench::{Workbench, until};
+use crate::workbench::{Workbench, poll_until};
 
 /// Low limits, and no sandbox.
 const SMALL: &str = r#"
@@ -30,7 +30,7 @@ output_kb = 16
 "#;
 
 async fn small() -> Workbench {
-    Workbench::held(SMALL).await
+    Workbench::with_launcher(SMALL).await
 }
 
 /// Runs Python.
@@ -62,5 +62,5 @@ fn nothing_is_left(bench: &Workbench) {
 
 /// The same, after a while.
 async fn nothing_will_be_left(bench: &Workbench) {
-    until(async || (running(bench).is_empty() && folders(bench) == 0).then_some(())).await;
+    poll_until(async || (running(bench).is_empty() && folders(bench) == 0).then_some(())).await;
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{nothing_is_left, python, small};
-use crate::workbench::{Told, Workbench};
+use crate::workbench::{RecordedEvents, Workbench};
 
 /// The beginning and the end of endless output are returned, and the answer stays small.
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn binary_output_is_returned_exactly() {
 /// The maximum of every field at once, in the form that is longest as JSON.
 #[tokio::test]
 async fn answer_never_exceeds_its_size_limit() {
-    let bench = Workbench::held("[sandbox]\nlevel = 'none'\n[code]\noutput_kb = 1024").await;
+    let bench = Workbench::with_launcher("[sandbox]\nlevel = 'none'\n[code]\noutput_kb = 1024").await;
     let code = "
 import sys
 sys.stdout.buffer.write(b'\\x01' * 900000)
@@ -103,18 +103,18 @@ print('begun é')
 while not os.path.exists(sys.argv[1]): time.sleep(0.01)
 sys.exit(2)
 ";
-    let told = Told::default();
+    let events = RecordedEvents::default();
     let arguments = json!({ "language": "python", "code": code, "args": [go] });
-    let call = bench.call("code_exec", arguments, CancellationToken::new(), Some(told.clone()));
-    let heard = async {
-        crate::workbench::until(async || (!told.lock().unwrap().is_empty()).then_some(())).await;
+    let call = bench.call("code_exec", arguments, CancellationToken::new(), Some(events.clone()));
+    let reached_listeners = async {
+        crate::workbench::poll_until(async || (!events.lock().unwrap().is_empty()).then_some(())).await;
         std::fs::write(&go, "").unwrap();
     };
-    let (answer, ()) = tokio::join!(call, heard);
+    let (answer, ()) = tokio::join!(call, reached_listeners);
     assert_eq!(answer.unwrap().structured().unwrap()["exit_code"], 2);
-    let told = told.lock().unwrap();
-    let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    let events = events.lock().unwrap();
+    let kinds: Vec<&str> = events.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["terminal_output", "terminal_closed"]);
-    assert_eq!((&told[0].1["text"], &told[0].1["offset"]), (&json!("begun é\n"), &json!(0)));
-    assert_eq!((&told[1].1["exit_code"], &told[1].1["job"]), (&json!(2), &told[0].1["job"]));
+    assert_eq!((&events[0].1["text"], &events[0].1["offset"]), (&json!("begun é\n"), &json!(0)));
+    assert_eq!((&events[1].1["exit_code"], &events[1].1["job"]), (&json!(2), &events[0].1["job"]));
 }

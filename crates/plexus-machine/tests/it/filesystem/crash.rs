@@ -33,7 +33,7 @@ async fn writes_until_it_is_killed() {
 fn kill_during_writes_leaves_a_complete_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let (mut letters, mut left) = (std::collections::HashSet::new(), 0);
+    let (mut contents_seen, mut left) = (std::collections::HashSet::new(), 0);
     for round in 0..ROUNDS {
         std::fs::write(&path, content('A')).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -56,7 +56,7 @@ fn kill_during_writes_leaves_a_complete_file() {
         let is = std::fs::read(&path).unwrap();
         assert_eq!(is.len(), SIZE, "round {round}");
         assert!(is.iter().all(|byte| *byte == is[0]), "round {round}: neither the old file nor the new one");
-        letters.insert(is[0]);
+        contents_seen.insert(is[0]);
         for entry in std::fs::read_dir(folder.path()).unwrap().flatten().filter(|entry| entry.path() != path)
         {
             let name = entry.file_name().into_string().unwrap();
@@ -68,5 +68,5 @@ fn kill_during_writes_leaves_a_complete_file() {
             left += 1;
         }
     }
-    println!("{ROUNDS} kills: {} different files, {left} unfinished ones left", letters.len());
+    println!("{ROUNDS} kills: {} different files, {left} unfinished ones left", contents_seen.len());
 }

@@ -5,25 +5,31 @@ use serde_json::{Value, json};
 use crate::workbench::Workbench;
 
 /// The expected result of an edit.
-enum Want {
+enum ExpectedResult {
     Becomes(&'static str),
     /// The file is unchanged, and the error contains these words.
     Refused(&'static [&'static str]),
 }
-use Want::{Becomes, Refused};
+use ExpectedResult::{Becomes, Refused};
 
-async fn check(bench: &Workbench, name: &str, before: &str, arguments: Value, want: Want) {
+async fn check(
+    bench: &Workbench,
+    name: &str,
+    before: &str,
+    arguments: Value,
+    expected_result: ExpectedResult,
+) {
     let path = bench.home().join(name);
     std::fs::write(&path, before).unwrap();
     let mut call = arguments;
     call["path"] = path.display().to_string().into();
     let done = bench.filesystem(call).await;
     let after = std::fs::read_to_string(&path).unwrap();
-    match want {
-        Becomes(wanted) => {
+    match expected_result {
+        Becomes(expected) => {
             let done = done.unwrap_or_else(|error| panic!("{name}: {}", error.text()));
-            assert_eq!(after, wanted, "{name}");
-            assert_eq!(done["changes"][0]["bytes"], wanted.len(), "{name}");
+            assert_eq!(after, expected, "{name}");
+            assert_eq!(done["changes"][0]["bytes"], expected.len(), "{name}");
         }
         Refused(words) => {
             let error = done.expect_err(name).text();
@@ -54,7 +60,7 @@ const UNENDED: &str = "first\nlast line";
 #[tokio::test]
 async fn exact_edits_apply_or_change_nothing() {
     let bench = Workbench::new().await;
-    let table: Vec<(&str, &str, Value, Want)> = vec![
+    let table: Vec<(&str, &str, Value, ExpectedResult)> = vec![
         (
             "one.rs",
             RUST,
@@ -217,15 +223,15 @@ async fn exact_edits_apply_or_change_nothing() {
         ),
     ];
     assert!(table.len() > 25);
-    for (name, before, arguments, want) in table {
-        check(&bench, name, before, arguments, want).await;
+    for (name, before, arguments, expected_result) in table {
+        check(&bench, name, before, arguments, expected_result).await;
     }
 }
 
 #[tokio::test]
 async fn smart_edits_ignore_and_preserve_whitespace() {
     let bench = Workbench::new().await;
-    let table: Vec<(&str, &str, Value, Want)> = vec![
+    let table: Vec<(&str, &str, Value, ExpectedResult)> = vec![
         (
             "exact.rs",
             RUST,
@@ -349,8 +355,8 @@ async fn smart_edits_ignore_and_preserve_whitespace() {
         ),
     ];
     assert!(table.len() > 20);
-    for (name, before, arguments, want) in table {
-        check(&bench, name, before, arguments, want).await;
+    for (name, before, arguments, expected_result) in table {
+        check(&bench, name, before, arguments, expected_result).await;
     }
 }
 

@@ -63,11 +63,11 @@ impl Site {
     /// The call does no harm; returns its answer.
     pub(super) async fn harmless(&self, call: Value) -> Result<Value, CallError> {
         let done = self.bench.call("filesystem", call.clone(), CancellationToken::new(), None).await;
-        let said = match &done {
+        let output = match &done {
             Ok(output) => format!("{} {:?}", output.text(), output.structured()),
             Err(error) => format!("{} {}", error.text(), error.details),
         };
-        assert!(!said.contains(SECRET), "{call} reveals the secret: {said}");
+        assert!(!output.contains(SECRET), "{call} reveals the secret: {output}");
         self.check_intact(&call);
         done.map(|output| output.structured().unwrap().into_owned())
     }
@@ -275,8 +275,8 @@ async fn walks_skip_denied_paths() {
             call["hidden"] = true.into();
             call["ignored"] = true.into();
         }
-        let said = site.harmless(call.clone()).await.unwrap().to_string();
-        assert!(!said.contains(".ssh") && !said.contains("/id\""), "{call}: {said}");
+        let output = site.harmless(call.clone()).await.unwrap().to_string();
+        assert!(!output.contains(".ssh") && !output.contains("/id\""), "{call}: {output}");
     }
 }
 

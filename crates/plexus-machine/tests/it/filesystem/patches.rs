@@ -7,16 +7,16 @@ use serde_json::json;
 
 use crate::workbench::Workbench;
 
-enum Want {
+enum ExpectedResult {
     /// All files after it.
     Leaves(&'static [(&'static str, &'static str)]),
     /// The files are unchanged, and the error contains these words.
     Refused(&'static [&'static str]),
 }
-use Want::{Leaves, Refused};
+use ExpectedResult::{Leaves, Refused};
 
 /// The name of the case, the files before it, and the patch.
-type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str, Want);
+type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str, ExpectedResult);
 
 /// All files below a folder.
 fn all(folder: &Path) -> BTreeMap<String, String> {
@@ -36,7 +36,13 @@ fn all(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-async fn check(bench: &Workbench, name: &str, before: &[(&str, &str)], patch: &str, want: Want) {
+async fn check(
+    bench: &Workbench,
+    name: &str,
+    before: &[(&str, &str)],
+    patch: &str,
+    expected_result: ExpectedResult,
+) {
     let folder = bench.home().join(name);
     for (file, content) in before {
         let path = folder.join(file);
@@ -47,11 +53,12 @@ async fn check(bench: &Workbench, name: &str, before: &[(&str, &str)], patch: &s
     let was = all(&folder);
     let done = bench.filesystem(json!({ "action": "patch", "path": folder, "patch": patch })).await;
     let is = all(&folder);
-    match want {
-        Leaves(wanted) => {
+    match expected_result {
+        Leaves(expected) => {
             done.unwrap_or_else(|error| panic!("{name}: {}", error.text()));
-            let wanted = wanted.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-            assert_eq!(is, wanted, "{name}");
+            let expected =
+                expected.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+            assert_eq!(is, expected, "{name}");
         }
         Refused(words) => {
             let error = done.expect_err(name).text();
@@ -289,12 +296,12 @@ async fn patches_apply_to_all_files_or_none() {
         ),
     ];
     assert!(table.len() >= 30);
-    for (name, before, patch, want) in table {
-        let want = match want {
+    for (name, before, patch, expected_result) in table {
+        let expected_result = match expected_result {
             Leaves(files) => Leaves(files),
             Refused(words) => Refused(words),
         };
-        check(&bench, name, before, patch, want).await;
+        check(&bench, name, before, patch, expected_result).await;
     }
 }
 
@@ -305,8 +312,8 @@ async fn patch_for_a_single_file_needs_no_file_names() {
     std::fs::write(&path, "echo 1\n").unwrap();
     let patch = "@@ -1 +1 @@\n-echo 1\n+echo 2\n";
     let call = |dry| json!({ "action": "patch", "path": path, "patch": patch, "dry_run": dry });
-    let told = bench.filesystem(call(true)).await.unwrap();
-    assert!(told["diff"].as_str().unwrap().contains("+echo 2"), "{told}");
+    let answer = bench.filesystem(call(true)).await.unwrap();
+    assert!(answer["diff"].as_str().unwrap().contains("+echo 2"), "{answer}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "echo 1\n");
     let done = bench.filesystem(call(false)).await.unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "echo 2\n");

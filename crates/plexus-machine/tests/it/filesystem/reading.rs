@@ -79,9 +79,9 @@ async fn binary_file_is_described_and_its_bytes_returned_on_request() {
     let bytes: Vec<u8> =
         b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(300_000)).collect();
     std::fs::write(bench.home().join("image"), &bytes).unwrap();
-    let told = read(&bench, "image", json!({})).await;
-    assert_eq!(told["about"]["looks_like"], "a PNG image");
-    assert!(told["content"].is_null() && told["sha256"].as_str().unwrap().len() == 64, "{told}");
+    let answer = read(&bench, "image", json!({})).await;
+    assert_eq!(answer["about"]["looks_like"], "a PNG image");
+    assert!(answer["content"].is_null() && answer["sha256"].as_str().unwrap().len() == 64, "{answer}");
     let (mut offset, mut all) = (0, Vec::new());
     loop {
         let page =

@@ -111,8 +111,8 @@ async fn first_results_are_shown_and_all_are_counted() {
     std::fs::write(bench.home().join("t/wide"), "match ".repeat(100_000)).unwrap();
     let wide = search(&bench, "grep", json!({ "pattern": "match", "files": ["wide"] })).await;
     assert!(wide.to_string().len() < 2_000, "{wide}");
-    let most = search(&bench, "grep", json!({ "pattern": "match", "limit": 1_000_000 })).await;
-    assert!(most.to_string().len() < 1 << 20);
+    let all_matches = search(&bench, "grep", json!({ "pattern": "match", "limit": 1_000_000 })).await;
+    assert!(all_matches.to_string().len() < 1 << 20);
 }
 
 #[tokio::test]

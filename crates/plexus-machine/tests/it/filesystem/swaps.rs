@@ -26,9 +26,9 @@ impl Swapper {
         let (stop, swaps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let thread = std::thread::spawn({
             let (stop, swaps) = (stop.clone(), swaps.clone());
-            let aside = path.with_file_name("aside");
+            let replacement = path.with_file_name("aside");
             let link = path.with_file_name("link");
-            make(&aside);
+            make(&replacement);
             symlink(leads_to, &link).unwrap();
             // Both always exist, and each swap is atomic, so one of them is always at the path.
             let exchange = |a: &Path, b: &Path| {
@@ -40,7 +40,7 @@ impl Swapper {
                     rustix::fs::RenameFlags::EXCHANGE,
                 );
             };
-            let _ = std::fs::rename(&aside, &path);
+            let _ = std::fs::rename(&replacement, &path);
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     // A call may have put another entry there.
@@ -68,7 +68,7 @@ impl Drop for Swapper {
 }
 
 /// Repeats a call while a path is swapped; returns the number of successes.
-async fn amid_swaps(site: &Site, swapper: &Swapper, call: impl Fn(u64) -> Value) -> (u64, u64) {
+async fn during_swaps(site: &Site, swapper: &Swapper, call: impl Fn(u64) -> Value) -> (u64, u64) {
     let (begun, mut good, mut tries) = (Instant::now(), 0, 0);
     while begun.elapsed() < TIME {
         good += u64::from(site.harmless(call(tries)).await.is_ok());
@@ -97,15 +97,15 @@ async fn file_swapped_for_a_link_never_reaches_a_denied_file() {
         let _ = std::fs::remove_dir_all(site.home("swap"));
         std::fs::create_dir(site.home("swap")).unwrap();
         let swapper = Swapper::new(path.clone(), leads_to, file);
-        amid_swaps(&site, &swapper, |_| json!({ "action": "read", "path": path })).await;
-        amid_swaps(&site, &swapper, |_| json!({ "action": "write", "path": path, "text": "mine" })).await;
-        amid_swaps(
+        during_swaps(&site, &swapper, |_| json!({ "action": "read", "path": path })).await;
+        during_swaps(&site, &swapper, |_| json!({ "action": "write", "path": path, "text": "mine" })).await;
+        during_swaps(
             &site,
             &swapper,
             |_| json!({ "action": "grep", "path": site.home("swap"), "pattern": "." }),
         )
         .await;
-        amid_swaps(
+        during_swaps(
             &site,
             &swapper,
             |n| json!({ "action": "copy", "path": path, "to": site.home(&format!("work/c{n}")) }),
@@ -123,40 +123,41 @@ async fn folder_swapped_for_a_link_does_not_mislead_a_walk() {
         std::fs::create_dir(site.home("swap")).unwrap();
         let swapper = Swapper::new(path.clone(), leads_to, folder);
         let inner = |name: &str| site.home("swap/x").join(name);
-        amid_swaps(
+        during_swaps(
             &site,
             &swapper,
             |_| json!({ "action": "grep", "path": site.home("swap"), "pattern": "." }),
         )
         .await;
-        amid_swaps(&site, &swapper, |n| {
+        during_swaps(&site, &swapper, |n| {
             json!({ "action": "copy", "path": site.home("swap"), "to": site.home(&format!("work/t{n}")) })
         })
         .await;
-        amid_swaps(&site, &swapper, |_| json!({ "action": "write", "path": inner("id"), "text": "mine" }))
+        during_swaps(&site, &swapper, |_| json!({ "action": "write", "path": inner("id"), "text": "mine" }))
             .await;
-        amid_swaps(
+        during_swaps(
             &site,
             &swapper,
             |_| json!({ "action": "write", "path": inner("new"), "text": "mine", "mode": "create" }),
         )
         .await;
-        amid_swaps(
+        during_swaps(
             &site,
             &swapper,
             |_| json!({ "action": "delete", "path": inner("file"), "permanent": true }),
         )
         .await;
-        amid_swaps(&site, &swapper, |_| json!({ "action": "delete", "path": inner("id") })).await;
-        amid_swaps(&site, &swapper, |n| json!({ "action": "mkdir", "path": inner(&format!("m{n}")) })).await;
-        amid_swaps(
+        during_swaps(&site, &swapper, |_| json!({ "action": "delete", "path": inner("id") })).await;
+        during_swaps(&site, &swapper, |n| json!({ "action": "mkdir", "path": inner(&format!("m{n}")) }))
+            .await;
+        during_swaps(
             &site,
             &swapper,
             |n| json!({ "action": "move", "path": inner("id"), "to": site.home(&format!("work/m{n}")) }),
         )
         .await;
         let patch = "--- /dev/null\n+++ b/x/patched\n@@ -0,0 +1 @@\n+x\n";
-        amid_swaps(
+        during_swaps(
             &site,
             &swapper,
             |_| json!({ "action": "patch", "path": site.home("swap"), "patch": patch }),

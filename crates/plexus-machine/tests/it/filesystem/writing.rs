@@ -85,9 +85,9 @@ async fn deleted_files_can_be_restored_from_the_trash() {
         .await
         .unwrap();
     assert!(!home.join("w/back").exists());
-    let gone =
+    let missing_error =
         bench.filesystem(json!({ "action": "delete", "path": home.join("w/back") })).await.unwrap_err();
-    assert_eq!(gone.code, ErrorCode::NotFound);
+    assert_eq!(missing_error.code, ErrorCode::NotFound);
 }
 
 #[tokio::test]

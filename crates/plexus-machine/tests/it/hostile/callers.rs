@@ -1,26 +1,30 @@
 //! The caller and the form of a call do not affect the restrictions.
 
-use plexus_machine::launch::Held;
+use plexus_machine::launch::SandboxLevel;
 use plexus_proto::ErrorCode;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{SECRET, Scene, at, said};
-use crate::sandbox::{LEVELS, is_here};
+use super::{SECRET, Scene, output_text, policy_with_level};
+use crate::sandbox::{LEVELS, is_available};
 
 /// A hub may make any statement about the caller.
 #[tokio::test]
 async fn restrictions_do_not_depend_on_the_caller() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
-        let scene = Scene::new(&at(level, "[commands]\ndeny = ['printenv']\n")).await;
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
+        let scene = Scene::new(&policy_with_level(level, "[commands]\ndeny = ['printenv']\n")).await;
         for subject in ["admin:admin", "admin:root", "user:owner", "node:self", "agent:admin"] {
-            let arguments = |command: &str| json!({ "action": "run", "command": scene.filled(command) });
+            let arguments =
+                |command: &str| json!({ "action": "run", "command": scene.fill_placeholders(command) });
             let call = |command| {
                 scene.bench.call_as(subject, "terminal", arguments(command), CancellationToken::new(), None)
             };
             let output = call("cat {HOME}/.ssh/id_ed25519; cat {NODE}/node.key").await.unwrap();
             let ran = output.structured().unwrap().into_owned();
-            assert!(!said(&ran).contains(SECRET) && ran["exit_code"] != 0, "{level}: {subject}: {ran}");
+            assert!(
+                !output_text(&ran).contains(SECRET) && ran["exit_code"] != 0,
+                "{level}: {subject}: {ran}"
+            );
             let refused = call("printenv").await.unwrap_err();
             assert_eq!(refused.code, ErrorCode::Forbidden, "{level}: {subject}: {refused:?}");
         }
@@ -52,13 +56,14 @@ async fn command_allowlist_cannot_be_bypassed() {
         "exec touch {HOME}/work/ran",
         "eval 'touch {HOME}/work/ran'",
     ];
-    let levels = [Held::None].into_iter().chain(LEVELS.into_iter().filter(|level| is_here(*level)));
+    let levels =
+        [SandboxLevel::None].into_iter().chain(LEVELS.into_iter().filter(|level| is_available(*level)));
     for level in levels {
-        let scene = Scene::new(&at(level, "[commands]\nallow = ['echo', 'git log']\n")).await;
+        let scene = Scene::new(&policy_with_level(level, "[commands]\nallow = ['echo', 'git log']\n")).await;
         let allowed = scene.run("echo one; echo 'two three'").await;
-        assert_eq!(said(&allowed), "one\ntwo three\n", "{level}");
+        assert_eq!(output_text(&allowed), "one\ntwo three\n", "{level}");
         for line in lines {
-            let arguments = json!({ "action": "run", "command": scene.filled(line) });
+            let arguments = json!({ "action": "run", "command": scene.fill_placeholders(line) });
             let refused = scene.bench.terminal(arguments).await;
             assert_eq!(
                 refused.as_ref().map_err(|error| error.code),
@@ -66,7 +71,7 @@ async fn command_allowlist_cannot_be_bypassed() {
                 "{level}: {line}: {refused:?}"
             );
         }
-        let target = scene.filled("{HOME}/work/ran");
+        let target = scene.fill_placeholders("{HOME}/work/ran");
         for argv in [vec!["touch", &target], vec!["git", "push"], vec!["/tmp/echo", "a"], vec!["env", "echo"]]
         {
             let refused = scene.bench.terminal(json!({ "action": "run", "argv": argv })).await;

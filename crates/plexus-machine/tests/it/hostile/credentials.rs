@@ -1,11 +1,11 @@
 //! Reading denied files by every name that they have or can be given.
 
-use super::{Case, Free, Scene, check, said, tells};
-use plexus_machine::launch::Held;
+use super::{Case, Scene, WithoutSandbox, check, contains_secret, output_text};
+use plexus_machine::launch::SandboxLevel;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const fn case(name: &'static str, command: &'static str) -> Case {
-    Case { name, command, harm: tells, free: Free::Harms }
+    Case { name, command, harm: contains_secret, free: WithoutSandbox::HarmsAnyUser }
 }
 
 const CASES: &[Case] = &[
@@ -57,14 +57,14 @@ async fn machine_passwords_cannot_be_read() {
         Case {
             name: "the shadow file",
             command: "cat /etc/shadow; cat /proc/self/root/etc/shadow; cp /etc/shadow s; cat s",
-            harm: |_, ran| said(ran).contains("root:"),
-            free: Free::AsRoot,
+            harm: |_, ran| output_text(ran).contains("root:"),
+            free: WithoutSandbox::AsRoot,
         },
         Case {
             name: "its copy",
             command: "cat /etc/shadow-; cat /etc/gshadow",
-            harm: |_, ran| said(ran).contains("root:"),
-            free: Free::Unknown,
+            harm: |_, ran| output_text(ran).contains("root:"),
+            free: WithoutSandbox::Unknown,
         },
     ])
     .await;
@@ -73,8 +73,8 @@ async fn machine_passwords_cannot_be_read() {
 /// A symlink whose target changes all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn changing_symlink_does_not_reach_denied_files() {
-    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
-        let scene = Scene::new(&super::at(level, "")).await;
+    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_available(*level)) {
+        let scene = Scene::new(&super::policy_with_level(level, "")).await;
         let (link, next) = (scene.home("work/link"), scene.home("work/next"));
         let targets = [scene.home("work/notes.txt"), scene.home(".ssh/id_ed25519")];
         std::os::unix::fs::symlink(&targets[0], &link).unwrap();
@@ -96,12 +96,12 @@ async fn changing_symlink_does_not_reach_denied_files() {
             stop.store(true, Ordering::Relaxed);
             ran
         });
-        let said = said(&ran);
-        assert!(!said.contains(super::SECRET), "{level}");
+        let output = output_text(&ran);
+        assert!(!output.contains(super::SECRET), "{level}");
         assert!(
-            said.contains("notes") && said.contains("ermission denied"),
-            "both were met: {level}: {said}"
+            output.contains("notes") && output.contains("ermission denied"),
+            "both were met: {level}: {output}"
         );
-        assert_ne!(level, Held::None);
+        assert_ne!(level, SandboxLevel::None);
     }
 }

@@ -16,10 +16,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use plexus_machine::launch::Held;
+use plexus_machine::launch::SandboxLevel;
 use serde_json::{Value, json};
 
-use crate::sandbox::{LEVELS, is_here};
+use crate::sandbox::{LEVELS, is_available};
 use crate::workbench::Workbench;
 
 /// The content of every protected file.
@@ -31,14 +31,14 @@ struct Case {
     /// `{HOME}` and `{NODE}` are folders, `{PID}` is the node's process, `{OTHER}` another process of the same user.
     command: &'static str,
     harm: fn(&Scene, &Value) -> bool,
-    free: Free,
+    free: WithoutSandbox,
 }
 
 /// The effect without a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Free {
+enum WithoutSandbox {
     /// Does harm as any user.
-    Harms,
+    HarmsAnyUser,
     /// Does harm only as root.
     AsRoot,
     /// Its prerequisites may be missing.
@@ -65,7 +65,7 @@ const FILES: &[(&str, &str)] = &[
 
 impl Scene {
     async fn new(policy: &str) -> Self {
-        let bench = Workbench::held(policy).await;
+        let bench = Workbench::with_launcher(policy).await;
         for (name, text) in FILES {
             let path = bench.home().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -92,7 +92,7 @@ impl Scene {
         fs::read_to_string(self.home(name)).unwrap_or_default()
     }
 
-    fn filled(&self, text: &str) -> String {
+    fn fill_placeholders(&self, text: &str) -> String {
         text.replace("{HOME}", &self.bench.home().display().to_string())
             .replace("{NODE}", &self.bench.folder().display().to_string())
             .replace("{PID}", &std::process::id().to_string())
@@ -100,7 +100,7 @@ impl Scene {
     }
 
     async fn run(&self, command: &str) -> Value {
-        let command = self.filled(command);
+        let command = self.fill_placeholders(command);
         self.bench
             .terminal(json!({ "action": "run", "command": command, "cwd": "~/work", "timeout_seconds": 20 }))
             .await
@@ -116,21 +116,21 @@ impl Drop for Scene {
 }
 
 /// The output contains the secret.
-fn tells(_: &Scene, ran: &Value) -> bool {
-    said(ran).contains(SECRET)
+fn contains_secret(_: &Scene, ran: &Value) -> bool {
+    output_text(ran).contains(SECRET)
 }
 
 /// All output.
-fn said(ran: &Value) -> String {
+fn output_text(ran: &Value) -> String {
     ["stdout", "stderr"].map(|stream| ran[stream]["text"].as_str().unwrap_or_default().to_owned()).concat()
 }
 
 /// The command reported success.
-fn done(_: &Scene, ran: &Value) -> bool {
-    said(ran).lines().any(|line| line == "done")
+fn reports_success(_: &Scene, ran: &Value) -> bool {
+    output_text(ran).lines().any(|line| line == "done")
 }
 
-fn at(level: Held, more: &str) -> String {
+fn policy_with_level(level: SandboxLevel, more: &str) -> String {
     format!("{more}\n[sandbox]\nlevel = \"{level}\"\n")
 }
 
@@ -140,38 +140,38 @@ fn is_root() -> bool {
 
 /// Runs all of them at every level, and without a sandbox.
 async fn check(cases: &[Case]) {
-    check_under("", cases).await;
+    check_with_policy("", cases).await;
 }
 
-async fn check_under(policy: &str, cases: &[Case]) {
-    let mut wrong = Vec::new();
+async fn check_with_policy(policy: &str, cases: &[Case]) {
+    let mut failures = Vec::new();
     for case in cases {
-        let scene = Scene::new(&at(Held::None, policy)).await;
+        let scene = Scene::new(&policy_with_level(SandboxLevel::None, policy)).await;
         let ran = scene.run(case.command).await;
         let expected = match case.free {
-            Free::Harms => true,
-            Free::AsRoot => is_root(),
-            Free::Unknown => (case.harm)(&scene, &ran),
+            WithoutSandbox::HarmsAnyUser => true,
+            WithoutSandbox::AsRoot => is_root(),
+            WithoutSandbox::Unknown => (case.harm)(&scene, &ran),
         };
         if (case.harm)(&scene, &ran) != expected {
-            wrong.push(format!("{}: shows nothing, it fails with nothing to hold it: {ran}", case.name));
+            failures.push(format!("{}: shows nothing, it fails with nothing to hold it: {ran}", case.name));
         }
     }
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         for case in cases {
-            let scene = Scene::new(&at(level, policy)).await;
+            let scene = Scene::new(&policy_with_level(level, policy)).await;
             let ran = scene.run(case.command).await;
-            if (case.harm)(&scene, &ran) || tells(&scene, &ran) {
-                wrong.push(format!("{} is not held by {level}: {ran}", case.name));
+            if (case.harm)(&scene, &ran) || contains_secret(&scene, &ran) {
+                failures.push(format!("{} is not held by {level}: {ran}", case.name));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// A file that exists only after harm was done.
-fn removed(path: &str) -> bool {
-    let was_there = Path::new(path).exists();
+fn remove_if_exists(path: &str) -> bool {
+    let existed = Path::new(path).exists();
     let _ = fs::remove_file(path);
-    was_there
+    existed
 }

@@ -5,13 +5,13 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-use plexus_machine::launch::Held;
+use plexus_machine::launch::SandboxLevel;
 
-use super::{Scene, at};
-use crate::sandbox::{LEVELS, is_here};
+use super::{Scene, policy_with_level};
+use crate::sandbox::{LEVELS, is_available};
 
 /// A server that listens on every kind of socket.
-struct Ears {
+struct Listeners {
     tcp: TcpListener,
     tcp6: Option<TcpListener>,
     udp: UdpSocket,
@@ -20,11 +20,11 @@ struct Ears {
     file: UnixListener,
 }
 
-impl Ears {
+impl Listeners {
     fn new(scene: &Scene) -> Self {
         let name = format!("plexus-hostile-{}", uuid::Uuid::now_v7());
         let unnamed = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        let ears = Self {
+        let listeners = Self {
             tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
             tcp6: TcpListener::bind("[::1]:0").ok(),
             udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
@@ -32,14 +32,14 @@ impl Ears {
             name,
             file: UnixListener::bind(scene.home("work/socket")).unwrap(),
         };
-        ears.tcp.set_nonblocking(true).unwrap();
-        ears.unnamed.set_nonblocking(true).unwrap();
-        ears.file.set_nonblocking(true).unwrap();
-        ears.udp.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        if let Some(tcp6) = &ears.tcp6 {
+        listeners.tcp.set_nonblocking(true).unwrap();
+        listeners.unnamed.set_nonblocking(true).unwrap();
+        listeners.file.set_nonblocking(true).unwrap();
+        listeners.udp.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        if let Some(tcp6) = &listeners.tcp6 {
             tcp6.set_nonblocking(true).unwrap();
         }
-        ears
+        listeners
     }
 
     fn command(&self) -> String {
@@ -66,15 +66,15 @@ impl Ears {
     }
 
     /// The connections that arrived.
-    fn heard(&self) -> Vec<&'static str> {
-        let heard = [
+    fn reached_listeners(&self) -> Vec<&'static str> {
+        let reached_listeners = [
             ("tcp", self.tcp.accept().is_ok()),
             ("tcp6", self.tcp6.as_ref().is_some_and(|tcp6| tcp6.accept().is_ok())),
             ("udp", self.udp.recv(&mut [0; 8]).is_ok()),
             ("unnamed", self.unnamed.accept().is_ok()),
             ("file", self.file.accept().is_ok()),
         ];
-        heard
+        reached_listeners
             .into_iter()
             .filter_map(|(name, was)| was.then_some(name))
             .filter(|name| *name != "tcp6")
@@ -82,21 +82,21 @@ impl Ears {
     }
 }
 
-async fn heard(level: Held, network: bool) -> (Vec<&'static str>, serde_json::Value) {
-    let scene = Scene::new(&format!("{}network = {network}\n", at(level, ""))).await;
-    let ears = Ears::new(&scene);
-    let ran = scene.run(&ears.command()).await;
-    (ears.heard(), ran)
+async fn reached_listeners(level: SandboxLevel, network: bool) -> (Vec<&'static str>, serde_json::Value) {
+    let scene = Scene::new(&format!("{}network = {network}\n", policy_with_level(level, ""))).await;
+    let listeners = Listeners::new(&scene);
+    let ran = scene.run(&listeners.command()).await;
+    (listeners.reached_listeners(), ran)
 }
 
 #[tokio::test]
 async fn commands_without_network_reach_nothing() {
-    let (free, ran) = heard(Held::None, true).await;
+    let (free, ran) = reached_listeners(SandboxLevel::None, true).await;
     assert_eq!(free, ["tcp", "udp", "unnamed", "file"], "{ran}");
-    for (level, reached) in [(Held::Landlock, &[][..]), (Held::Bubblewrap, &["file"][..])] {
-        if is_here(level) {
-            let (heard, ran) = heard(level, false).await;
-            assert_eq!(heard, reached, "{level}: {ran}");
+    for (level, reached) in [(SandboxLevel::Landlock, &[][..]), (SandboxLevel::Bubblewrap, &["file"][..])] {
+        if is_available(level) {
+            let (reached_listeners, ran) = reached_listeners(level, false).await;
+            assert_eq!(reached_listeners, reached, "{level}: {ran}");
         }
     }
 }
@@ -104,12 +104,13 @@ async fn commands_without_network_reach_nothing() {
 /// Abstract sockets belong to login services, which run commands for their clients.
 #[tokio::test]
 async fn commands_with_network_cannot_reach_local_services() {
-    for (level, reached) in
-        [(Held::Landlock, &["tcp", "udp"][..]), (Held::Bubblewrap, &["tcp", "udp", "file"][..])]
-    {
-        if is_here(level) {
-            let (heard, ran) = heard(level, true).await;
-            assert_eq!(heard, reached, "{level}: {ran}");
+    for (level, reached) in [
+        (SandboxLevel::Landlock, &["tcp", "udp"][..]),
+        (SandboxLevel::Bubblewrap, &["tcp", "udp", "file"][..]),
+    ] {
+        if is_available(level) {
+            let (reached_listeners, ran) = reached_listeners(level, true).await;
+            assert_eq!(reached_listeners, reached, "{level}: {ran}");
         }
     }
     assert_eq!(LEVELS.len(), 2);

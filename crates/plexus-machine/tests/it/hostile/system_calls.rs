@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Scene, at, said};
-use crate::sandbox::{LEVELS, is_here};
+use super::{Scene, output_text, policy_with_level};
+use crate::sandbox::{LEVELS, is_available};
 
 /// Name, number, and arguments without an effect.
 const CALLS: &[(&str, i64, &str)] = &[
@@ -46,7 +46,7 @@ const CALLS: &[(&str, i64, &str)] = &[
 ];
 
 /// Calls reported as not implemented.
-const ABSENT: &[(&str, i64, &str)] = &[
+const MISSING_CALLS: &[(&str, i64, &str)] = &[
     ("clone3", libc::SYS_clone3, "0,0"),
     ("io_uring_setup", libc::SYS_io_uring_setup, "0,0"),
     ("io_uring_enter", libc::SYS_io_uring_enter, "-1,0,0,0,0,0"),
@@ -60,20 +60,20 @@ fn command(calls: &[(&str, i64, &str)]) -> String {
     format!("perl -e '{}'", each.collect::<String>().replace('\'', ""))
 }
 
-fn wrong(calls: &[(&str, i64, &str)], ran: &Value, error: i32) -> Vec<String> {
-    let said = said(ran);
-    let answered = |name: &str| said.lines().any(|line| line == format!("{name}: {error}"));
+fn unexpected_results(calls: &[(&str, i64, &str)], ran: &Value, error: i32) -> Vec<String> {
+    let output = output_text(ran);
+    let answered = |name: &str| output.lines().any(|line| line == format!("{name}: {error}"));
     calls.iter().filter(|(name, ..)| !answered(name)).map(|(name, ..)| (*name).to_owned()).collect()
 }
 
 #[tokio::test]
 async fn dangerous_system_calls_are_refused() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
-        let scene = Scene::new(&at(level, "")).await;
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
+        let scene = Scene::new(&policy_with_level(level, "")).await;
         let ran = scene.run(&command(CALLS)).await;
-        assert_eq!(wrong(CALLS, &ran, libc::EPERM), [""; 0], "{level}: {ran}");
-        let ran = scene.run(&command(ABSENT)).await;
-        assert_eq!(wrong(ABSENT, &ran, libc::ENOSYS), [""; 0], "{level}: {ran}");
+        assert_eq!(unexpected_results(CALLS, &ran, libc::EPERM), [""; 0], "{level}: {ran}");
+        let ran = scene.run(&command(MISSING_CALLS)).await;
+        assert_eq!(unexpected_results(MISSING_CALLS, &ran, libc::ENOSYS), [""; 0], "{level}: {ran}");
     }
 }
 
@@ -81,20 +81,20 @@ async fn dangerous_system_calls_are_refused() {
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
 async fn x32_numbers_do_not_bypass_the_filter() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
-        let scene = Scene::new(&at(level, "")).await;
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
+        let scene = Scene::new(&policy_with_level(level, "")).await;
         let calls: Vec<_> =
             CALLS.iter().map(|(name, number, rest)| (*name, number | 0x4000_0000, *rest)).collect();
         let ran = scene.run(&command(&calls)).await;
-        assert_eq!(wrong(&calls, &ran, libc::EPERM), [""; 0], "{level}: {ran}");
+        assert_eq!(unexpected_results(&calls, &ran, libc::EPERM), [""; 0], "{level}: {ran}");
     }
 }
 
 /// Namespaces through `clone`, which programs also use for threads and processes.
 #[tokio::test]
 async fn processes_cannot_create_namespaces() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
-        let scene = Scene::new(&at(level, "")).await;
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
+        let scene = Scene::new(&policy_with_level(level, "")).await;
         for flag in [0x1000_0000, 0x0002_0000, 0x2000_0000, 0x4000_0000_u32] {
             let ran = scene
                 .run(&format!(
@@ -103,7 +103,7 @@ async fn processes_cannot_create_namespaces() {
                     flag
                 ))
                 .await;
-            assert_eq!(said(&ran), libc::EPERM.to_string(), "{level}: {flag:#x}: {ran}");
+            assert_eq!(output_text(&ran), libc::EPERM.to_string(), "{level}: {flag:#x}: {ran}");
         }
     }
 }

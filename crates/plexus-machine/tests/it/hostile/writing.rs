@@ -1,6 +1,6 @@
 //! Writing to denied paths, and changing read-only paths.
 
-use super::{Case, Free, Scene, check, done, removed};
+use super::{Case, Scene, WithoutSandbox, check, remove_if_exists, reports_success};
 use serde_json::Value;
 
 fn bashrc(scene: &Scene, _: &Value) -> bool {
@@ -15,7 +15,7 @@ fn unit(scene: &Scene, _: &Value) -> bool {
 }
 
 const fn changes_bashrc(name: &'static str, command: &'static str) -> Case {
-    Case { name, command, harm: bashrc, free: Free::Harms }
+    Case { name, command, harm: bashrc, free: WithoutSandbox::HarmsAnyUser }
 }
 
 const CASES: &[Case] = &[
@@ -39,13 +39,13 @@ const CASES: &[Case] = &[
         name: "a unit in a folder",
         command: "echo evil > {HOME}/.config/systemd/user/evil.service",
         harm: unit,
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "the folder above it",
         command: "mv {HOME}/.config c; mkdir -p {HOME}/.config/systemd/user; echo evil > {HOME}/.config/systemd/user/evil.service",
         harm: unit,
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "what is not there yet",
@@ -55,19 +55,19 @@ const CASES: &[Case] = &[
                 .iter()
                 .any(|name| scene.home(name).symlink_metadata().is_ok())
         },
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "a folder that is not there yet",
         command: "mkdir -p {HOME}/.config/autostart; echo evil > {HOME}/.config/autostart/e.desktop; mkdir a; echo evil > a/e; mv a {HOME}/.config/autostart",
         harm: |scene, _| scene.home(".config/autostart").exists(),
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "a login by a key of its own",
         command: "echo evil > {HOME}/.ssh/authorized_keys; echo evil > k; mv k {HOME}/.ssh/authorized_keys; ln -s /tmp/k {HOME}/.ssh/authorized_keys",
         harm: |scene, _| scene.home(".ssh/authorized_keys").symlink_metadata().is_ok(),
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "the policy",
@@ -77,7 +77,7 @@ const CASES: &[Case] = &[
                 .unwrap_or_default()
                 .contains("level")
         },
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "the node's folder",
@@ -85,49 +85,49 @@ const CASES: &[Case] = &[
         harm: |scene, _| {
             ["evil", "jobs/evil", "jobs/aaaaaaaa"].iter().any(|name| scene.bench.folder().join(name).exists())
         },
-        free: Free::Harms,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "/etc",
         command: "touch /etc/plexus-hostile",
-        harm: |_, _| removed("/etc/plexus-hostile"),
-        free: Free::AsRoot,
+        harm: |_, _| remove_if_exists("/etc/plexus-hostile"),
+        free: WithoutSandbox::AsRoot,
     },
     Case {
         name: "/usr",
         command: "touch /usr/bin/plexus-hostile",
-        harm: |_, _| removed("/usr/bin/plexus-hostile"),
-        free: Free::AsRoot,
+        harm: |_, _| remove_if_exists("/usr/bin/plexus-hostile"),
+        free: WithoutSandbox::AsRoot,
     },
     Case {
         name: "/var",
         command: "touch /var/lib/plexus-hostile",
-        harm: |_, _| removed("/var/lib/plexus-hostile"),
-        free: Free::AsRoot,
+        harm: |_, _| remove_if_exists("/var/lib/plexus-hostile"),
+        free: WithoutSandbox::AsRoot,
     },
     Case {
         name: "the root",
         command: "touch /plexus-hostile",
-        harm: |_, _| removed("/plexus-hostile"),
-        free: Free::AsRoot,
+        harm: |_, _| remove_if_exists("/plexus-hostile"),
+        free: WithoutSandbox::AsRoot,
     },
     Case {
         name: "beside home",
         command: "touch {HOME}-hostile && rm {HOME}-hostile && echo done",
-        harm: done,
-        free: Free::Harms,
+        harm: reports_success,
+        free: WithoutSandbox::HarmsAnyUser,
     },
     Case {
         name: "by a link out of home",
         command: "ln -s /etc/plexus-linked l; echo evil > l; ln -s /var/lib d; touch d/plexus-linked",
-        harm: |_, _| removed("/etc/plexus-linked") | removed("/var/lib/plexus-linked"),
-        free: Free::AsRoot,
+        harm: |_, _| remove_if_exists("/etc/plexus-linked") | remove_if_exists("/var/lib/plexus-linked"),
+        free: WithoutSandbox::AsRoot,
     },
     Case {
         name: "settings of the kernel",
         command: "v=$(cat /proc/sys/kernel/printk_ratelimit); echo $v > /proc/sys/kernel/printk_ratelimit && echo done",
-        harm: done,
-        free: Free::AsRoot,
+        harm: reports_success,
+        free: WithoutSandbox::AsRoot,
     },
 ];
 
@@ -147,8 +147,8 @@ async fn working_folder_gives_no_access_to_protected_paths() {
         ".profile",
         ".config/gh/hosts.yml",
     ];
-    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
-        let bench = crate::workbench::Workbench::held(&super::at(level, "")).await;
+    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_available(*level)) {
+        let bench = crate::workbench::Workbench::with_launcher(&super::policy_with_level(level, "")).await;
         let attempts = PROTECTED.map(|name| {
             format!(
                 "mkdir -p \"$(dirname ~/{name})\"; echo evil > ~/{name}; echo evil > e; mv e ~/{name}; \
@@ -159,17 +159,17 @@ async fn working_folder_gives_no_access_to_protected_paths() {
         let swap = "mv ~/plexus-work ~/other; rmdir ~/plexus-work; ln -sfn ~ ~/plexus-work/up; echo evil > up/.zshrc; ";
         let ran = bench.sh(&format!("{}{swap} echo ran > ran; true", attempts.concat())).await;
         assert!(bench.home().join("plexus-work/ran").exists(), "it ran: {level}: {ran}");
-        let there: Vec<_> =
+        let entries: Vec<_> =
             std::fs::read_dir(bench.home()).unwrap().map(|it| it.unwrap().file_name()).collect();
-        assert_eq!(there, ["plexus-work"], "{level}: {ran}");
+        assert_eq!(entries, ["plexus-work"], "{level}: {ran}");
     }
 }
 
 /// In a home folder without any credentials.
 #[tokio::test]
 async fn credential_folders_cannot_be_created() {
-    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_here(*level)) {
-        let scene = Scene::new(&super::at(level, "")).await;
+    for level in crate::sandbox::LEVELS.into_iter().filter(|level| crate::sandbox::is_available(*level)) {
+        let scene = Scene::new(&super::policy_with_level(level, "")).await;
         std::fs::remove_dir_all(scene.home(".ssh")).unwrap();
         std::fs::remove_dir_all(scene.home(".config")).unwrap();
         let ran = scene

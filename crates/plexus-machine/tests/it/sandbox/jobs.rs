@@ -1,15 +1,15 @@
 //! Jobs in a sandbox start, receive signals, end and survive restarts like other jobs.
 
-use plexus_machine::launch::Held;
+use plexus_machine::launch::SandboxLevel;
 use serde_json::{Value, json};
 
-use super::{LEVELS, at, is_here};
-use crate::terminal::ends::lives;
-use crate::workbench::{Workbench, until};
+use super::{LEVELS, is_available, policy_with_level};
+use crate::terminal::ends::is_process_alive;
+use crate::workbench::{Workbench, poll_until};
 
-async fn each(test: impl AsyncFn(Held, Workbench)) {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
-        let bench = Workbench::held(&at(level)).await;
+async fn each(test: impl AsyncFn(SandboxLevel, Workbench)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
+        let bench = Workbench::with_launcher(&policy_with_level(level)).await;
         std::fs::create_dir(bench.home().join("work")).unwrap();
         test(level, bench).await;
     }
@@ -54,7 +54,7 @@ async fn command_can_clean_up_on_sigterm() {
     each(async |level, bench| {
         let line = "trap 'echo tidied; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
         let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
-        until(async || output(&bench, &job).await.contains("ready").then_some(())).await;
+        poll_until(async || output(&bench, &job).await.contains("ready").then_some(())).await;
         let killed =
             bench.terminal(json!({ "action": "kill", "job": job["job"], "signal": "TERM" })).await.unwrap();
         let ended = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
@@ -70,10 +70,10 @@ async fn killing_a_job_kills_all_its_processes() {
         let marker = marker();
         let line = format!("sleep {marker} & sleep {marker} & echo ready; wait");
         let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
-        let pids = until(async || Some(pids_of(&marker)).filter(|pids| pids.len() == 2)).await;
+        let pids = poll_until(async || Some(pids_of(&marker)).filter(|pids| pids.len() == 2)).await;
         let killed = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
         assert_eq!(killed["running"], false, "{level}: {killed}");
-        until(async || (!pids.iter().any(|pid| lives(*pid))).then_some(())).await;
+        poll_until(async || (!pids.iter().any(|pid| is_process_alive(*pid))).then_some(())).await;
     })
     .await;
 }
@@ -84,17 +84,17 @@ async fn job_survives_its_node_and_is_controlled_by_the_next() {
         let marker = marker();
         let line = format!("read -r line; echo got $line; sleep {marker}");
         let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
-        until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
+        poll_until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
         let bench = bench.restarted().await;
         bench
             .terminal(json!({ "action": "write", "job": job["job"], "text": "it\n" }))
             .await
             .unwrap_or_else(|error| panic!("{level}: {error:?}"));
-        until(async || output(&bench, &job).await.contains("got it").then_some(())).await;
-        let pids = until(async || Some(pids_of(&marker)).filter(|pids| pids.len() == 1)).await;
+        poll_until(async || output(&bench, &job).await.contains("got it").then_some(())).await;
+        let pids = poll_until(async || Some(pids_of(&marker)).filter(|pids| pids.len() == 1)).await;
         let killed = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
         assert_eq!(killed["running"], false, "{level}: {killed}");
-        until(async || (!lives(pids[0])).then_some(())).await;
+        poll_until(async || (!is_process_alive(pids[0])).then_some(())).await;
     })
     .await;
 }
@@ -105,12 +105,12 @@ async fn job_can_end_while_no_node_runs() {
         let go = bench.home().join("work/go");
         let line = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 6", go.display());
         let job = bench.terminal(json!({ "action": "start", "command": line })).await.unwrap();
-        until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
+        poll_until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
         let exit = bench.job_folder(&job).join("exit");
         let bench = bench
             .restarted_after(async || {
                 std::fs::write(&go, "").unwrap();
-                until(async || exit.exists().then_some(())).await;
+                poll_until(async || exit.exists().then_some(())).await;
             })
             .await;
         let ended = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
@@ -127,7 +127,7 @@ async fn timeout_ends_a_sandboxed_job() {
         let ran =
             bench.terminal(json!({ "action": "run", "command": line, "timeout_seconds": 1 })).await.unwrap();
         assert_eq!(ran["timed_out"], true, "{level}: {ran}");
-        until(async || pids_of(&marker).is_empty().then_some(())).await;
+        poll_until(async || pids_of(&marker).is_empty().then_some(())).await;
     })
     .await;
 }

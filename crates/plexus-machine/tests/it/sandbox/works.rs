@@ -1,10 +1,10 @@
 //! What commands can do at every level.
 
-use plexus_machine::launch::Held;
+use plexus_machine::launch::SandboxLevel;
 use serde_json::json;
 
-use super::{LEVELS, at, is_here};
-use crate::workbench::{Workbench, until};
+use super::{LEVELS, is_available, policy_with_level};
+use crate::workbench::{Workbench, poll_until};
 
 /// A command, and its expected output.
 const ORDINARY: &[(&str, &str)] = &[
@@ -31,8 +31,8 @@ const ORDINARY: &[(&str, &str)] = &[
     ("echo $HOME $PLEXUS_NODE_KEY", "{HOME}\n"),
 ];
 
-async fn bench(level: Held, more: &str) -> Workbench {
-    let bench = Workbench::held(&format!("{}{more}", at(level))).await;
+async fn bench(level: SandboxLevel, more: &str) -> Workbench {
+    let bench = Workbench::with_launcher(&format!("{}{more}", policy_with_level(level))).await;
     std::fs::create_dir(bench.home().join("work")).unwrap();
     std::fs::write(bench.home().join(".bashrc"), "# mine\n").unwrap();
     bench
@@ -40,21 +40,21 @@ async fn bench(level: Held, more: &str) -> Workbench {
 
 #[tokio::test]
 async fn allowed_operations_work_at_every_level() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         let bench = bench(level, "").await;
         let home = bench.home().display().to_string();
-        for (command, wanted) in ORDINARY {
+        for (command, expected) in ORDINARY {
             let ran = bench.sh(command).await;
-            let said = format!("{level}: {command}: {ran}");
-            assert_eq!(ran["stdout"]["text"], wanted.replace("{HOME}", &home), "{said}");
-            assert_eq!(ran["exit_code"], 0, "{said}");
+            let context = format!("{level}: {command}: {ran}");
+            assert_eq!(ran["stdout"]["text"], expected.replace("{HOME}", &home), "{context}");
+            assert_eq!(ran["exit_code"], 0, "{context}");
         }
     }
 }
 
 #[tokio::test]
 async fn refused_write_is_explained_with_the_working_folder() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         let bench = bench(level, "").await;
         let ran = bench.sh("mkdir ~/new").await;
         let note = ran["note"].as_str().unwrap_or_default();
@@ -66,10 +66,12 @@ async fn refused_write_is_explained_with_the_working_folder() {
 /// On a node whose home folder contains nothing of Plexus and nothing protected.
 #[tokio::test]
 async fn working_folder_allows_new_files_at_every_level() {
-    for level in
-        [Held::None].into_iter().chain(LEVELS).filter(|level| *level == Held::None || is_here(*level))
+    for level in [SandboxLevel::None]
+        .into_iter()
+        .chain(LEVELS)
+        .filter(|level| *level == SandboxLevel::None || is_available(*level))
     {
-        let bench = Workbench::held(&at(level)).await;
+        let bench = Workbench::with_launcher(&policy_with_level(level)).await;
         let work = bench.home().join("plexus-work");
         let ran = bench
             .sh("mkdir inbox && echo text > inbox/a && mv inbox/a b && ln -s b l && git init -q . 2>/dev/null; cat l")
@@ -96,13 +98,13 @@ async fn working_folder_allows_new_files_at_every_level() {
 
 #[tokio::test]
 async fn terminal_shell_ends_with_its_job_at_every_level() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         let bench = bench(level, "").await;
         let start = json!({ "action": "start", "command": "exec sh -i", "pty": true });
         let job = bench.terminal(start).await.unwrap()["job"].clone();
         let typed = json!({ "action": "write", "job": job, "text": "sleep 1000 & echo be\"gun\"\n" });
         bench.terminal(typed).await.unwrap();
-        until(async || {
+        poll_until(async || {
             let shown = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
             shown["text"].as_str().unwrap().contains("begun").then_some(())
         })
@@ -120,7 +122,7 @@ async fn terminal_shell_ends_with_its_job_at_every_level() {
 
 #[tokio::test]
 async fn terminal_works_at_every_level() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         let bench = bench(level, "").await;
         let command = "test -t 0 && test -t 1 && stty size && echo typed >/dev/tty && exit 4";
         let ran = bench
@@ -134,7 +136,7 @@ async fn terminal_works_at_every_level() {
 
 #[tokio::test]
 async fn variables_reach_the_command_unchanged() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         let bench = bench(level, "").await;
         let env =
             json!({ "GREETING": "a=b\nc", "with.dot": "x", "PATH": "/usr/bin:/bin", "LD_DEBUG_NONE": "" });
@@ -142,8 +144,8 @@ async fn variables_reach_the_command_unchanged() {
             bench.terminal(json!({ "action": "run", "argv": ["env", "-0"], "env": env })).await.unwrap();
         let text = ran["stdout"]["text"].as_str().unwrap();
         let variables: Vec<&str> = text.split('\0').collect();
-        for wanted in ["GREETING=a=b\nc", "with.dot=x", "PATH=/usr/bin:/bin", "LD_DEBUG_NONE="] {
-            assert!(variables.contains(&wanted), "{level}: {wanted}: {text:?}");
+        for expected in ["GREETING=a=b\nc", "with.dot=x", "PATH=/usr/bin:/bin", "LD_DEBUG_NONE="] {
+            assert!(variables.contains(&expected), "{level}: {expected}: {text:?}");
         }
         assert!(!text.contains("PLEXUS_LAUNCH") && !text.contains("PLEXUS_NODE_KEY"), "{level}: {text:?}");
     }
@@ -151,7 +153,7 @@ async fn variables_reach_the_command_unchanged() {
 
 #[tokio::test]
 async fn command_without_a_working_folder_starts_in_the_home_folder_or_in_root() {
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         for (read, is_home) in [("'~'", true), ("'~/given'", false)] {
             let bench = bench(level, &format!("[files]\nread = [{read}]\nwrite = []\n")).await;
             let home = bench.home().canonicalize().unwrap();
@@ -166,7 +168,7 @@ async fn command_without_a_working_folder_starts_in_the_home_folder_or_in_root()
 #[tokio::test]
 async fn narrow_policy_allows_programs_and_named_folders() {
     let files = "[files]\nread = ['~/given']\nwrite = ['~/work']\n";
-    for level in LEVELS.into_iter().filter(|level| is_here(*level)) {
+    for level in LEVELS.into_iter().filter(|level| is_available(*level)) {
         let bench = bench(level, files).await;
         let home = bench.home();
         for (name, text) in [("given/a", "a\n"), ("private/b", "b\n")] {
@@ -193,7 +195,8 @@ async fn narrow_policy_allows_programs_and_named_folders() {
 #[tokio::test]
 async fn unavailable_level_refuses_all_commands() {
     // A machine without `bwrap`.
-    let bench = Workbench::held_with_path(&at(Held::Bubblewrap), "/nowhere").await;
+    let bench =
+        Workbench::with_launcher_and_path(&policy_with_level(SandboxLevel::Bubblewrap), "/nowhere").await;
     let command = format!("/usr/bin/touch {}/ran", bench.home().display());
     let refused = bench.terminal(json!({ "action": "run", "command": command })).await.unwrap_err();
     assert!(refused.message.contains("`bubblewrap`") && refused.message.contains("bwrap"), "{refused:?}");

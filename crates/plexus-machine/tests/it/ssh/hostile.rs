@@ -6,7 +6,7 @@ use plexus_proto::ErrorCode;
 use serde_json::{Value, json};
 
 use super::site::{Site, names};
-use crate::workbench::Told;
+use crate::workbench::RecordedEvents;
 
 #[tokio::test]
 async fn arguments_never_become_local_options_or_commands() {
@@ -68,23 +68,23 @@ async fn remote_paths_are_never_interpreted() {
     let names_there =
         ["-oProxyCommand=x", "a b", "$(touch x)", "`id`", "it's", "a;b", "*", "%h", "\n", "é", "~x"];
     for name in names_there {
-        let remote = site.there.path().join(name);
+        let remote = site.host_folder.path().join(name);
         let upload = json!({ "action": "upload", "path": "~/file", "remote_path": remote.to_str().unwrap() });
         site.ask(upload).await.unwrap_or_else(|refused| panic!("{name:?}: {}", refused.text()));
         assert_eq!(fs::read_to_string(&remote).unwrap(), "content", "{name:?}");
     }
-    let mut there = names(site.there.path());
-    there.sort();
+    let mut remote_file = names(site.host_folder.path());
+    remote_file.sort();
     let mut expected: Vec<_> = names_there.iter().map(|name| (*name).to_owned()).collect();
     expected.sort();
-    assert_eq!(there, expected);
+    assert_eq!(remote_file, expected);
 }
 
 #[tokio::test]
 async fn denied_files_are_neither_sent_nor_overwritten() {
     let Some(site) = Site::new().await else { return };
-    let there = site.there.path().join("stolen");
-    let remote = there.to_str().unwrap();
+    let remote_file = site.host_folder.path().join("stolen");
+    let remote = remote_file.to_str().unwrap();
     std::os::unix::fs::symlink(site.ssh().join("id_ed25519"), site.bench.home().join("innocent")).unwrap();
     fs::hard_link(site.ssh().join("id_ed25519"), site.bench.home().join("second-name")).unwrap();
     let node = site.bench.folder().join("node.db").display().to_string();
@@ -99,10 +99,10 @@ async fn denied_files_are_neither_sent_nor_overwritten() {
     ] {
         let refused =
             site.ask(json!({ "action": "upload", "path": path, "remote_path": remote })).await.unwrap_err();
-        assert!(!there.exists(), "{path}: {}", refused.text());
+        assert!(!remote_file.exists(), "{path}: {}", refused.text());
     }
     let known = fs::read_to_string(site.ssh().join("known_hosts")).unwrap();
-    let source = site.there.path().join("evil");
+    let source = site.host_folder.path().join("evil");
     fs::write(&source, "ssh-ed25519 AAAA evil").unwrap();
     std::os::unix::fs::symlink(site.ssh().join("known_hosts"), site.bench.home().join("door")).unwrap();
     for path in [
@@ -127,8 +127,8 @@ async fn keys_never_appear_in_answers_events_or_records() {
     let Some(site) = Site::new().await else { return };
     let key = fs::read_to_string(site.ssh().join("id_ed25519")).unwrap();
     let secret = key.lines().nth(2).unwrap().to_owned();
-    let told = Told::default();
-    let mut said = String::new();
+    let events = RecordedEvents::default();
+    let mut visible = String::new();
     let mut wrong = site.arguments(json!({ "action": "run", "command": "true" }));
     wrong["user"] = json!("nobody-of-that-name");
     let calls = [
@@ -138,15 +138,15 @@ async fn keys_never_appear_in_answers_events_or_records() {
     ];
     for arguments in calls {
         let cancel = tokio_util::sync::CancellationToken::new();
-        match site.bench.call("ssh_exec", arguments, cancel, Some(told.clone())).await {
-            Ok(output) => said.push_str(&format!("{}{:?}", output.text(), output.structured())),
-            Err(error) => said.push_str(&format!("{}{}", error.text(), error.details)),
+        match site.bench.call("ssh_exec", arguments, cancel, Some(events.clone())).await {
+            Ok(output) => visible.push_str(&format!("{}{:?}", output.text(), output.structured())),
+            Err(error) => visible.push_str(&format!("{}{}", error.text(), error.details)),
         }
     }
-    said.push_str(&format!("{:?}", told.lock().unwrap()));
-    assert!(said.contains("PATH="), "{said}");
+    visible.push_str(&format!("{:?}", events.lock().unwrap()));
+    assert!(visible.contains("PATH="), "{visible}");
     for hidden in [secret.as_str(), "id_ed25519", "PRIVATE KEY", "PLEXUS_NODE_KEY"] {
-        assert!(!said.contains(hidden), "{hidden}: {said}");
+        assert!(!visible.contains(hidden), "{hidden}: {visible}");
     }
     // The node's own folder, including its database.
     let mut folders = vec![site.bench.folder().to_owned()];

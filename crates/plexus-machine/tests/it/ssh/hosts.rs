@@ -68,7 +68,7 @@ async fn agent_keys_are_used_and_the_agent_is_available_to_ssh_only() {
     let _agent = Agent(agent.unwrap());
     let variables = vec![("SSH_AUTH_SOCK", socket.display().to_string())];
     let site = Site::with(variables, "").await.unwrap();
-    crate::workbench::until(async || socket.exists().then_some(())).await;
+    crate::workbench::poll_until(async || socket.exists().then_some(())).await;
     let key = site.ssh().join("id_ed25519");
     let added =
         Command::new("ssh-add").arg(&key).env("SSH_AUTH_SOCK", &socket).stderr(Stdio::null()).status();
@@ -160,7 +160,7 @@ async fn owner_ssh_configuration_applies() {
     let key = site.bench.home().join("keys");
     fs::create_dir(&key).unwrap();
     fs::rename(site.ssh().join("id_ed25519"), key.join("of-the-host")).unwrap();
-    let mark = site.there.path().join("proxied");
+    let mark = site.host_folder.path().join("proxied");
     // Reached through a proxy command of the owner, with a configured key, under an alias.
     site.configure(&format!(
         "Host behind\n  HostKeyAlias [127.0.0.1]:{port}\n  User {me}\n  IdentityFile ~/keys/of-the-host\n  \

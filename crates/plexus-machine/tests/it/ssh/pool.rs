@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::site::Site;
 use super::wire::Wire;
-use crate::workbench::until;
+use crate::workbench::poll_until;
 
 #[tokio::test]
 async fn session_logs_in_once_and_shares_no_connection() {
@@ -33,7 +33,7 @@ async fn session_logs_in_once_and_shares_no_connection() {
     // One session closes its own connection.
     let closed = site.ask_in("one", json!({ "action": "close" })).await.unwrap();
     assert_eq!((&closed["closed"], list("one").await, list("two").await), (&json!(1), 0, 1));
-    until(async || (site.sockets().len() == 1).then_some(())).await;
+    poll_until(async || (site.sockets().len() == 1).then_some(())).await;
     site.ask_in("one", run()).await.unwrap();
     assert_eq!(site.server.logins(), 3);
 }
@@ -46,7 +46,7 @@ async fn lost_connection_is_opened_again() {
     let run = json!({ "action": "run", "host": "127.0.0.1", "port": wire.port, "command": "echo in" });
     site.ask(run.clone()).await.unwrap();
     wire.cut();
-    until(async || site.sockets().is_empty().then_some(())).await;
+    poll_until(async || site.sockets().is_empty().then_some(())).await;
     assert_eq!(site.ask(run).await.unwrap()["stdout"]["text"], "in\n");
     assert_eq!(site.server.logins(), 2);
 }
@@ -55,7 +55,7 @@ async fn lost_connection_is_opened_again() {
 async fn connections_are_cleaned_up_after_stop_and_kill() {
     let Some(site) = Site::new().await else { return };
     site.sh("true").await;
-    let Site { bench, server, there } = site;
+    let Site { bench, server, host_folder } = site;
     let folder = bench.folder().join("ssh");
     let left = || super::site::names(&folder).into_iter().filter(|name| name != "config").count();
     assert_eq!(left(), 1);
@@ -68,9 +68,9 @@ async fn connections_are_cleaned_up_after_stop_and_kill() {
         })
         .await;
     assert!(!stale.exists());
-    let site = Site { bench, server, there };
+    let site = Site { bench, server, host_folder };
     let closed = || site.server.log().matches("Disconnected from user").count();
-    until(async || (closed() == 1).then_some(())).await;
+    poll_until(async || (closed() == 1).then_some(())).await;
     assert_eq!(site.sh("echo again").await["stdout"]["text"], "again\n");
     assert_eq!(site.server.logins(), 2);
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::site::Site;
-use crate::workbench::{Told, until};
+use crate::workbench::{RecordedEvents, poll_until};
 
 #[tokio::test]
 async fn command_returns_separate_outputs_and_exit_code() {
@@ -26,7 +26,7 @@ async fn command_returns_separate_outputs_and_exit_code() {
 #[tokio::test]
 async fn folder_input_and_arguments_arrive_unchanged() {
     let Some(site) = Site::new().await else { return };
-    let folder = site.there.path().join("a 'folder' $HOME");
+    let folder = site.host_folder.path().join("a 'folder' $HOME");
     std::fs::create_dir(&folder).unwrap();
     let run = json!({ "action": "run", "command": "pwd; cat", "cwd": folder.to_str().unwrap(), "stdin": "in\nput é" });
     let answer = site.ask(run).await.unwrap();
@@ -37,7 +37,7 @@ async fn folder_input_and_arguments_arrive_unchanged() {
     assert_eq!(answer["stdout"]["text"], format!("{}|", words.join("|")), "{answer}");
     let answer = site.ask(json!({ "action": "run", "argv": ["exit", "0"] })).await.unwrap();
     assert_eq!(answer["exit_code"], 127, "the program does not exist");
-    let marker = site.there.path().join("ran");
+    let marker = site.host_folder.path().join("ran");
     let run =
         json!({ "action": "run", "argv": ["touch", marker.to_str().unwrap()], "cwd": "/no/such/folder" });
     let refused = site.ask(run).await.unwrap_err();
@@ -70,7 +70,7 @@ async fn binary_output_is_exact_and_long_output_shows_both_ends() {
 #[tokio::test]
 async fn leftover_processes_do_not_block_the_call() {
     let Some(site) = Site::new().await else { return };
-    let file = site.there.path().join("pid");
+    let file = site.host_folder.path().join("pid");
     let began = Instant::now();
     let answer = site.sh(&format!("(sleep 1000 & echo $! >{}) ; echo done", file.display())).await;
     assert!(began.elapsed() < Duration::from_secs(20));
@@ -80,14 +80,14 @@ async fn leftover_processes_do_not_block_the_call() {
         "{answer}"
     );
     let pid = std::fs::read_to_string(&file).unwrap();
-    assert!(lives(&pid), "it must not be killed");
+    assert!(is_process_alive(&pid), "it must not be killed");
     site.sh(&format!("kill {pid}")).await;
 }
 
 #[tokio::test]
 async fn timeout_kills_all_processes_on_the_host() {
     let Some(site) = Site::new().await else { return };
-    let file = site.there.path().join("pid");
+    let file = site.host_folder.path().join("pid");
     let command = format!(
         "trap '' TERM; echo begun; sh -c 'trap \"\" TERM; echo $$ >{0}.new; mv {0}.new {0}; while :; do sleep 1; done'",
         file.display()
@@ -97,7 +97,7 @@ async fn timeout_kills_all_processes_on_the_host() {
     assert_eq!(answer["timed_out"], true, "{answer}");
     assert_eq!(answer["stdout"]["text"], "begun\n", "its output so far is returned");
     let pid = std::fs::read_to_string(&file).unwrap();
-    until(async || (!lives(&pid)).then_some(())).await;
+    poll_until(async || (!is_process_alive(&pid)).then_some(())).await;
     assert_eq!(site.sh("echo still").await["stdout"]["text"], "still\n");
     assert_eq!(site.server.logins(), 1, "the connection is still usable");
 }
@@ -105,32 +105,32 @@ async fn timeout_kills_all_processes_on_the_host() {
 #[tokio::test]
 async fn cancelling_a_call_kills_its_remote_command() {
     let Some(site) = Site::new().await else { return };
-    let file = site.there.path().join("pid");
+    let file = site.host_folder.path().join("pid");
     let command = format!("echo $$ >{0}.new; mv {0}.new {0}; while :; do sleep 1; done", file.display());
     let cancel = CancellationToken::new();
     let arguments = site.arguments(json!({ "action": "run", "command": command }));
     let call = site.bench.call("ssh_exec", arguments, cancel.clone(), None);
     let (result, pid) = tokio::join!(call, async {
-        let pid = until(async || std::fs::read_to_string(&file).ok()).await;
+        let pid = poll_until(async || std::fs::read_to_string(&file).ok()).await;
         cancel.cancel();
         pid
     });
     assert_eq!(result.unwrap_err().code, ErrorCode::Cancelled);
-    until(async || (!lives(&pid)).then_some(())).await;
+    poll_until(async || (!is_process_alive(&pid)).then_some(())).await;
 }
 
 #[tokio::test]
 async fn output_is_streamed_while_the_command_runs() {
     let Some(site) = Site::new().await else { return };
-    let go = site.there.path().join("go");
+    let go = site.host_folder.path().join("go");
     let command = format!("printf 'begun é'; while [ ! -e {} ]; do sleep 0.02; done", go.display());
-    let told = Told::default();
+    let events = RecordedEvents::default();
     let arguments = site.arguments(json!({ "action": "run", "command": command }));
-    let call = site.bench.call("ssh_exec", arguments, CancellationToken::new(), Some(told.clone()));
-    let heard = async {
-        until(async || {
-            let told = told.lock().unwrap();
-            let (kind, payload) = told.first()?;
+    let call = site.bench.call("ssh_exec", arguments, CancellationToken::new(), Some(events.clone()));
+    let reached_listeners = async {
+        poll_until(async || {
+            let events = events.lock().unwrap();
+            let (kind, payload) = events.first()?;
             assert_eq!((kind.as_str(), &payload["text"]), ("terminal_output", &json!("begun é")));
             assert_eq!((&payload["host"], &payload["stream"]), (&json!("127.0.0.1"), &json!("stdout")));
             Some(())
@@ -138,7 +138,7 @@ async fn output_is_streamed_while_the_command_runs() {
         .await;
         std::fs::write(&go, "").unwrap();
     };
-    let (answer, ()) = tokio::join!(call, heard);
+    let (answer, ()) = tokio::join!(call, reached_listeners);
     assert_eq!(answer.unwrap().structured().unwrap()["exit_code"], 0);
 }
 
@@ -147,14 +147,14 @@ async fn connection_lost_during_a_command_is_reported() {
     let Some(site) = Site::new().await else { return };
     let wire = super::wire::Wire::to(site.address()).await;
     site.know(wire.port);
-    let file = site.there.path().join("pid");
+    let file = site.host_folder.path().join("pid");
     let command = format!("echo before; echo $$ >{0}.new; mv {0}.new {0}; exec sleep 1000", file.display());
     let run = json!({ "action": "run", "host": "127.0.0.1", "port": wire.port, "command": command });
-    let told = Told::default();
-    let call = site.bench.call("ssh_exec", run, CancellationToken::new(), Some(told.clone()));
+    let events = RecordedEvents::default();
+    let call = site.bench.call("ssh_exec", run, CancellationToken::new(), Some(events.clone()));
     let (result, pid) = tokio::join!(call, async {
-        let pid = until(async || std::fs::read_to_string(&file).ok()).await;
-        until(async || (!told.lock().unwrap().is_empty()).then_some(())).await;
+        let pid = poll_until(async || std::fs::read_to_string(&file).ok()).await;
+        poll_until(async || (!events.lock().unwrap().is_empty()).then_some(())).await;
         wire.cut();
         pid
     });
@@ -166,7 +166,7 @@ async fn connection_lost_during_a_command_is_reported() {
     assert_eq!(site.ask(again).await.unwrap()["stdout"]["text"], "again\n", "a new connection is opened");
 }
 
-pub(super) fn lives(pid: &str) -> bool {
+pub(super) fn is_process_alive(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     state.is_ok_and(|state| !state.contains(") Z "))
 }

@@ -5,18 +5,18 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::workbench::until;
+use crate::workbench::poll_until;
 
 const SSHD: [&str; 3] = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"];
 
 /// The path of sshd. `None`: the test is skipped with a message; in CI that is a failure.
 #[expect(clippy::print_stdout, reason = "a skipped test prints a message")]
 pub(super) fn sshd() -> Option<&'static str> {
-    let there = SSHD.into_iter().find(|path| Path::new(path).exists());
+    let sshd_path = SSHD.into_iter().find(|path| Path::new(path).exists());
     let clients = ["ssh", "ssh-keygen", "ssh-agent", "ssh-add"];
     let has =
         |name: &&str| Command::new("which").arg(name).output().is_ok_and(|output| output.status.success());
-    if let Some(path) = there.filter(|_| clients.iter().all(has)) {
+    if let Some(path) = sshd_path.filter(|_| clients.iter().all(has)) {
         return Some(path);
     }
     let left_out = "left out: there is no OpenSSH client and server (Debian: apt-get install openssh-client openssh-server)";
@@ -52,7 +52,7 @@ impl Server {
             // sshd changes into this folder, which a service would have created.
             fs::create_dir_all("/run/sshd").unwrap();
         }
-        let mut said = String::new();
+        let mut log_text = String::new();
         for _ in 0..5 {
             // If another process takes the port first, sshd does not start, and another port is tried.
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -76,19 +76,19 @@ impl Server {
                 .spawn()
                 .unwrap();
             let log = dir.path().join("log");
-            let listens = until(async || {
-                let said = fs::read_to_string(&log).unwrap();
+            let listens = poll_until(async || {
+                let log_text = fs::read_to_string(&log).unwrap();
                 match child.try_wait().unwrap() {
                     Some(_) => Some(false),
-                    None => said.contains("Server listening").then_some(true),
+                    None => log_text.contains("Server listening").then_some(true),
                 }
             });
             if listens.await {
                 return Self { dir, port, child };
             }
-            said = fs::read_to_string(&log).unwrap();
+            log_text = fs::read_to_string(&log).unwrap();
         }
-        panic!("sshd does not start: {said}");
+        panic!("sshd does not start: {log_text}");
     }
 
     pub(super) fn config(&self) -> PathBuf {

@@ -16,7 +16,7 @@ pub(super) struct Site {
     pub(super) bench: Workbench,
     pub(super) server: Server,
     /// A folder on the host, which is the same machine.
-    pub(super) there: tempfile::TempDir,
+    pub(super) host_folder: tempfile::TempDir,
 }
 
 impl Site {
@@ -27,14 +27,14 @@ impl Site {
 
     pub(super) async fn with(variables: Vec<(&'static str, String)>, server: &str) -> Option<Self> {
         let sshd = sshd()?;
-        let bench = Workbench::with(variables).await;
+        let bench = Workbench::with_variables(variables).await;
         let ssh = bench.home().join(".ssh");
         fs::create_dir(&ssh).unwrap();
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o700)).unwrap();
         keygen(&ssh.join("id_ed25519"));
         let public = fs::read_to_string(ssh.join("id_ed25519.pub")).unwrap();
         let server = Server::start(sshd, &public, server).await;
-        let site = Self { bench, server, there: tempfile::tempdir().unwrap() };
+        let site = Self { bench, server, host_folder: tempfile::tempdir().unwrap() };
         site.know(site.server.port);
         Some(site)
     }

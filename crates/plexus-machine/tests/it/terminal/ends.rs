@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::workbench::{Workbench, until};
+use crate::workbench::{Workbench, poll_until};
 
 /// Whether a process exists and is not a zombie.
-pub(crate) fn lives(pid: u32) -> bool {
+pub(crate) fn is_process_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// A pid that a command has written to a file.
-pub(crate) async fn pid_in(path: &std::path::Path) -> u32 {
-    until(async || std::fs::read_to_string(path).ok()?.trim().parse().ok()).await
+pub(crate) async fn read_pid(path: &std::path::Path) -> u32 {
+    poll_until(async || std::fs::read_to_string(path).ok()?.trim().parse().ok()).await
 }
 
 #[tokio::test]
@@ -79,8 +79,8 @@ async fn timeout_kills_all_processes_of_a_command() {
     assert_eq!(answer["signal"], "KILL");
     assert_eq!(answer["stdout"]["text"], "begun\n", "its output so far is returned");
     assert!(began.elapsed() < Duration::from_secs(20));
-    let child = pid_in(&file).await;
-    until(async || (!lives(child)).then_some(())).await;
+    let child = read_pid(&file).await;
+    poll_until(async || (!is_process_alive(child)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -101,13 +101,13 @@ async fn cancelling_a_call_kills_its_command() {
     let cancel = CancellationToken::new();
     let call = bench.call("terminal", json!({ "action": "run", "command": command }), cancel.clone(), None);
     let (result, child) = tokio::join!(call, async {
-        let child = pid_in(&file).await;
+        let child = read_pid(&file).await;
         cancel.cancel();
         child
     });
     assert_eq!(result.unwrap_err().code, plexus_proto::ErrorCode::Cancelled);
-    until(async || (!lives(child)).then_some(())).await;
-    let jobs = until(async || {
+    poll_until(async || (!is_process_alive(child)).then_some(())).await;
+    let jobs = poll_until(async || {
         let jobs = bench.terminal(json!({ "action": "list" })).await.unwrap();
         (jobs["jobs"][0]["running"] == false).then_some(jobs)
     })
@@ -126,10 +126,10 @@ async fn leftover_processes_do_not_block_the_call() {
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!((&answer["exit_code"], &answer["stdout"]["text"]), (&json!(0), &json!("done\n")));
     assert_eq!(answer["left_running"], true);
-    let child = pid_in(&file).await;
-    assert!(lives(child), "it must not be killed");
+    let child = read_pid(&file).await;
+    assert!(is_process_alive(child), "it must not be killed");
     bench.terminal(json!({ "action": "kill", "job": answer["job"] })).await.unwrap();
-    until(async || (!lives(child)).then_some(())).await;
+    poll_until(async || (!is_process_alive(child)).then_some(())).await;
     assert!(bench.sh("true").await.get("left_running").is_none());
 }
 
@@ -139,18 +139,18 @@ async fn signals_reach_a_job_and_not_its_keeper() {
     let command =
         "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
-    let said = async |text: &str| {
-        until(async || {
+    let wait_for_text = async |text: &str| {
+        poll_until(async || {
             let page = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
             page["text"].as_str().unwrap().contains(text).then_some(())
         })
         .await;
     };
-    said("ready").await;
+    wait_for_text("ready").await;
     let signal =
         |signal: &str| bench.terminal(json!({ "action": "kill", "job": job["job"], "signal": signal }));
     assert_eq!(signal("USR1").await.unwrap()["running"], true);
-    said("usr1").await;
+    wait_for_text("usr1").await;
     signal("SIGINT").await.unwrap();
     let answer = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
     assert_eq!((&answer["exit_code"], &answer["timed_out"]), (&json!(4), &json!(false)));
@@ -161,7 +161,7 @@ async fn kill_ends_a_job_that_ignores_sigterm() {
     let bench = Workbench::new().await;
     let command = "trap '' TERM INT HUP; echo ready; while :; do sleep 1; done";
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
-    until(async || {
+    poll_until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job["job"] })).await.unwrap();
         (page["text"] == "ready\n").then_some(())
     })

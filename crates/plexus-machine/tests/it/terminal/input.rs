@@ -3,14 +3,14 @@
 use plexus_proto::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::workbench::{Workbench, until};
+use crate::workbench::{Workbench, poll_until};
 
 /// Reads until a text appears in an output.
-async fn said(bench: &Workbench, job: &Value, text: &str) -> String {
-    until(async || {
+async fn wait_for_text(bench: &Workbench, job: &Value, text: &str) -> String {
+    poll_until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
-        let said = page["text"].as_str().unwrap().to_owned();
-        said.contains(text).then_some(said)
+        let output = page["text"].as_str().unwrap().to_owned();
+        output.contains(text).then_some(output)
     })
     .await
 }
@@ -36,9 +36,9 @@ async fn job_accepts_input_until_eof() {
         bench.terminal(json!({ "action": "write", "job": job, "text": text, "eof": eof }))
     };
     assert_eq!(write("one\n", false).await.unwrap()["written"], 4);
-    said(&bench, &job, "got one").await;
+    wait_for_text(&bench, &job, "got one").await;
     write("two\n", false).await.unwrap();
-    said(&bench, &job, "got two").await;
+    wait_for_text(&bench, &job, "got two").await;
     let running = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
     assert_eq!(running["running"], true, "it waits for more input");
     write("three\n", true).await.unwrap();
@@ -112,7 +112,7 @@ async fn input_can_be_typed_into_a_terminal() {
     let start = json!({ "action": "start", "argv": ["cat"], "pty": true });
     let job = bench.terminal(start).await.unwrap()["job"].clone();
     bench.terminal(json!({ "action": "write", "job": job, "text": "hello\n" })).await.unwrap();
-    until(async || {
+    poll_until(async || {
         let page = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
         // The typed text is echoed, followed by the output of cat.
         (page["text"] == "hello\r\nhello\r\n").then_some(())
@@ -134,6 +134,6 @@ async fn kill_ends_all_processes_of_a_terminal() {
     let run = json!({ "action": "run", "command": command, "pty": true, "timeout_seconds": 3 });
     let answer = bench.terminal(run).await.unwrap();
     assert_eq!((&answer["timed_out"], &answer["signal"]), (&json!(true), &json!("KILL")));
-    let child = super::ends::pid_in(&file).await;
-    until(async || (!super::ends::lives(child)).then_some(())).await;
+    let child = super::ends::read_pid(&file).await;
+    poll_until(async || (!super::ends::is_process_alive(child)).then_some(())).await;
 }

@@ -8,10 +8,10 @@ use plexus_kit::Clock;
 use plexus_proto::Timestamp;
 use serde_json::{Value, json};
 
-use crate::workbench::{Workbench, until};
+use crate::workbench::{Workbench, poll_until};
 
 /// Reads an output page by page, as a model would; returns its text and its bytes.
-async fn paged(bench: &Workbench, job: &Value, limit: u32) -> Vec<u8> {
+async fn read_all_pages(bench: &Workbench, job: &Value, limit: u32) -> Vec<u8> {
     let (mut offset, mut all) = (0, Vec::new());
     loop {
         let read = json!({ "action": "read", "job": job, "offset": offset, "limit": limit });
@@ -49,7 +49,7 @@ async fn long_output_shows_both_ends_and_can_be_paged() {
     let between =
         offset.as_u64().unwrap() as usize..(offset.as_u64().unwrap() + bytes.as_u64().unwrap()) as usize;
     assert!(text.starts_with(&whole[..between.start]) && text.ends_with(&whole[between.end..]));
-    assert_eq!(paged(&bench, &answer["job"], 65_536).await, whole.as_bytes());
+    assert_eq!(read_all_pages(&bench, &answer["job"], 65_536).await, whole.as_bytes());
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn binary_output_is_returned_exactly() {
     assert_eq!(answer["stdout"]["text"], "a\u{fffd}\u{fffd}b\0c\u{fffd}");
     let answer = bench.sh("head -c 300000 /dev/urandom; echo >&2 plain").await;
     let spool = std::fs::read(bench.job_folder(&answer).join("stdout")).unwrap();
-    assert_eq!(paged(&bench, &answer["job"], 4_099).await, spool);
+    assert_eq!(read_all_pages(&bench, &answer["job"], 4_099).await, spool);
     let shown = STANDARD.decode(answer["stdout"]["base64"].as_str().unwrap()).unwrap();
     let left_out = &answer["stdout"]["left_out"];
     let (start, length) =
@@ -97,7 +97,7 @@ async fn output_can_be_read_while_the_job_writes() {
     let go = bench.folder().join("go");
     let command = format!("echo first; while [ ! -e {} ]; do sleep 0.02; done; printf last", go.display());
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap()["job"].clone();
-    let page = until(async || {
+    let page = poll_until(async || {
         let answer = bench.terminal(json!({ "action": "read", "job": job })).await.unwrap();
         (answer["bytes"] == 6).then_some(answer)
     })
@@ -115,7 +115,7 @@ async fn output_can_be_read_while_the_job_writes() {
 }
 
 /// The resident memory of this process, in bytes.
-fn resident() -> u64 {
+fn resident_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
@@ -125,9 +125,9 @@ fn resident() -> u64 {
 async fn large_output_takes_no_memory_in_the_node() {
     let bench = Workbench::new().await;
     bench.sh("true").await;
-    let before = resident();
+    let before = resident_memory();
     let answer = bench.sh("yes 0123456789012345678901234567890 | head -c 100000000").await;
-    let grown = resident().saturating_sub(before);
+    let grown = resident_memory().saturating_sub(before);
     println!("{} KiB more after 100 MB of output", grown >> 10);
     assert_eq!(answer["exit_code"], 0);
     assert_eq!(answer["stdout"]["bytes"], 100_000_000);
@@ -141,7 +141,7 @@ async fn large_output_takes_no_memory_in_the_node() {
 #[tokio::test]
 async fn date_change_does_not_remove_a_job_that_just_ended() {
     let clock = Clock::manual(Timestamp::now());
-    let bench = Workbench::timed(clock.clone()).await;
+    let bench = Workbench::with_clock(clock.clone()).await;
     let ran = bench.sh("echo kept").await;
     clock.advance(Duration::from_secs(30 * 24 * 3600));
     // Each of these starts removes old jobs.

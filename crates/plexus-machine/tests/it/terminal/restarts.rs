@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::ends::{lives, pid_in};
-use crate::workbench::{Workbench, until};
+use super::ends::{is_process_alive, read_pid};
+use crate::workbench::{Workbench, poll_until};
 
 #[tokio::test]
 async fn job_survives_its_node_and_is_found_again() {
@@ -14,7 +14,7 @@ async fn job_survives_its_node_and_is_found_again() {
         go.display()
     );
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
-    until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
+    poll_until(async || bench.job_folder(&job).join("born").exists().then_some(())).await;
     let bench = bench.restarted().await;
     let list = bench.terminal(json!({ "action": "list" })).await.unwrap();
     assert_eq!(list["jobs"][0]["job"], job["job"]);
@@ -36,11 +36,11 @@ async fn exit_status_is_known_after_ending_without_a_node() {
     let command = format!("while [ ! -e {} ]; do sleep 0.02; done; echo late; exit 9", go.display());
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
     let folder = bench.job_folder(&job);
-    until(async || folder.join("born").exists().then_some(())).await;
+    poll_until(async || folder.join("born").exists().then_some(())).await;
     let bench = bench
         .restarted_after(async || {
             std::fs::write(&go, "").unwrap();
-            until(async || folder.join("exit").exists().then_some(())).await;
+            poll_until(async || folder.join("exit").exists().then_some(())).await;
         })
         .await;
     let answer = bench.terminal(json!({ "action": "wait", "job": job["job"] })).await.unwrap();
@@ -54,11 +54,11 @@ async fn killing_a_found_job_kills_all_its_processes() {
     let command =
         format!("sh -c 'trap \"\" TERM; echo $$ >{}; while :; do sleep 1; done'; true", file.display());
     let job = bench.terminal(json!({ "action": "start", "command": command })).await.unwrap();
-    let child = pid_in(&file).await;
+    let child = read_pid(&file).await;
     let bench = bench.restarted().await;
     let answer = bench.terminal(json!({ "action": "kill", "job": job["job"] })).await.unwrap();
     assert_eq!((&answer["running"], &answer["signal"]), (&json!(false), &json!("TERM")));
-    until(async || (!lives(child)).then_some(())).await;
+    poll_until(async || (!is_process_alive(child)).then_some(())).await;
 }
 
 /// A process that reused the pid of an ended job is not signalled.

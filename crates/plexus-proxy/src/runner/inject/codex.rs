@@ -12,8 +12,8 @@ use super::{AgentConversation, AgentSetup, InjectedConfig, SERVER, has, is_uuid,
 
 /// Name of the hub's entry if its normal name is taken.
 const ALTERNATIVE_SERVER: &str = "plexus_run";
-/// Keeps an interactive Codex from handing the conversation to the user's daemon, which was started earlier and does not have
-/// the variables of the run.
+/// Keeps an interactive Codex from handing the conversation to the user's daemon, which was started earlier and does
+/// not have the variables of the run.
 const NO_DAEMON: &str = "--no-daemon";
 /// Subcommands that use no daemon or have no conversation.
 const COMMANDS: [&str; 24] = [
@@ -115,8 +115,8 @@ pub(super) fn inject(setup: &AgentSetup<'_>) -> InjectedConfig {
     injected
 }
 
-/// Whether the user has a server with the hub's name that is a command. It cannot be overridden with a URL: overrides are merged
-/// key by key, and Codex rejects a server with both.
+/// Whether the user has a server with the hub's name that is a command. It cannot be overridden with a URL: overrides
+/// are merged key by key, and Codex rejects a server with both.
 fn has_command(environment: &Environment) -> bool {
     let home = environment.named("CODEX_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(environment.get(env::HOME)?).join(".codex")));
@@ -130,8 +130,8 @@ fn has_command(environment: &Environment) -> bool {
 
 /// Whether this release has the option; older ones have no daemon and reject unknown options.
 fn supports_no_daemon(program: &Path) -> bool {
-    let asked = Command::new(program).arg("--help").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    asked.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(NO_DAEMON))
+    let help_output = Command::new(program).arg("--help").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    help_output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(NO_DAEMON))
 }
 
 /// A TOML string, which equals a JSON string except for one character.

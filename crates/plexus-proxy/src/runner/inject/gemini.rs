@@ -1,7 +1,7 @@
 //! Gemini CLI: a file of system defaults, which all other layers of settings override.
 //!
-//! There is no other way to add settings for one run. Releases from 2026 on accept the file only if it and all folders above it
-//! are owned by root and not writable by others.
+//! There is no other way to add settings for one run. Releases from 2026 on accept the file only if it and all
+//! folders above it are owned by root and not writable by others.
 
 use std::ffi::OsString;
 use std::io;

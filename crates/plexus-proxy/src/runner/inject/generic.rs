@@ -1,5 +1,5 @@
-//! Any command: environment variables contain the hub's URL, the name of the variable with the credential, and the path of a
-//! file with both in a format that many agents read.
+//! Any command: environment variables contain the hub's URL, the name of the variable with the credential, and the
+//! path of a file with both in a format that many agents read.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! The configuration that is added to an agent for a run; one file per agent.
 //!
-//! Arguments are inserted before those of the user, which therefore take precedence; variables and files belong to the run. The
-//! secret is in one variable only. Settings of a profile that an agent does not support become notes.
+//! Arguments are inserted before those of the user, which therefore take precedence; variables and files belong to
+//! the run. The secret is in one variable only. Settings of a profile that an agent does not support become notes.
 
 mod claude;
 mod codex;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use plexus_bridge::Policy;
+use plexus_bridge::ConflictPolicy;
 
 /// Arguments of `connect` and `disconnect`.
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(crate) enum PolicyArg {
     Replace,
 }
 
-impl From<PolicyArg> for Policy {
+impl From<PolicyArg> for ConflictPolicy {
     fn from(policy: PolicyArg) -> Self {
         match policy {
             PolicyArg::Skip => Self::Skip,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use inquire::{InquireError, MultiSelect};
-use plexus_bridge::agents::{AGENTS, Agent, Installed, Scope};
+use plexus_bridge::agents::{AGENTS, Agent, InstalledAgent, Scope};
 use plexus_kit::config::nearest;
 use plexus_kit::env;
 
@@ -13,12 +13,12 @@ use crate::commands::Invocation;
 use crate::failure::{Exit, Failure};
 
 /// An agent and its installation on this machine, if one was found.
-type SelectedAgent = (&'static Agent, Option<Installed>);
+type SelectedAgent = (&'static Agent, Option<InstalledAgent>);
 
 /// An agent that the user can choose.
 struct AgentOption {
     agent: &'static Agent,
-    installed: Installed,
+    installed: InstalledAgent,
     connected: bool,
 }
 
@@ -61,12 +61,12 @@ pub(super) fn agents(
         let mut chosen: Vec<SelectedAgent> = Vec::new();
         for agent in agents {
             if !chosen.iter().any(|(known, _)| known.id == agent.id) {
-                chosen.push((agent, local_agents.keeper.found_of(agent)));
+                chosen.push((agent, local_agents.keeper.installed_agent(agent)));
             }
         }
         return Ok(Some(chosen));
     }
-    let found = local_agents.keeper.found();
+    let found = local_agents.keeper.installed_agents();
     drop(looking);
     let usable = found.into_iter().filter(|(agent, _)| agent.servers(scope).is_some());
     let ledger = local_agents.keeper.bridge().ledger().map_err(|error| local_agents::failure(&error))?;
@@ -130,7 +130,7 @@ fn ask(choices: Vec<AgentOption>) -> anyhow::Result<Option<Vec<SelectedAgent>>> 
 
 /// The supported agent with this name.
 pub(crate) fn agent_named(name: &str) -> anyhow::Result<&'static Agent> {
-    Agent::named(name).ok_or_else(|| {
+    Agent::by_name(name).ok_or_else(|| {
         let names: Vec<&str> = AGENTS.iter().map(|agent| agent.id).collect();
         let hint = match nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean {near}? Supported are {}", names.join(", ")),

@@ -1,6 +1,6 @@
 //! Displays the agents' files: changes, problems and state.
 
-use plexus_bridge::{BridgeError, Change, Keeper};
+use plexus_bridge::{AgentManager, BridgeError, Change};
 use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, ExternalAgentState};
 use plexus_tools::redacted;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn servers(change: &Change) -> Vec<String> {
     if !change.is_needed() {
         return Vec::new();
     }
-    let (own, others, action) = match change.enters() {
+    let (own, others, action) = match change.inserts_entry() {
         true => ("+", "-", "moves behind the hub"),
         false => ("-", "+", "moves back"),
     };
@@ -115,7 +115,7 @@ pub(crate) fn problem_json(error: &BridgeError) -> Value {
 }
 
 /// Prints the agents on this machine and the state of their files.
-pub(crate) fn print_status(out: &Output, keeper: &Keeper) -> anyhow::Result<()> {
+pub(crate) fn print_status(out: &Output, keeper: &AgentManager) -> anyhow::Result<()> {
     let agents = keeper.list(LOCAL_NODE).map_err(|error| local_agents::failure(&error))?;
     if out.json() {
         return out.json_line(&json!({ "items": agents }).to_string());

@@ -95,7 +95,7 @@ pub(super) async fn revoke_unused(agent: &Agent, local_agents: &LocalAgents, inv
         local_agents.keeper.bridge().ledger().map_or(true, |ledger| {
             ledger.connections.values().any(|connection| connection.agent == agent.id)
         });
-    if !connected && let Ok(Some(grant)) = local_agents.keeper.grants().take(agent.id) {
+    if !connected && let Ok(Some(grant)) = local_agents.keeper.grants().remove(agent.id) {
         revoke(&grant, agent.id, invocation).await;
     }
 }
@@ -163,7 +163,7 @@ pub(super) fn describe(grant: &Grant, out: &Output) -> String {
         }
     };
     let until = match grant.renew_until {
-        Some(_) => format!("renewed by its proxy until {}", out.at(grant.good_until())),
+        Some(_) => format!("renewed by its proxy until {}", out.at(grant.access_until())),
         None => format!("valid until {}", out.at(grant.expires_at)),
     };
     format!("{calls}{profile}; {machines}; {until}")

@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use plexus_bridge::{BridgeError, Keeper};
+use plexus_bridge::{AgentManager, BridgeError};
 use plexus_kit::config::default_data_dir;
 use plexus_kit::{Clock, Environment, env, private_file};
 
@@ -19,7 +19,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 pub(crate) struct LocalAgents {
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: AgentManager,
     pub(crate) data_dir: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl LocalAgents {
     }
 
     fn at(data_dir: PathBuf, environment: &Environment) -> Self {
-        let keeper = Keeper::new(&data_dir.join(plexus_bridge::FOLDER), environment, Clock::system());
+        let keeper = AgentManager::new(&data_dir.join(plexus_bridge::FOLDER), environment, Clock::system());
         Self { keeper, data_dir }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use plexus_bridge::Servers;
+use plexus_bridge::AgentServers;
 use plexus_bridge::agents::{Agent, Scope};
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{ImportUpstreamsParams, UpstreamImport};
@@ -112,13 +112,13 @@ async fn find(
     for planned in planned {
         let mut moves = ServerMoves::default();
         let is_possible = planned.plan.problems.is_empty();
-        let Servers { entries, .. } = match is_possible {
+        let AgentServers { entries, .. } = match is_possible {
             true => local_agents
                 .keeper
                 .bridge()
                 .servers(planned.agent, scope)
                 .map_err(|error| local_agents::failure(&error))?,
-            false => Servers::default(),
+            false => AgentServers::default(),
         };
         for (name, entry) in entries {
             let import = import(&hub, planned.agent, &name, &entry, true).await?;
@@ -160,10 +160,12 @@ fn is_same(one: (&Value, Option<&Value>), other: (&Value, Option<&Value>)) -> bo
 /// unambiguously stays in its file.
 fn apply_to_plan(planned: &mut Planned, local_agents: &LocalAgents) -> anyhow::Result<()> {
     let bridge = local_agents.keeper.bridge();
-    let Some(change) = planned.plan.changes.iter_mut().find(|change| change.enters()) else { return Ok(()) };
+    let Some(change) = planned.plan.changes.iter_mut().find(|change| change.inserts_entry()) else {
+        return Ok(());
+    };
     let mut removable = Vec::new();
     for server in std::mem::take(&mut planned.moves.servers) {
-        match bridge.moving(change, std::slice::from_ref(&server.name)) {
+        match bridge.plan_moving(change, std::slice::from_ref(&server.name)) {
             Ok(_) => removable.push(server),
             Err(error) => planned.moves.staying.push((server.name, error.to_string())),
         }
@@ -171,7 +173,7 @@ fn apply_to_plan(planned: &mut Planned, local_agents: &LocalAgents) -> anyhow::R
     planned.moves.servers = removable;
     if !planned.moves.servers.is_empty() {
         let names = planned.moves.names();
-        *change = bridge.moving(change, &names).map_err(|error| local_agents::failure(&error))?;
+        *change = bridge.plan_moving(change, &names).map_err(|error| local_agents::failure(&error))?;
     }
     Ok(())
 }
@@ -216,11 +218,11 @@ pub(super) async fn import_planned(
     }
     planned.moves.servers = taken;
     let names = planned.moves.names();
-    if let Some(change) = planned.plan.changes.iter_mut().find(|change| change.enters()) {
+    if let Some(change) = planned.plan.changes.iter_mut().find(|change| change.inserts_entry()) {
         *change = local_agents
             .keeper
             .bridge()
-            .moving(change, &names)
+            .plan_moving(change, &names)
             .map_err(|error| local_agents::failure(&error))?;
     }
     Ok(())

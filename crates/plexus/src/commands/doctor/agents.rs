@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_bridge::agents::Agent;
-use plexus_bridge::{Connection, Part, Record};
+use plexus_bridge::{Connection, FileRecord, ManagedPart};
 use plexus_kit::{Environment, Supervisor};
 use plexus_proto::api::{ExternalAgent, ExternalAgentFileState, UpstreamTest};
 use plexus_proto::tool_name;
@@ -90,8 +90,8 @@ async fn unreachable(
 
 /// The hub's entry, if the agent's file contains it unchanged. A changed entry, or one from a repository, is not started,
 /// because the agent would ask the user first.
-fn entry_of<'r>(record: &'r Record, agents: &[ExternalAgent]) -> Option<&'r Map<String, Value>> {
-    let Part::Entry { ours: Value::Object(ours), .. } = &record.part else { return None };
+fn entry_of<'r>(record: &'r FileRecord, agents: &[ExternalAgent]) -> Option<&'r Map<String, Value>> {
+    let ManagedPart::Entry { ours: Value::Object(ours), .. } = &record.part else { return None };
     let path = record.path.display().to_string();
     let mut files = agents.iter().flat_map(|agent| &agent.files);
     let is_current = files.any(|file| file.path == path && file.state == ExternalAgentFileState::Current);
@@ -105,7 +105,7 @@ async fn try_entry(
     environment: &Environment,
     unreachable: Option<&str>,
 ) -> Finding {
-    let name = Agent::named(&connection.agent).map_or(connection.agent.as_str(), |agent| agent.name);
+    let name = Agent::by_name(&connection.agent).map_or(connection.agent.as_str(), |agent| agent.name);
     let again = format!("{plexus} connect {}", connection.agent);
     let Some((program, args, variables)) = command(entry) else {
         return Finding::problem(CHECK, format!("{name}: its entry has no command"), again);

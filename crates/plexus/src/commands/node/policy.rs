@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plexus_kit::findings::Problem;
 use plexus_kit::{config, env};
-use plexus_machine::launch::{Launcher, Missing};
+use plexus_machine::launch::{Launcher, MissingLevel};
 use plexus_machine::policy::{self, PathPattern, Policy};
 use serde_json::{Value, json};
 
@@ -104,7 +104,8 @@ fn report_problems(out: &Output, file: &Path, problems: Vec<Problem>) -> anyhow:
 }
 
 fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyhow::Result<()> {
-    let (in_effect, missing) = (launcher.held(policy.sandbox), launcher.missing(policy.sandbox.network));
+    let (in_effect, missing) =
+        (launcher.sandbox_level(policy.sandbox), launcher.missing_levels(policy.sandbox.network));
     let sections = sections(policy);
     let work = policy.work_folder().map_err(|error| error.to_string());
     if out.json() {
@@ -141,7 +142,7 @@ fn show(out: &Output, file: &Path, policy: &Policy, launcher: &Launcher) -> anyh
         ("network", if policy.sandbox.network { "yes" } else { "no" }.to_owned()),
         ("working folder", work.map_or_else(|why| format!("none: {why}"), |work| work.display().to_string())),
     ])?;
-    for Missing { level, because } in &missing {
+    for MissingLevel { level, because } in &missing {
         out.line(&format!("{level} is not available here: {because}"))?;
     }
     for (section, values) in sections {

@@ -37,9 +37,12 @@ fn file_names_must_stay_within_the_folder() {
 #[test]
 fn file_names_are_unique_and_have_one_content() {
     let mut fine = args(json!([{ "name": "b", "base64": "AP8=" }, { "name": "t/x", "text": "é" }]));
-    let given = files(&mut fine, 100).unwrap();
-    assert_eq!(given[1].content, [0, 255]);
-    assert_eq!((given[0].name.as_str(), given[2].content.as_slice()), ("main.py", "é".as_bytes()));
+    let input_files = files(&mut fine, 100).unwrap();
+    assert_eq!(input_files[1].content, [0, 255]);
+    assert_eq!(
+        (input_files[0].name.as_str(), input_files[2].content.as_slice()),
+        ("main.py", "é".as_bytes())
+    );
     for (wrong, says) in [
         (json!([{ "name": "a" }]), "either"),
         (json!([{ "name": "a", "text": "", "base64": "" }]), "either"),

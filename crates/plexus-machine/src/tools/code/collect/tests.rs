@@ -5,11 +5,11 @@ use super::*;
 
 const ROOM: usize = 10_000;
 
-fn names(found: &Found) -> Vec<&str> {
+fn names(found: &CollectedFiles) -> Vec<&str> {
     found.files.iter().map(|file| file.name.as_str()).collect()
 }
 
-fn left_out(found: &Found) -> Vec<(&str, OmittedReason)> {
+fn left_out(found: &CollectedFiles) -> Vec<(&str, OmittedReason)> {
     found.left_out.iter().map(|file| (file.name.as_str(), file.why)).collect()
 }
 
@@ -21,8 +21,8 @@ fn only_new_and_changed_files_are_collected() {
     for name in ["a", "b", "d/c"] {
         std::fs::write(path(name), "same").unwrap();
     }
-    let before = Wanted::Changed(Before::of(dir.path()).unwrap());
-    assert_eq!(collect(dir.path(), &before, ROOM).unwrap(), Found::default());
+    let before = FileSelection::Changed(FileSnapshot::of(dir.path()).unwrap());
+    assert_eq!(collect(dir.path(), &before, ROOM).unwrap(), CollectedFiles::default());
     std::fs::write(path("b"), "diff").unwrap();
     // Resetting the modification time does not hide a change.
     let earlier = std::time::SystemTime::UNIX_EPOCH;
@@ -32,9 +32,10 @@ fn only_new_and_changed_files_are_collected() {
     assert_eq!(names(&found), ["b", "d/new é"]);
     assert_eq!(found.files[0].text.as_deref(), Some("diff"));
     assert_eq!((found.files[1].base64.as_deref(), found.files[1].bytes), (Some("AP8="), 2));
-    let named = collect(dir.path(), &Wanted::Named(vec!["d/*".to_owned(), "a".to_owned()]), ROOM).unwrap();
+    let named =
+        collect(dir.path(), &FileSelection::Named(vec!["d/*".to_owned(), "a".to_owned()]), ROOM).unwrap();
     assert_eq!(names(&named), ["a", "d/c", "d/new é"]);
-    assert_eq!(collect(dir.path(), &Wanted::Named(vec![]), ROOM).unwrap(), Found::default());
+    assert_eq!(collect(dir.path(), &FileSelection::Named(vec![]), ROOM).unwrap(), CollectedFiles::default());
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn links_pipes_and_huge_files_are_not_read() {
     File::create(path("sparse")).unwrap().set_len(1 << 40).unwrap();
     std::fs::write(path("fits"), "x").unwrap();
     std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"n\xffme")), "y").unwrap();
-    let found = collect(dir.path(), &Wanted::Named(vec!["*".to_owned()]), ROOM).unwrap();
+    let found = collect(dir.path(), &FileSelection::Named(vec!["*".to_owned()]), ROOM).unwrap();
     assert_eq!(names(&found), ["fits", "n\u{fffd}me"]);
     let expected = [
         ("file link", OmittedReason::Link),
@@ -72,9 +73,9 @@ fn answer_size_is_limited_and_omitted_files_are_reported() {
     for n in 0..400 {
         std::fs::write(dir.path().join(format!("{n:03}")), "x").unwrap();
     }
-    let all = Wanted::Named(vec!["*".to_owned()]);
+    let all = FileSelection::Named(vec!["*".to_owned()]);
     let found = collect(dir.path(), &all, 1 << 20).unwrap();
-    assert_eq!((found.files.len(), found.left_out.len(), found.more), (FILES, NAMED, 400 - 256 - 50));
+    assert_eq!((found.files.len(), found.left_out.len(), found.more), (MAX_FILES, MAX_NAMED, 400 - 256 - 50));
     assert_eq!(found.left_out[0].why, OmittedReason::TooMany);
     // The limit applies to the JSON size, which may be larger than the size in bytes.
     let dir = tempfile::tempdir().unwrap();
@@ -82,6 +83,6 @@ fn answer_size_is_limited_and_omitted_files_are_reported() {
     std::fs::write(dir.path().join("b"), "small").unwrap();
     let found = collect(dir.path(), &all, ROOM).unwrap();
     assert_eq!((names(&found), left_out(&found)), (vec!["b"], vec![("a", OmittedReason::TooLarge)]));
-    let taken = super::super::report::json_length(&found.files);
-    assert!(taken < ROOM, "{taken}");
+    let answer_bytes = super::super::report::json_length(&found.files);
+    assert!(answer_bytes < ROOM, "{answer_bytes}");
 }

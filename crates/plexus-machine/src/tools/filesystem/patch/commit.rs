@@ -13,7 +13,7 @@ use crate::files::{FileError, FileLocation, Files};
 /// A change of one file.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) place: FileLocation,
+    pub(super) location: FileLocation,
     /// The current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
     /// The new content; `None` if the file is removed.
@@ -26,13 +26,13 @@ pub(super) struct Step {
 
 /// All changes of a patch. Folders created for it are removed again unless it is committed.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct PatchWork {
     pub(super) steps: Vec<Step>,
     pub(super) made: Vec<PathBuf>,
     pub(super) files: Option<Files>,
 }
 
-impl Work {
+impl PatchWork {
     pub(super) fn commit(&mut self, files: &Files) -> Result<(), CallError> {
         // Writes come before removals, so the content of a renamed file already exists elsewhere.
         let mut drafts = Vec::new();
@@ -40,24 +40,24 @@ impl Work {
             let draft = match &step.after {
                 None => None,
                 Some(after) => {
-                    let mut draft = step.place.draft_with(step.mode)?;
-                    draft.file.write_all(after).map_err(failed(&step.place.path()))?;
+                    let mut draft = step.location.new_draft_with(step.mode)?;
+                    draft.file.write_all(after).map_err(failed(&step.location.path()))?;
                     Some(draft)
                 }
             };
             drafts.push(draft);
         }
         for step in &self.steps {
-            step.place.check_unchanged()?;
+            step.location.check_unchanged()?;
         }
         for (number, (step, draft)) in self.steps.iter().zip(drafts).enumerate() {
             let done = match (draft, &step.before) {
-                (Some(draft), Some(_)) => draft.put(),
-                (Some(draft), None) => draft.put_new(),
-                (None, _) => step.place.unlink(),
+                (Some(draft), Some(_)) => draft.commit(),
+                (Some(draft), None) => draft.commit_new(),
+                (None, _) => step.location.unlink(),
             };
             if let Err(error) = done {
-                return Err(undone(&self.steps[..number], error));
+                return Err(undo(&self.steps[..number], error));
             }
         }
         let _ = files;
@@ -66,31 +66,31 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for PatchWork {
     fn drop(&mut self) {
         let Some(files) = &self.files else { return };
         for path in self.made.iter().rev() {
             // A folder that is in use by now is not empty and stays.
-            let _ = files.entry(path).and_then(|place| place.remove_folder());
+            let _ = files.entry(path).and_then(|location| location.remove_folder());
         }
     }
 }
 
 /// Restores the previous content in reverse order.
-fn undone(steps: &[Step], error: FileError) -> CallError {
+fn undo(steps: &[Step], error: FileError) -> CallError {
     let mut left = Vec::new();
     for step in steps.iter().rev() {
-        let back = step.place.again().and_then(|place| match &step.before {
+        let back = step.location.reload().and_then(|location| match &step.before {
             Some(before) => {
-                let mode = step.place.about().map(|about| about.st_mode & 0o7777);
-                let mut draft = place.draft_with(mode)?;
-                draft.file.write_all(before).map_err(|error| FileError::io(&place.path(), error))?;
-                draft.put()
+                let mode = step.location.stat().map(|stat| stat.st_mode & 0o7777);
+                let mut draft = location.new_draft_with(mode)?;
+                draft.file.write_all(before).map_err(|error| FileError::io(&location.path(), error))?;
+                draft.commit()
             }
-            None => place.unlink(),
+            None => location.unlink(),
         });
         if back.is_err() {
-            left.push(step.place.path().display().to_string());
+            left.push(step.location.path().display().to_string());
         }
     }
     if left.is_empty() {

@@ -18,34 +18,37 @@ use plexus_tools::CallError;
 use super::args::Args;
 use super::content::sha256;
 use super::diff::unified;
-use super::edit::{SHOWN, check_text};
+use super::edit::{MAX_DIFF_BYTES, check_text};
 use super::report::{Answer, Change, Output, bounded};
-use super::{FileCall, needed};
-use crate::files::{FileError, FileLocation, Kind};
+use super::{FileCall, required_argument};
+use crate::files::{FileError, FileKind, FileLocation};
 use apply::HunkMismatch;
-use commit::{Step, Work};
+use commit::{PatchWork, Step};
 use parse::FilePatch;
 
 /// The maximum number of files in a patch; all of them are open at the same time.
-const MOST: usize = 200;
+const MAX_PATCH_FILES: usize = 200;
 
 impl FileCall {
     pub(super) fn patch(&self, path: &Path, args: &Args) -> Result<Answer, CallError> {
-        let text = needed(args, "patch", args.patch.as_deref())?;
+        let text = required_argument(args, "patch", args.patch.as_deref())?;
         let files =
             parse::parse(text).map_err(|wrong| refused(format!("the patch cannot be read: {}", wrong.0)))?;
-        if files.len() > MOST {
-            return Err(refused(format!("the patch changes {} files, the maximum is {MOST}", files.len())));
+        if files.len() > MAX_PATCH_FILES {
+            return Err(refused(format!(
+                "the patch changes {} files, the maximum is {MAX_PATCH_FILES}",
+                files.len()
+            )));
         }
-        let base = self.files.look(path)?;
-        let only = (base.kind() == Kind::File).then(|| base.path().to_owned());
+        let base = self.files.open_handle(path)?;
+        let only = (base.kind() == FileKind::File).then(|| base.path().to_owned());
         if only.is_some() && files.len() > 1 {
             return Err(refused(
                 "`path` is a file, but the patch changes several: give their folder".to_owned(),
             ));
         }
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut work = Work::default();
+        let mut work = PatchWork::default();
         let mut notes = Vec::new();
         let mut seen = HashSet::new();
         for file in &files {
@@ -76,7 +79,7 @@ impl FileCall {
         &self,
         file: &FilePatch,
         (old, new): (Option<PathBuf>, Option<PathBuf>),
-        work: &mut Work,
+        work: &mut PatchWork,
         notes: &mut Vec<String>,
     ) -> Result<(), CallError> {
         let mode = file.mode.map(|mode| mode & 0o777);
@@ -91,15 +94,15 @@ impl FileCall {
         notes.extend(applied.notes.iter().map(|note| format!("{name}: {note}")));
         let replaced = file.hunks.len();
         match (source, new) {
-            (Some((place, before)), None) => {
+            (Some((location, before)), None) => {
                 if !applied.content.is_empty() && !file.hunks.is_empty() {
                     return Err(refused(format!(
                         "the patch removes {}, but the file has more content than the patch removes",
-                        place.path().display()
+                        location.path().display()
                     )));
                 }
                 work.steps.push(Step {
-                    place,
+                    location,
                     before: Some(before),
                     after: None,
                     mode: None,
@@ -107,11 +110,12 @@ impl FileCall {
                     replaced,
                 });
             }
-            (Some((place, before)), Some(new)) if file.is_rename || file.is_copy => {
-                let (from, mode) = (place.path(), mode.or(place.about().map(|about| about.st_mode & 0o7777)));
+            (Some((location, before)), Some(new)) if file.is_rename || file.is_copy => {
+                let (from, mode) =
+                    (location.path(), mode.or(location.stat().map(|about| about.st_mode & 0o7777)));
                 let to = self.new_file(&new, work)?;
                 let step = Step {
-                    place: to,
+                    location: to,
                     before: None,
                     after: Some(applied.content),
                     mode,
@@ -121,7 +125,7 @@ impl FileCall {
                 work.steps.push(step);
                 if file.is_rename {
                     work.steps.push(Step {
-                        place,
+                        location,
                         before: Some(before),
                         after: None,
                         mode: None,
@@ -130,11 +134,11 @@ impl FileCall {
                     });
                 }
             }
-            (Some((place, before)), Some(_)) => {
+            (Some((location, before)), Some(_)) => {
                 let mode =
-                    mode.filter(|mode| place.about().is_some_and(|about| about.st_mode & 0o777 != *mode));
+                    mode.filter(|mode| location.stat().is_some_and(|about| about.st_mode & 0o777 != *mode));
                 let step = Step {
-                    place,
+                    location,
                     before: Some(before),
                     after: Some(applied.content),
                     mode,
@@ -144,11 +148,11 @@ impl FileCall {
                 work.steps.push(step);
             }
             (None, Some(new)) => {
-                let place = self.new_file(&new, work)?;
+                let location = self.new_file(&new, work)?;
                 // Only the executable bit comes from the patch; the rest follows the user's umask.
                 let mode = mode.filter(|mode| mode & 0o111 != 0);
                 work.steps.push(Step {
-                    place,
+                    location,
                     before: None,
                     after: Some(applied.content),
                     mode,
@@ -164,28 +168,28 @@ impl FileCall {
     /// An existing file and its content. A file that is moved or removed is opened by its own name and must not be a
     /// symlink.
     fn source(&self, path: &Path, goes: bool) -> Result<(FileLocation, Vec<u8>), CallError> {
-        let place = if goes { self.files.whole(path)? } else { self.files.place(path)? };
-        if goes && place.kind() == Some(Kind::Link) {
+        let location = if goes { self.files.movable_entry(path)? } else { self.files.write_target(path)? };
+        if goes && location.kind() == Some(FileKind::Link) {
             let what = "a symlink, which a patch neither moves nor removes";
-            return Err(FileError::NotThis { path: place.path(), what }.into());
+            return Err(FileError::NotThis { path: location.path(), what }.into());
         }
-        let (handle, file) = self.files.read(&place.path())?;
-        let content = self.whole(handle.path(), &file)?;
+        let (handle, file) = self.files.read(&location.path())?;
+        let content = self.read_whole(handle.path(), &file)?;
         check_text(handle.path(), &content)?;
-        Ok((place, content))
+        Ok((location, content))
     }
 
     /// The target of a new file. Missing folders are created and recorded.
-    fn new_file(&self, path: &Path, work: &mut Work) -> Result<FileLocation, CallError> {
+    fn new_file(&self, path: &Path, work: &mut PatchWork) -> Result<FileLocation, CallError> {
         let parent = path.parent().unwrap_or(path);
         let (folder, made) = self.files.make_folder(parent)?;
         work.made.extend(made);
         work.files.get_or_insert_with(|| self.files.clone());
         let name = path.file_name().unwrap_or_default();
-        let place = self.files.entry(&folder.path().join(name))?;
-        match place.about() {
-            None => Ok(place),
-            Some(_) => Err(FileError::Exists(place.path()).into()),
+        let location = self.files.entry(&folder.path().join(name))?;
+        match location.stat() {
+            None => Ok(location),
+            Some(_) => Err(FileError::Exists(location.path()).into()),
         }
     }
 }
@@ -216,12 +220,12 @@ fn misfitting(path: &Path, misfit: &HunkMismatch) -> CallError {
     let (message, lines) = match misfit {
         HunkMismatch::Nowhere { hunk, written_at, nearest } => {
             let mut message = format!("hunk {hunk} (line {written_at} of the patch) does not fit {path}");
-            if let Some((line, wanted, there)) = nearest {
+            if let Some((line, expected, found)) = nearest {
                 let cut = |text: &str| text[..text.floor_char_boundary(160)].to_owned();
                 message.push_str(&format!(
                     "\nthe closest match differs at line {line}:\n    patch: {:?}\n    file:  {:?}",
-                    cut(wanted),
-                    cut(there)
+                    cut(expected),
+                    cut(found)
                 ));
             }
             (message, nearest.iter().map(|(line, ..)| *line).collect::<Vec<_>>())
@@ -240,10 +244,10 @@ fn misfitting(path: &Path, misfit: &HunkMismatch) -> CallError {
         .details(serde_json::json!({ "lines": lines }))
 }
 
-fn answer(base: &Path, work: &Work, notes: Vec<String>, dry: bool) -> Answer {
+fn answer(base: &Path, work: &PatchWork, notes: Vec<String>, dry: bool) -> Answer {
     let (mut text, mut diff, mut changes) = (String::new(), String::new(), Vec::new());
     for step in &work.steps {
-        let path = step.place.path();
+        let path = step.location.path();
         let what = match (&step.before, &step.after, &step.from) {
             _ if dry => "unchanged",
             (_, None, _) => "removed",
@@ -267,7 +271,7 @@ fn answer(base: &Path, work: &Work, notes: Vec<String>, dry: bool) -> Answer {
         text.push_str("Nothing was changed: this was a dry run.\n");
     }
     let diff = bounded(diff, 200 << 10);
-    text.push_str(&bounded(diff.clone(), SHOWN));
+    text.push_str(&bounded(diff.clone(), MAX_DIFF_BYTES));
     let output = Output {
         path: base.display().to_string(),
         changes: Some(changes),

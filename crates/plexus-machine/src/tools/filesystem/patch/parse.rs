@@ -220,13 +220,13 @@ impl<'p> Reader<'p> {
                 _ if line.starts_with("diff --git ") => break,
                 // A removed line can look like the header of the next file.
                 Some(b'-') if !counted && self.begins_file() => break,
-                Some(b' ') if !is_done || self.goes_on() => LineKind::Context,
+                Some(b' ') if !is_done || self.has_more_lines() => LineKind::Context,
                 // The signature separator of a mail.
                 Some(b'-') if is_done && line.trim_end() == "--" => break,
                 Some(b'-') => LineKind::Remove,
                 Some(b'+') => LineKind::Add,
                 // An empty context line whose leading space was lost.
-                None | Some(b'\r') if !is_done && self.goes_on() => LineKind::Context,
+                None | Some(b'\r') if !is_done && self.has_more_lines() => LineKind::Context,
                 _ => break,
             };
             hunk.lines.push(HunkLine {
@@ -245,7 +245,7 @@ impl<'p> Reader<'p> {
     }
 
     /// Whether more lines of the hunk follow, as opposed to only trailing blank lines.
-    fn goes_on(&self) -> bool {
+    fn has_more_lines(&self) -> bool {
         let rest = &self.lines[self.at + 1..];
         let next = rest.iter().find(|line| !line.trim_end().is_empty());
         next.is_some_and(|line| matches!(line.as_bytes()[0], b' ' | b'+' | b'-' | b'\\'))

@@ -28,7 +28,7 @@ fn encoded(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-fn decoded(shown: &Shown) -> RgbaImage {
+fn decoded(shown: &ShownImage) -> RgbaImage {
     let picture = image::load_from_memory(&shown.bytes).unwrap();
     assert_eq!(picture.dimensions(), (shown.width, shown.height));
     picture.into_rgba8()
@@ -66,18 +66,18 @@ fn unsupported_formats_are_converted() {
 fn large_images_are_scaled_down() {
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp]
     {
-        for (size, edge, wanted) in [
+        for (size, edge, expected) in [
             ((900, 300), 300, (300, 100)),
             ((300, 900), 200, (67, 200)),
             ((350, 100), 300, (300, 86)),
             ((900, 1), 16, (16, 1)),
         ] {
             let shown = show(encoded(&halves(size.0, size.1), format), edge).unwrap();
-            assert_eq!((shown.width, shown.height), wanted, "{format:?}");
+            assert_eq!((shown.width, shown.height), expected, "{format:?}");
             assert_eq!((shown.original.width, shown.original.height), size);
             let picture = decoded(&shown);
-            assert!(is(picture.get_pixel(1, wanted.1 / 2), RED), "{format:?}");
-            assert!(is(picture.get_pixel(wanted.0 - 2, wanted.1 / 2), BLUE), "{format:?}");
+            assert!(is(picture.get_pixel(1, expected.1 / 2), RED), "{format:?}");
+            assert!(is(picture.get_pixel(expected.0 - 2, expected.1 / 2), BLUE), "{format:?}");
         }
     }
 }
@@ -119,7 +119,7 @@ fn shown_images_fit_into_a_result() {
 }
 
 /// A JPEG with an orientation tag.
-fn held(picture: &DynamicImage, orientation: u8) -> Vec<u8> {
+fn with_orientation(picture: &DynamicImage, orientation: u8) -> Vec<u8> {
     let mut exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\0\0\0\0\0\0\0".to_vec();
     let value = exif.len() - 7;
     exif[value] = orientation;
@@ -146,7 +146,7 @@ fn photo_orientation_is_applied() {
         (0, "left", false),
     ] {
         for edge in [160, 64] {
-            let shown = show(held(&halves(160, 80), orientation), edge).unwrap();
+            let shown = show(with_orientation(&halves(160, 80), orientation), edge).unwrap();
             let size = if turned { (edge / 2, edge) } else { (edge, edge / 2) };
             assert_eq!((shown.width, shown.height), size, "{orientation}");
             let (w, h) = size;
@@ -283,16 +283,16 @@ fn damaged_files_never_panic() {
     let mut random = rand::rngs::SmallRng::seed_from_u64(11);
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp]
     {
-        let whole = encoded(&noise(48, 32, None), format);
+        let encoded_image = encoded(&noise(48, 32, None), format);
         for tenths in 0..10 {
-            let cut = whole[..whole.len() * tenths / 10].to_vec();
+            let cut = encoded_image[..encoded_image.len() * tenths / 10].to_vec();
             if let Ok(shown) = show(cut, 1568) {
                 assert_eq!((shown.width, shown.height), (48, 32), "{format:?}");
                 assert!(tenths > 0);
             }
         }
         for _ in 0..300 {
-            let mut bytes = whole.clone();
+            let mut bytes = encoded_image.clone();
             for _ in 0..random.random_range(1..8) {
                 let (at, to) = (random.random_range(0..bytes.len().min(400)), random.random());
                 bytes[at] = to;

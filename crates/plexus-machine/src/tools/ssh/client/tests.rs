@@ -34,7 +34,7 @@ fn words(command: &Command) -> Vec<String> {
     command.as_std().get_args().map(|word| word.to_str().unwrap().to_owned()).collect()
 }
 
-async fn connecting(home_of_user: impl Fn(&Path) -> PathBuf) -> (tempfile::TempDir, Vec<String>) {
+async fn connect_arguments(home_of_user: impl Fn(&Path) -> PathBuf) -> (tempfile::TempDir, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     fs::create_dir_all(home.join(".ssh")).unwrap();
@@ -43,7 +43,7 @@ async fn connecting(home_of_user: impl Fn(&Path) -> PathBuf) -> (tempfile::TempD
     }
     let environment = scripted(folder.path(), &home_of_user(&home));
     let client = Client::new(&environment, folder.path().to_owned());
-    let command = client.connecting(&target(), "socket").await.unwrap();
+    let command = client.connect_command(&target(), "socket").await.unwrap();
     let variable =
         |name: &str| command.as_std().get_envs().any(|(known, value)| known == name && value.is_some());
     assert!(variable("SSH_AUTH_SOCK") && variable("HOME") && !variable("PLEXUS_NODE_KEY"));
@@ -53,7 +53,7 @@ async fn connecting(home_of_user: impl Fn(&Path) -> PathBuf) -> (tempfile::TempD
 
 #[tokio::test]
 async fn default_configuration_is_used_if_home_folders_match() {
-    let (_folder, words) = connecting(Path::to_owned).await;
+    let (_folder, words) = connect_arguments(Path::to_owned).await;
     assert!(!words.contains(&"-F".to_owned()), "{words:?}");
     assert!(!words.iter().any(|word| word.starts_with("IdentityFile")), "{words:?}");
     for firm in ["StrictHostKeyChecking=yes", "BatchMode=yes", "ForwardAgent=no", "PermitLocalCommand=no"] {
@@ -64,7 +64,7 @@ async fn default_configuration_is_used_if_home_folders_match() {
 
 #[tokio::test]
 async fn other_home_folder_is_passed_to_ssh() {
-    let (folder, words) = connecting(|_| PathBuf::from("/root-of-somebody")).await;
+    let (folder, words) = connect_arguments(|_| PathBuf::from("/root-of-somebody")).await;
     let config = folder.path().join(CONFIG);
     assert_eq!(words[..3], ["-v", "-F", config.to_str().unwrap()]);
     let text = fs::read_to_string(config).unwrap();
@@ -81,7 +81,7 @@ async fn other_home_folder_is_passed_to_ssh() {
 async fn connection_users_read_no_configuration_and_open_none() {
     let folder = tempfile::tempdir().unwrap();
     let client = Client::new(&scripted(folder.path(), Path::new("/")), folder.path().to_owned());
-    let words = words(&client.running(&target(), "socket", "a line"));
+    let words = words(&client.run_command(&target(), "socket", "a line"));
     assert_eq!(words[..2], ["-F", "none"]);
     assert!(
         words.contains(&"ProxyCommand=false".to_owned()) && words.contains(&"ControlPath=socket".to_owned())

@@ -49,7 +49,7 @@ async fn idle_connections_are_closed_and_used_ones_are_not() {
     let used = stage.pool.lease(session, &host("used")).await.unwrap();
     drop(stage.pool.lease(session, &host("idle")).await.unwrap());
     assert_eq!(stage.sockets(), 2);
-    stage.pool.sweep(IDLE);
+    stage.pool.sweep(IDLE_TIMEOUT);
     assert_eq!(stage.pool.list(session).len(), 2, "not idle long enough yet");
     stage.pool.sweep(Duration::ZERO);
     stage.until_there_are(1).await;
@@ -65,7 +65,7 @@ async fn number_of_connections_is_limited() {
     let stage = Stage::new();
     let session = session();
     let mut leases = Vec::new();
-    for number in 0..MOST {
+    for number in 0..MAX_CONNECTIONS {
         leases.push(stage.pool.lease(session, &host(number)).await.unwrap());
     }
     let refused = stage.pool.lease(session, &host("another")).await.unwrap_err();
@@ -74,9 +74,9 @@ async fn number_of_connections_is_limited() {
     drop(stage.pool.lease(session, &host(3)).await.unwrap());
     drop(leases.remove(7));
     drop(stage.pool.lease(session, &host("another")).await.unwrap());
-    assert_eq!(stage.pool.list(session).len(), MOST);
+    assert_eq!(stage.pool.list(session).len(), MAX_CONNECTIONS);
     assert!(stage.pool.list(session).iter().all(|connection| connection.host != "7"));
-    stage.until_there_are(MOST).await;
+    stage.until_there_are(MAX_CONNECTIONS).await;
     drop(leases);
     assert!(stage.supervisor.shutdown(Duration::from_secs(30)).await.aborted.is_empty());
 }

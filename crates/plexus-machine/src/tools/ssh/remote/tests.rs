@@ -14,7 +14,7 @@ fn played(shell: &str, program: &Program) -> (String, String, Option<i32>) {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(order(program, "n0nce").as_bytes()).unwrap();
+    stdin.write_all(shell_script(program, "n0nce").as_bytes()).unwrap();
     stdin.write_all(program.stdin.as_bytes()).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
@@ -45,7 +45,7 @@ fn command_line_arrives_unchanged() {
             "#no comment",
         ] {
             let argv = ["printf".to_owned(), "%s".to_owned(), text.to_owned()];
-            let (stdout, stderr, code) = played(shell, &program(&line_of(&argv)));
+            let (stdout, stderr, code) = played(shell, &program(&shell_line(&argv)));
             assert_eq!((stdout.as_str(), code), (text, Some(0)), "{shell} {text:?}: {stderr}");
             assert!(stderr.starts_with("plexus-ready ") && stderr.ends_with("\nn0nce 0\n"), "{stderr:?}");
         }

@@ -22,7 +22,7 @@ pub(super) const BLOCK: usize = 32 << 10;
 /// The number of blocks in flight.
 pub(super) const WINDOW: usize = 64;
 /// A server that sends nothing for this time is considered lost, whatever the state of the connection.
-const SILENCE: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POSIX_RENAME: &[u8] = b"posix-rename@openssh.com";
 const FSYNC: &[u8] = b"fsync@openssh.com";
@@ -31,7 +31,7 @@ const FSYNC: &[u8] = b"fsync@openssh.com";
 pub(super) enum SftpError {
     #[error("the connection was lost")]
     Lost,
-    #[error("{}", words(*.code, .message))]
+    #[error("{}", error_text(*.code, .message))]
     Refused { code: u32, message: String },
     #[error("the server violates the SFTP protocol: {0}")]
     Broken(&'static str),
@@ -51,7 +51,7 @@ impl SftpError {
     }
 }
 
-fn words(code: u32, message: &str) -> String {
+fn error_text(code: u32, message: &str) -> String {
     match code {
         NO_SUCH_FILE => "no such file or folder".to_owned(),
         PERMISSION_DENIED => "the user lacks the permission on the host".to_owned(),
@@ -145,7 +145,7 @@ impl Sftp {
             self.request(wire::OPEN, |packet| packet.bytes(path.as_bytes()).u32(flags).mode(mode)).await?;
         match self.answer_to(id).await? {
             Answer::Handle(handle) => Ok(Handle(handle)),
-            other => Err(other.unwanted()),
+            other => Err(other.unexpected_error()),
         }
     }
 
@@ -156,7 +156,7 @@ impl Sftp {
 
     pub(super) async fn set_mode(&mut self, handle: &Handle, mode: u32) -> Result<(), SftpError> {
         let id = self.request(wire::FSETSTAT, |packet| packet.bytes(&handle.0).mode(Some(mode))).await?;
-        self.done(id).await
+        self.expect_done(id).await
     }
 
     /// Syncs a file to the disk, if the server supports it.
@@ -165,12 +165,12 @@ impl Sftp {
             return Ok(());
         }
         let id = self.request(wire::EXTENDED, |packet| packet.bytes(FSYNC).bytes(&handle.0)).await?;
-        self.done(id).await
+        self.expect_done(id).await
     }
 
     pub(super) async fn close(&mut self, handle: Handle) -> Result<(), SftpError> {
         let id = self.request(wire::CLOSE, |packet| packet.bytes(&handle.0)).await?;
-        self.done(id).await
+        self.expect_done(id).await
     }
 
     /// Renames atomically if the server supports it, otherwise only to a free name.
@@ -180,12 +180,12 @@ impl Sftp {
             true => self.request(wire::EXTENDED, |packet| names(packet.bytes(POSIX_RENAME))).await?,
             false => self.request(wire::RENAME, names).await?,
         };
-        self.done(id).await
+        self.expect_done(id).await
     }
 
     pub(super) async fn remove(&mut self, path: &str) -> Result<(), SftpError> {
         let id = self.request(wire::REMOVE, |packet| packet.bytes(path.as_bytes())).await?;
-        self.done(id).await
+        self.expect_done(id).await
     }
 
     /// Requests a block; the answer comes later.
@@ -234,10 +234,10 @@ impl Sftp {
         read.ok_or(SftpError::Broken("it sent an invalid packet"))
     }
 
-    async fn done(&mut self, id: u32) -> Result<(), SftpError> {
+    async fn expect_done(&mut self, id: u32) -> Result<(), SftpError> {
         match self.answer_to(id).await? {
             Answer::Done => Ok(()),
-            other => Err(other.unwanted()),
+            other => Err(other.unexpected_error()),
         }
     }
 
@@ -257,7 +257,7 @@ impl Sftp {
     }
 
     async fn send(&mut self, packet: &[u8]) -> Result<(), SftpError> {
-        let sent = tokio::time::timeout(SILENCE, self.to.write_all(packet)).await;
+        let sent = tokio::time::timeout(RESPONSE_TIMEOUT, self.to.write_all(packet)).await;
         sent.map_err(|_| SftpError::Lost)?.map_err(|_| SftpError::Lost)
     }
 
@@ -271,13 +271,13 @@ impl Sftp {
             self.from.read_exact(&mut packet).await.map_err(|_| SftpError::Lost)?;
             Ok(packet)
         };
-        tokio::time::timeout(SILENCE, reading).await.map_err(|_| SftpError::Lost)?
+        tokio::time::timeout(RESPONSE_TIMEOUT, reading).await.map_err(|_| SftpError::Lost)?
     }
 }
 
 impl Answer {
     /// Converts an unexpected answer into an error.
-    pub(super) fn unwanted(self) -> SftpError {
+    pub(super) fn unexpected_error(self) -> SftpError {
         match self {
             Self::Refused(code, message) => SftpError::Refused { code, message },
             Self::EndOfFile => SftpError::Broken("a file ended too early"),
@@ -289,6 +289,6 @@ impl Answer {
 fn attributes(answer: Answer) -> Result<Attributes, SftpError> {
     match answer {
         Answer::Attributes(attributes) => Ok(attributes),
-        other => Err(other.unwanted()),
+        other => Err(other.unexpected_error()),
     }
 }

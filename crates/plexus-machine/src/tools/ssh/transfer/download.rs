@@ -9,17 +9,17 @@ use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Attempt, CopyRoute, Failed, ProgressReporter, remote_path};
+use super::{Attempt, AttemptError, CopyRoute, ProgressReporter, remote_path};
 use crate::files::{FileError, Files};
 use crate::tools::ssh::report::Copied;
 use crate::tools::ssh::sftp::{Answer, Attributes, BLOCK, Handle, Sftp, SftpError, WINDOW};
 
 /// The number of blocks queued for the disk.
-const WAITING: usize = 16;
+const QUEUED_BLOCKS: usize = 16;
 
 /// Copies a file from a host.
 pub(in crate::tools::ssh) async fn download(
-    way: &CopyRoute,
+    route: &CopyRoute,
     files: Files,
     context: &ToolContext,
     remote: &str,
@@ -27,30 +27,36 @@ pub(in crate::tools::ssh) async fn download(
 ) -> Result<Copied, CallError> {
     let path = remote_path(remote)?;
     let disk = Disk::open(files, local.to_owned()).await?;
-    let mut download =
-        Download { way, path: &path, disk, about: None, at: 0, told: ProgressReporter::new(context, 0) };
-    let resumed = way.through(&mut download).await;
+    let mut download = Download {
+        route,
+        path: &path,
+        disk,
+        attributes: None,
+        at: 0,
+        progress: ProgressReporter::new(context, 0),
+    };
+    let resumed = route.run_attempts(&mut download).await;
     let Download { disk, at: file_bytes, .. } = download;
     let resumed = match resumed {
         Ok(resumed) => resumed,
         Err(error) => {
-            disk.give_up().await;
+            disk.discard().await;
             return Err(error);
         }
     };
-    let (path, sha256) = disk.put().await?;
+    let (path, sha256) = disk.commit().await?;
     Ok(Copied { path, remote_path: remote.to_owned(), file_bytes, sha256, resumed })
 }
 
 struct Download<'d> {
-    way: &'d CopyRoute,
+    route: &'d CopyRoute,
     path: &'d str,
     disk: Disk,
     /// The attributes when the file was first opened.
-    about: Option<Attributes>,
+    attributes: Option<Attributes>,
     /// The number of bytes already written.
     at: u64,
-    told: ProgressReporter<'d>,
+    progress: ProgressReporter<'d>,
 }
 
 /// A requested block.
@@ -69,27 +75,27 @@ impl RequestedBlock {
 }
 
 impl Attempt for Download<'_> {
-    async fn attempt(&mut self, sftp: &mut Sftp) -> Result<(), Failed> {
-        let failed = |error| self.way.failed(self.path, error);
-        let place = || format!("{}:{}", self.way.target.host, self.path);
+    async fn attempt(&mut self, sftp: &mut Sftp) -> Result<(), AttemptError> {
+        let failed = |error| self.route.request_error(self.path, error);
+        let remote_name = || format!("{}:{}", self.route.target.host, self.path);
         let handle = sftp.open_to_read(self.path).await.map_err(failed)?;
-        let about = sftp.attributes(&handle).await.map_err(failed)?;
-        if self.about.is_some_and(|before| before != about) {
-            return Err(self.way.changed(&place()));
+        let attributes = sftp.attributes(&handle).await.map_err(failed)?;
+        if self.attributes.is_some_and(|before| before != attributes) {
+            return Err(self.route.file_changed_error(&remote_name()));
         }
-        let (true, Some(size)) = (about.is_file(), about.size) else {
-            return Err(Failed::For(
-                CallError::new(ErrorCode::InvalidArguments, format!("{} is not a regular file", place()))
+        let (true, Some(size)) = (attributes.is_file(), attributes.size) else {
+            return Err(AttemptError::For(
+                CallError::new(ErrorCode::InvalidArguments, format!("{} is not a regular file", remote_name()))
                     .hint("Nothing was copied. Give the path of a file; pack a folder with tar in action \"run\" first.")
                     .before_it_ran(),
             ));
         };
-        self.about = Some(about);
-        self.told.total = size;
+        self.attributes = Some(attributes);
+        self.progress.total = size;
         self.receive(sftp, &handle, size).await?;
-        let failed = |error| self.way.failed(self.path, error);
-        if sftp.attributes(&handle).await.map_err(failed)? != about {
-            return Err(self.way.changed(&format!("{}:{}", self.way.target.host, self.path)));
+        let failed = |error| self.route.request_error(self.path, error);
+        if sftp.attributes(&handle).await.map_err(failed)? != attributes {
+            return Err(self.route.file_changed_error(&format!("{}:{}", self.route.target.host, self.path)));
         }
         // The file is complete, so an error no longer matters.
         let _ = sftp.close(handle).await;
@@ -98,45 +104,48 @@ impl Attempt for Download<'_> {
 }
 
 impl Download<'_> {
-    async fn receive(&mut self, sftp: &mut Sftp, handle: &Handle, size: u64) -> Result<(), Failed> {
-        let mut asked: VecDeque<RequestedBlock> = VecDeque::new();
+    async fn receive(&mut self, sftp: &mut Sftp, handle: &Handle, size: u64) -> Result<(), AttemptError> {
+        let mut requested: VecDeque<RequestedBlock> = VecDeque::new();
         let mut next = self.at;
         while self.at < size {
-            while asked.len() < WINDOW && next < size {
+            while requested.len() < WINDOW && next < size {
                 let want = usize::try_from(size - next).unwrap_or(BLOCK).min(BLOCK);
                 let id = sftp.ask_block(handle, next, want).await;
-                let id = id.map_err(|error| self.way.failed(self.path, error))?;
-                asked.push_back(RequestedBlock { id, offset: next, size: want, data: Vec::new() });
+                let id = id.map_err(|error| self.route.request_error(self.path, error))?;
+                requested.push_back(RequestedBlock { id, offset: next, size: want, data: Vec::new() });
                 next += want as u64;
             }
-            let (id, answer) = sftp.answer().await.map_err(|error| self.way.failed(self.path, error))?;
+            let (id, answer) =
+                sftp.answer().await.map_err(|error| self.route.request_error(self.path, error))?;
             let data = match answer {
                 Answer::Data(data) => data,
                 // The file is shorter than before.
                 Answer::EndOfFile => {
-                    return Err(self.way.changed(&format!("{}:{}", self.way.target.host, self.path)));
+                    return Err(self
+                        .route
+                        .file_changed_error(&format!("{}:{}", self.route.target.host, self.path)));
                 }
-                other => return Err(self.way.failed(self.path, other.unwanted())),
+                other => return Err(self.route.request_error(self.path, other.unexpected_error())),
             };
-            let of = asked.iter_mut().find(|asked| asked.id == id && !asked.is_complete());
+            let of = requested.iter_mut().find(|requested| requested.id == id && !requested.is_complete());
             let fits = of.filter(|of| !data.is_empty() && of.data.len() + data.len() <= of.size);
             let Some(of) = fits else {
                 let broken = SftpError::Broken("it sent data that was not asked for");
-                return Err(self.way.failed(self.path, broken));
+                return Err(self.route.request_error(self.path, broken));
             };
             of.data.extend_from_slice(&data);
             if !of.is_complete() {
                 // A short read: request the rest.
                 let (from, rest) = (of.offset + of.data.len() as u64, of.size - of.data.len());
                 let again = sftp.ask_block(handle, from, rest).await;
-                of.id = again.map_err(|error| self.way.failed(self.path, error))?;
+                of.id = again.map_err(|error| self.route.request_error(self.path, error))?;
             }
-            while asked.front().is_some_and(RequestedBlock::is_complete) {
-                let Some(block) = asked.pop_front() else { break };
+            while requested.front().is_some_and(RequestedBlock::is_complete) {
+                let Some(block) = requested.pop_front() else { break };
                 self.at += block.size as u64;
-                self.disk.write(block.data).await.map_err(Failed::For)?;
+                self.disk.write(block.data).await.map_err(AttemptError::For)?;
             }
-            self.told.tell(self.at);
+            self.progress.report(self.at);
         }
         Ok(())
     }
@@ -156,15 +165,15 @@ enum DiskRequest {
 impl Disk {
     /// When this returns, the local path is known to be writable, and no request has been sent to the host.
     async fn open(files: Files, local: String) -> Result<Self, CallError> {
-        let (to, mut orders) = mpsc::channel(WAITING);
+        let (to, mut orders) = mpsc::channel(QUEUED_BLOCKS);
         let (opened, is_open) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
-            let place = match files.path(&local).and_then(|path| files.place(&path)) {
-                Ok(place) => place,
+            let location = match files.path(&local).and_then(|path| files.write_target(&path)) {
+                Ok(location) => location,
                 Err(error) => return drop(opened.send(Err(error))),
             };
-            let mut draft = match place.draft() {
+            let mut draft = match location.new_draft() {
                 Ok(draft) => draft,
                 Err(error) => return drop(opened.send(Err(error))),
             };
@@ -175,13 +184,13 @@ impl Disk {
                     Some(DiskRequest::Write(block)) => {
                         hash.update(&block);
                         if let Err(error) = draft.file.write_all(&block) {
-                            return drop(end.send(Err(FileError::io(&place.path(), error))));
+                            return drop(end.send(Err(FileError::io(&location.path(), error))));
                         }
                     }
                     Some(DiskRequest::Put) => {
-                        let put = draft.put();
+                        let put = draft.commit();
                         let done =
-                            || (place.path().display().to_string(), hex::encode(hash.finish().as_ref()));
+                            || (location.path().display().to_string(), hex::encode(hash.finish().as_ref()));
                         return drop(end.send(put.map(|()| done())));
                     }
                     None => {
@@ -191,40 +200,40 @@ impl Disk {
                 }
             }
         });
-        is_open.await.map_err(|_| stuck())??;
+        is_open.await.map_err(|_| stopped_error())??;
         Ok(Self { to, ended })
     }
 
     async fn write(&mut self, block: Vec<u8>) -> Result<(), CallError> {
         match self.to.send(DiskRequest::Write(block)).await {
             Ok(()) => Ok(()),
-            Err(_) => Err(self.why().await),
+            Err(_) => Err(self.failure().await),
         }
     }
 
-    async fn put(mut self) -> Result<(String, String), CallError> {
+    async fn commit(mut self) -> Result<(String, String), CallError> {
         if self.to.send(DiskRequest::Put).await.is_err() {
-            return Err(self.why().await);
+            return Err(self.failure().await);
         }
-        Ok(self.ended.await.map_err(|_| stuck())??)
+        Ok(self.ended.await.map_err(|_| stopped_error())??)
     }
 
     /// When this returns, nothing remains of the file.
-    async fn give_up(self) {
+    async fn discard(self) {
         drop(self.to);
         let _ = self.ended.await;
     }
 
     /// The reason no more blocks are accepted.
-    async fn why(&mut self) -> CallError {
+    async fn failure(&mut self) -> CallError {
         match (&mut self.ended).await {
             Ok(Err(error)) => error.into(),
-            _ => stuck(),
+            _ => stopped_error(),
         }
     }
 }
 
-fn stuck() -> CallError {
+fn stopped_error() -> CallError {
     CallError::new(ErrorCode::Internal, "the file could not be written")
         .hint("The node's log has the details.")
 }

@@ -10,21 +10,21 @@ use plexus_proto::ErrorCode;
 use plexus_tools::{CallError, ToolContext};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, BufReader};
 
-use super::{Attempt, CopyRoute, Failed, Leftover, ProgressReporter, remote_path};
+use super::{Attempt, AttemptError, CopyRoute, PartialRemoteFile, ProgressReporter, remote_path};
 use crate::files::{FileError, Files};
 use crate::tools::ssh::report::Copied;
 use crate::tools::ssh::sftp::{Answer, BLOCK, Handle, Sftp, SftpError, WINDOW};
 
 /// The read buffer size.
-const READ: usize = 1 << 20;
+const READ_BUFFER: usize = 1 << 20;
 /// The mode bits of a new remote file that are taken from the local file: not writable by others.
-const NEW: u32 = 0o755;
+const NEW_FILE_MODE: u32 = 0o755;
 /// The mode until the file is complete.
-const PRIVATE: u32 = 0o600;
+const PARTIAL_FILE_MODE: u32 = 0o600;
 
 /// Copies a file to a host.
 pub(in crate::tools::ssh) async fn upload(
-    way: &CopyRoute,
+    route: &CopyRoute,
     files: Files,
     context: &ToolContext,
     local: &str,
@@ -34,24 +34,24 @@ pub(in crate::tools::ssh) async fn upload(
     let given = local.to_owned();
     let opened = tokio::task::spawn_blocking(move || files.read(&files.path(&given)?)).await;
     let (handle, file) = opened.map_err(|error| unreadable(local, error))??;
-    let about = file.metadata().map_err(|error| unreadable(local, error))?;
+    let attributes = file.metadata().map_err(|error| unreadable(local, error))?;
     let mut upload = Upload {
-        way,
+        route,
         local,
         path: &path,
-        size: about.len(),
-        changed_at: (about.mtime(), about.mtime_nsec()),
-        mode: about.mode() & NEW,
-        file: BufReader::with_capacity(READ, tokio::fs::File::from_std(file)),
+        size: attributes.len(),
+        changed_at: (attributes.mtime(), attributes.mtime_nsec()),
+        mode: attributes.mode() & NEW_FILE_MODE,
+        file: BufReader::with_capacity(READ_BUFFER, tokio::fs::File::from_std(file)),
         hash: digest::Context::new(&digest::SHA256),
         hashed: 0,
         begun: None,
         put: false,
-        leftover: Leftover { way: way.clone(), path: None },
-        told: ProgressReporter::new(context, about.len()),
+        partial_file: PartialRemoteFile { route: route.clone(), path: None },
+        progress: ProgressReporter::new(context, attributes.len()),
     };
-    let resumed = way.through(&mut upload).await?;
-    upload.leftover.path = None;
+    let resumed = route.run_attempts(&mut upload).await?;
+    upload.partial_file.path = None;
     Ok(Copied {
         path: handle.path().display().to_string(),
         remote_path: remote.to_owned(),
@@ -62,7 +62,7 @@ pub(in crate::tools::ssh) async fn upload(
 }
 
 struct Upload<'u> {
-    way: &'u CopyRoute,
+    route: &'u CopyRoute,
     local: &'u str,
     /// The target path.
     path: &'u str,
@@ -78,77 +78,89 @@ struct Upload<'u> {
     begun: Option<String>,
     /// The file was complete and its rename was requested, but the result is not known yet.
     put: bool,
-    leftover: Leftover,
-    told: ProgressReporter<'u>,
+    partial_file: PartialRemoteFile,
+    progress: ProgressReporter<'u>,
 }
 
 impl Attempt for Upload<'_> {
-    async fn attempt(&mut self, sftp: &mut Sftp) -> Result<(), Failed> {
-        let failed = |error| self.way.failed(self.path, error);
+    async fn attempt(&mut self, sftp: &mut Sftp) -> Result<(), AttemptError> {
+        let failed = |error| self.route.request_error(self.path, error);
         let (draft, handle) = match self.begun.clone() {
             None => self.begin(sftp).await?,
             Some(draft) => match sftp.open_to_write(&draft).await {
                 Ok(handle) => (draft, handle),
                 Err(error) if error.is_not_found() && self.put => {
-                    let there = sftp.stat(self.path).await.map_err(failed)?;
-                    return match there.size == Some(self.size) {
+                    let remote_attributes = sftp.stat(self.path).await.map_err(failed)?;
+                    return match remote_attributes.size == Some(self.size) {
                         true => Ok(()),
-                        false => Err(self.way.changed(&format!("{}:{}", self.way.target.host, self.path))),
+                        false => Err(self
+                            .route
+                            .file_changed_error(&format!("{}:{}", self.route.target.host, self.path))),
                     };
                 }
                 Err(error) => return Err(failed(error)),
             },
         };
         // A server executes writes in order, so the existing bytes are a prefix of the file.
-        let there = sftp.attributes(&handle).await.map_err(failed)?.size.unwrap_or(0).min(self.size);
-        self.send(sftp, &handle, there).await?;
-        let failed = |error| self.way.failed(self.path, error);
+        let remote_attributes =
+            sftp.attributes(&handle).await.map_err(failed)?.size.unwrap_or(0).min(self.size);
+        self.send(sftp, &handle, remote_attributes).await?;
+        let failed = |error| self.route.request_error(self.path, error);
         if sftp.attributes(&handle).await.map_err(failed)?.size.is_some_and(|size| size != self.size) {
-            return Err(self.way.changed(&format!("the copy of {} on the host", self.local)));
+            return Err(self.route.file_changed_error(&format!("the copy of {} on the host", self.local)));
         }
         sftp.set_mode(&handle, self.mode).await.map_err(failed)?;
         sftp.sync(&handle).await.map_err(failed)?;
         sftp.close(handle).await.map_err(failed)?;
         self.put = true;
-        let failed = |error| self.way.failed(self.path, error);
+        let failed = |error| self.route.request_error(self.path, error);
         sftp.rename(&draft, self.path).await.map_err(failed)
     }
 }
 
 impl Upload<'_> {
     /// Creates the temporary file next to the target.
-    async fn begin(&mut self, sftp: &mut Sftp) -> Result<(String, Handle), Failed> {
+    async fn begin(&mut self, sftp: &mut Sftp) -> Result<(String, Handle), AttemptError> {
         let refused = |code, message: String, hint: &str| {
-            Failed::For(CallError::new(code, message).hint(hint).before_it_ran())
+            AttemptError::For(CallError::new(code, message).hint(hint).before_it_ran())
         };
-        let place = format!("{}:{}", self.way.target.host, self.path);
+        let remote_name = format!("{}:{}", self.route.target.host, self.path);
         match sftp.stat(self.path).await {
-            Ok(there) if !there.is_file() => {
+            Ok(remote_attributes) if !remote_attributes.is_file() => {
                 let hint = "Nothing was copied. Give the path of a file, including its name.";
-                return Err(refused(ErrorCode::InvalidArguments, format!("{place} is not a file"), hint));
+                return Err(refused(
+                    ErrorCode::InvalidArguments,
+                    format!("{remote_name} is not a file"),
+                    hint,
+                ));
             }
             Ok(_) if !sftp.can_replace() => {
                 let hint = "Nothing was copied. Remove it first, or give another `remote_path`.";
                 let message =
-                    format!("{place} already exists, and its server cannot replace a file atomically");
+                    format!("{remote_name} already exists, and its server cannot replace a file atomically");
                 return Err(refused(ErrorCode::Conflict, message, hint));
             }
-            Ok(there) => self.mode = there.mode.map_or(self.mode, |mode| mode & 0o7777),
+            Ok(remote_attributes) => {
+                self.mode = remote_attributes.mode.map_or(self.mode, |mode| mode & 0o7777)
+            }
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(self.way.failed(self.path, error)),
+            Err(error) => return Err(self.route.request_error(self.path, error)),
         }
         let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let slash = if self.path.contains('/') { "/" } else { "" };
         let draft = format!("{folder}{slash}.plexus-{:016x}.tmp", rand::random::<u64>());
-        let handle = sftp.create(&draft, PRIVATE).await.map_err(|error| self.way.failed(self.path, error))?;
-        self.leftover.path = Some(draft.clone());
+        let handle = sftp
+            .create(&draft, PARTIAL_FILE_MODE)
+            .await
+            .map_err(|error| self.route.request_error(self.path, error))?;
+        self.partial_file.path = Some(draft.clone());
         self.begun = Some(draft.clone());
         Ok((draft, handle))
     }
 
     /// Sends the file from `at`.
-    async fn send(&mut self, sftp: &mut Sftp, handle: &Handle, mut at: u64) -> Result<(), Failed> {
-        let unread = |error: io::Error| Failed::For(unreadable(self.local, error));
+    async fn send(&mut self, sftp: &mut Sftp, handle: &Handle, mut at: u64) -> Result<(), AttemptError> {
+        let unread = |error: io::Error| AttemptError::For(unreadable(self.local, error));
         self.file.seek(SeekFrom::Start(at)).await.map_err(unread)?;
         let mut under_way: HashMap<u32, usize> = HashMap::new();
         let mut block = vec![0; BLOCK];
@@ -158,7 +170,7 @@ impl Upload<'_> {
                 let read = self.read(&mut block).await?;
                 let bytes = &block[..read.min(usize::try_from(self.size - at).unwrap_or(usize::MAX))];
                 if bytes.is_empty() {
-                    return Err(self.way.changed(self.local));
+                    return Err(self.route.file_changed_error(self.local));
                 }
                 // Bytes that are read again are already hashed.
                 let known = usize::try_from(self.hashed.saturating_sub(at)).unwrap_or(usize::MAX);
@@ -167,44 +179,45 @@ impl Upload<'_> {
                     self.hashed += fresh.len() as u64;
                 }
                 let sent = sftp.send_block(handle, at, bytes).await;
-                let id = sent.map_err(|error| self.way.failed(self.path, error))?;
+                let id = sent.map_err(|error| self.route.request_error(self.path, error))?;
                 under_way.insert(id, bytes.len());
                 at += bytes.len() as u64;
             }
             if under_way.is_empty() {
                 break;
             }
-            let (id, answer) = sftp.answer().await.map_err(|error| self.way.failed(self.path, error))?;
+            let (id, answer) =
+                sftp.answer().await.map_err(|error| self.route.request_error(self.path, error))?;
             let size = under_way.remove(&id).ok_or(SftpError::Broken("it sent an answer without a request"));
-            confirmed += size.map_err(|error| self.way.failed(self.path, error))? as u64;
+            confirmed += size.map_err(|error| self.route.request_error(self.path, error))? as u64;
             match answer {
-                Answer::Done => self.told.tell(confirmed),
-                other => return Err(self.way.failed(self.path, other.unwanted())),
+                Answer::Done => self.progress.report(confirmed),
+                other => return Err(self.route.request_error(self.path, other.unexpected_error())),
             }
         }
         self.unchanged().await
     }
 
     /// Fills the block, unless the file ends.
-    async fn read(&mut self, block: &mut [u8]) -> Result<usize, Failed> {
+    async fn read(&mut self, block: &mut [u8]) -> Result<usize, AttemptError> {
         let mut filled = 0;
         while filled < block.len() {
             match self.file.read(&mut block[filled..]).await {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                Err(error) => return Err(Failed::For(unreadable(self.local, error))),
+                Err(error) => return Err(AttemptError::For(unreadable(self.local, error))),
             }
         }
         Ok(filled)
     }
 
-    async fn unchanged(&self) -> Result<(), Failed> {
+    async fn unchanged(&self) -> Result<(), AttemptError> {
         let now = self.file.get_ref().metadata().await;
-        let now = now.map_err(|error| Failed::For(unreadable(self.local, error)))?;
+        let now = now.map_err(|error| AttemptError::For(unreadable(self.local, error)))?;
         match (now.len(), now.mtime(), now.mtime_nsec()) == (self.size, self.changed_at.0, self.changed_at.1)
         {
             true => Ok(()),
-            false => Err(self.way.changed(self.local)),
+            false => Err(self.route.file_changed_error(self.local)),
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) enum FeedError {
 
 impl Job {
     /// A job that was just started.
-    pub(super) fn begun(
+    pub(super) fn started(
         id: String,
         record: Record,
         folder: PathBuf,
@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// A job started by an earlier process.
-    pub(super) fn found(
+    pub(super) fn recovered(
         id: String,
         record: Record,
         folder: PathBuf,
@@ -233,9 +233,11 @@ impl Job {
                 return Err(FeedError::Closed);
             }
             match &self.keyboard {
-                None => keeper::write_counted(&self.folder, new, patience, |taken| *fed += taken as u64)
-                    .await
-                    .map_err(|_| FeedError::Closed)?,
+                None => {
+                    keeper::write_counted(&self.folder, new, patience, |accepted| *fed += accepted as u64)
+                        .await
+                        .map_err(|_| FeedError::Closed)?
+                }
                 Some(keyboard) => {
                     let queued = tokio::time::timeout(patience, keyboard.queue(new.to_vec())).await;
                     if let Ok(queued) = queued {

@@ -113,7 +113,7 @@ pub(super) fn is_open(folder: &Path) -> bool {
 /// Writes as much as the job accepts within `patience`. Fails with `BrokenPipe` if the job no longer reads.
 pub(super) async fn write(folder: &Path, bytes: &[u8], patience: Duration) -> io::Result<usize> {
     let mut written = 0;
-    write_counted(folder, bytes, patience, |taken| written += taken).await?;
+    write_counted(folder, bytes, patience, |accepted| written += accepted).await?;
     Ok(written)
 }
 
@@ -129,9 +129,9 @@ pub(super) async fn write_counted(
     let all = async {
         let mut written = 0;
         while written < bytes.len() {
-            let taken = sender.write(&bytes[written..]).await?;
-            written += taken;
-            count(taken);
+            let accepted = sender.write(&bytes[written..]).await?;
+            written += accepted;
+            count(accepted);
         }
         Ok(())
     };

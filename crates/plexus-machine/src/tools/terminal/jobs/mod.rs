@@ -45,11 +45,11 @@ pub(super) use signals::to_send as signal_to_send;
 pub(super) use spool::{Part, Spool};
 
 /// The queue length of requests to the task that watches a job. Senders wait if it is full.
-const ORDERS: usize = 8;
+const REQUEST_QUEUE: usize = 8;
 /// The maximum number of characters of a command in a list.
 const COMMAND: usize = 200;
 /// The alphabet of ids: no lookalikes, and no characters with a meaning in paths.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const ID_CHARACTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const ID_LENGTH: usize = 8;
 
 /// The limits on jobs.
@@ -121,7 +121,7 @@ struct Inner {
     folder: PathBuf,
     machine: Machine,
     limits: Limits,
-    places: Arc<Semaphore>,
+    running_slots: Arc<Semaphore>,
     all: Mutex<HashMap<String, Arc<Job>>>,
 }
 
@@ -131,7 +131,7 @@ impl Jobs {
         let folder = machine.data_dir.join("jobs");
         private_file::create_dir(&folder)?;
         let jobs = Self(Arc::new(Inner {
-            places: Arc::new(Semaphore::new(limits.running)),
+            running_slots: Arc::new(Semaphore::new(limits.running)),
             folder,
             machine: machine.clone(),
             limits,
@@ -159,17 +159,17 @@ impl Jobs {
             .filter(|leader| record.boot_id == boot_id && leader.is_alive())
             .filter(|_| Exit::read(folder).is_none());
         let Some(leader) = leader else {
-            let job = Job::found(id.to_owned(), record, folder.to_owned(), now, None);
+            let job = Job::recovered(id.to_owned(), record, folder.to_owned(), now, None);
             self.0.all().insert(id.to_owned(), Arc::new(job));
             return;
         };
         let left = |until: Timestamp| Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let until = record.until.map(|until| Instant::now() + left(until));
-        let (sender, orders) = mpsc::channel(ORDERS);
-        let job = Arc::new(Job::found(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
+        let (sender, requests) = mpsc::channel(REQUEST_QUEUE);
+        let job = Arc::new(Job::recovered(id.to_owned(), record, folder.to_owned(), now, Some(sender)));
         // More jobs may be running than the limit allows to start.
-        let place = self.0.places.clone().try_acquire_owned().ok();
-        self.watch(job.clone(), Leader::Found(leader), orders, until, place);
+        let slot = self.0.running_slots.clone().try_acquire_owned().ok();
+        self.watch(job.clone(), Leader::Found(leader), requests, until, slot);
         if job.record.leashed {
             // Its caller is told that the call was interrupted and must be able to rely on that.
             job.stop(StopReason::Interrupted);
@@ -180,9 +180,9 @@ impl Jobs {
         &self,
         job: Arc<Job>,
         leader: Leader,
-        orders: mpsc::Receiver<WatchRequest>,
+        requests: mpsc::Receiver<WatchRequest>,
         until: Option<Instant>,
-        place: Option<OwnedSemaphorePermit>,
+        slot: Option<OwnedSemaphorePermit>,
     ) {
         let machine = &self.0.machine;
         self.0.all().insert(job.id.clone(), job.clone());
@@ -190,12 +190,12 @@ impl Jobs {
             spools: vec![job.spool(Stream::Stdout), job.spool(Stream::Stderr)],
             job,
             leader,
-            orders,
+            requests,
             until,
             spool_bytes: self.0.limits.spool,
             clock: machine.clock.clone(),
             stopping: machine.supervisor.stopping(Stage::Storage),
-            _place: place,
+            _slot: slot,
         };
         // In the last stage, because calls that wait for a job end before it.
         machine.supervisor.spawn(Stage::Storage, "terminal job", watch.run());
@@ -203,10 +203,10 @@ impl Jobs {
 
     /// Starts a command.
     pub(super) fn start(&self, request: Request) -> Result<Arc<Job>, StartError> {
-        let place = self.0.places.clone().try_acquire_owned();
-        let place = place.map_err(|_| StartError::TooMany(self.0.limits.running))?;
+        let slot = self.0.running_slots.clone().try_acquire_owned();
+        let slot = slot.map_err(|_| StartError::TooMany(self.0.limits.running))?;
         let (id, folder) = self.0.new_folder()?;
-        let job = self.launch(id, &folder, request, place);
+        let job = self.launch(id, &folder, request, slot);
         if job.is_err() {
             // A job that never started leaves nothing behind.
             let _ = fs::remove_dir_all(&folder);
@@ -222,13 +222,13 @@ impl Jobs {
         id: String,
         folder: &Path,
         mut request: Request,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Result<Arc<Job>, StartError> {
         let machine = &self.0.machine;
         let now = machine.clock.now();
-        let (argv, environment) = self.0.begun(&id, &mut request)?;
+        let (argv, environment) = self.0.prepare_command(&id, &mut request)?;
         let record = Record {
-            command: shown(&request),
+            command: redacted(&request),
             cwd: request.cwd.display().to_string(),
             pty: request.screen.is_some(),
             leashed: request.leashed,
@@ -242,7 +242,7 @@ impl Jobs {
         record.write(folder)?;
         let stdout = Spool::create(&folder.join("stdout"))?;
         Spool::create(&folder.join("stderr"))?;
-        let (sender, orders) = mpsc::channel(ORDERS);
+        let (sender, requests) = mpsc::channel(REQUEST_QUEUE);
         let launch = JobCommand { argv: &argv, cwd: &request.cwd, environment };
         let (leader, keyboard) = match request.screen {
             None => (Leader::Keeper(keeper::start(folder, &launch, &request.stdin)?), None),
@@ -256,12 +256,12 @@ impl Jobs {
                     keyboard.begin_with(text);
                 }
                 let pump = Box::pin(screen::pump(pty, stdout, keys));
-                (Leader::InTerminal { child, pump, shown: false }, Some(keyboard))
+                (Leader::InTerminal { child, pump, pump_done: false }, Some(keyboard))
             }
         };
         let until = request.limit.map(|limit| Instant::now() + limit);
-        let job = Arc::new(Job::begun(id, record, folder.to_owned(), sender, keyboard));
-        self.watch(job.clone(), leader, orders, until, Some(place));
+        let job = Arc::new(Job::started(id, record, folder.to_owned(), sender, keyboard));
+        self.watch(job.clone(), leader, requests, until, Some(slot));
         Ok(job)
     }
 
@@ -299,13 +299,13 @@ impl Inner {
     }
 
     /// The program, arguments and environment of the command, or of the launcher that executes it.
-    fn begun(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Variables)> {
+    fn prepare_command(&self, id: &str, request: &mut Request) -> io::Result<(Vec<OsString>, Variables)> {
         let environment = self.environment(id, request);
         let argv = request.argv.iter().map(OsString::from).collect();
         match (&self.machine.launcher, request.sandbox.take()) {
             (Some(launcher), Some(sandbox)) => {
                 let launch = Launch { argv, sandbox: Some(sandbox), ..Launch::default() };
-                Ok((launcher.words(&launch)?, packed(&environment)))
+                Ok((launcher.command_line(&launch)?, packed(&environment)))
             }
             _ => Ok((argv, environment)),
         }
@@ -333,11 +333,11 @@ impl Inner {
         let mut ended: Vec<_> = self.all().values().filter_map(end).collect();
         ended.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let mut bytes = 0;
-        for (place, ((seen, ended_at), job)) in ended.into_iter().enumerate() {
+        for (index, ((seen, ended_at), job)) in ended.into_iter().enumerate() {
             bytes += [Stream::Stdout, Stream::Stderr].map(|it| job.spool(it).on_disk()).iter().sum::<u64>();
             let by_date = || Duration::try_from(now.duration_since(ended_at)).unwrap_or_default();
             let age = seen.map_or_else(by_date, |seen| seen.elapsed());
-            if place < self.limits.ended && bytes <= self.limits.bytes && age < self.limits.age {
+            if index < self.limits.ended && bytes <= self.limits.bytes && age < self.limits.age {
                 continue;
             }
             self.all().remove(&job.id);
@@ -349,7 +349,7 @@ impl Inner {
 }
 
 /// A command as lists show it.
-fn shown(request: &Request) -> String {
+fn redacted(request: &Request) -> String {
     let words = || request.argv.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ");
     let command = request.line.clone().unwrap_or_else(words);
     let command = plexus_tools::redacted(&command).unwrap_or(command);
@@ -361,12 +361,13 @@ fn shown(request: &Request) -> String {
 
 fn new_id() -> String {
     let random: u64 = rand::random();
-    let letter = |place: usize| char::from(LETTERS[(random >> (5 * place)) as usize % LETTERS.len()]);
-    (0..ID_LENGTH).map(letter).collect()
+    let id_character =
+        |index: usize| char::from(ID_CHARACTERS[(random >> (5 * index)) as usize % ID_CHARACTERS.len()]);
+    (0..ID_LENGTH).map(id_character).collect()
 }
 
 fn is_id(text: &str) -> bool {
-    text.len() == ID_LENGTH && text.bytes().all(|byte| LETTERS.contains(&byte))
+    text.len() == ID_LENGTH && text.bytes().all(|byte| ID_CHARACTERS.contains(&byte))
 }
 
 #[cfg(test)]

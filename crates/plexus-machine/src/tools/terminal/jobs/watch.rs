@@ -25,20 +25,20 @@ use super::spool::Spool;
 /// How long a job may take to end after it was asked to, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 /// The interval between checks of the output, and of a job of an earlier process.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// The interval between checks of the remaining processes of a group.
 const STEP: Duration = Duration::from_millis(20);
 /// How long a terminal may take to deliver its last output after its command has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 /// If no space can be released, a job that writes this many times the limit is ended.
-const PATIENCE: u64 = 4;
+const OUTPUT_FACTOR: u64 = 4;
 
 /// The first process of a job.
 pub(super) enum Leader {
     /// The keeper, a child of this process.
     Keeper(Child),
     /// The command itself, in a terminal of this process.
-    InTerminal { child: Child, pump: Pin<Box<dyn Future<Output = ()> + Send>>, shown: bool },
+    InTerminal { child: Child, pump: Pin<Box<dyn Future<Output = ()> + Send>>, pump_done: bool },
     /// A process started by an earlier node.
     Found(Identity),
 }
@@ -48,21 +48,21 @@ impl Leader {
     async fn ended(&mut self) -> Option<Exit> {
         match self {
             Self::Keeper(child) => child.wait().await.ok().map(exit_of),
-            Self::InTerminal { child, pump, shown } => {
+            Self::InTerminal { child, pump, pump_done } => {
                 let status = loop {
                     tokio::select! {
                         status = child.wait() => break status,
-                        () = pump.as_mut(), if !*shown => *shown = true,
+                        () = pump.as_mut(), if !*pump_done => *pump_done = true,
                     }
                 };
-                if !*shown && tokio::time::timeout(LAST_WORDS, pump.as_mut()).await.is_ok() {
-                    *shown = true;
+                if !*pump_done && tokio::time::timeout(OUTPUT_GRACE, pump.as_mut()).await.is_ok() {
+                    *pump_done = true;
                 }
                 status.ok().map(exit_of)
             }
             Self::Found(leader) => {
                 while leader.is_alive() {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(CHECK_INTERVAL).await;
                 }
                 None
             }
@@ -92,7 +92,7 @@ fn exit_of(status: ExitStatus) -> Exit {
 pub(super) struct Watch {
     pub(super) job: Arc<Job>,
     pub(super) leader: Leader,
-    pub(super) orders: mpsc::Receiver<WatchRequest>,
+    pub(super) requests: mpsc::Receiver<WatchRequest>,
     /// When the job times out.
     pub(super) until: Option<Instant>,
     pub(super) spools: Vec<Spool>,
@@ -101,21 +101,21 @@ pub(super) struct Watch {
     /// The node stops; the job continues.
     pub(super) stopping: CancellationToken,
     /// Its slot among the running jobs.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
+    pub(super) _slot: Option<OwnedSemaphorePermit>,
 }
 
 impl Watch {
     pub(super) async fn run(mut self) {
         let mut kill_at: Option<Instant> = None;
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut check_interval = tokio::time::interval(CHECK_INTERVAL);
+        check_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 exit = self.leader.ended() => {
                     self.trim(&mut kill_at);
                     if let Some(kill_at) = kill_at {
-                        self.clear_out(kill_at).await;
+                        self.end_processes(kill_at).await;
                     }
                     self.job.conclude(exit, self.clock.now());
                     return;
@@ -126,7 +126,7 @@ impl Watch {
                     }
                     return;
                 }
-                Some(order) = self.orders.recv() => match order {
+                Some(order) = self.requests.recv() => match order {
                     WatchRequest::Signal(signal, answer) => {
                         if signal == Signal::KILL {
                             StopReason::Killed.write(self.job.folder());
@@ -139,16 +139,16 @@ impl Watch {
                 () = at(kill_at) => {
                     self.leader.signal(Signal::KILL);
                     // A process forked just before the signal may have escaped it.
-                    kill_at = Some(Instant::now() + LOOK);
+                    kill_at = Some(Instant::now() + CHECK_INTERVAL);
                 }
-                _ = look.tick() => self.trim(&mut kill_at),
+                _ = check_interval.tick() => self.trim(&mut kill_at),
             }
         }
     }
 
     /// The leader has ended, but other processes of its group may not have. They get the same grace period and are
     /// killed afterwards. The group id is not reused while any of them exists.
-    async fn clear_out(&mut self, kill_at: Instant) {
+    async fn end_processes(&mut self, kill_at: Instant) {
         let Some(leader) = Identity::written(&self.job.folder().join(BORN)) else { return };
         let give_up = kill_at + GRACE;
         while identity::group_lives(leader.pid()) && Instant::now() < give_up {
@@ -165,7 +165,7 @@ impl Watch {
             // The caller was told that the call was interrupted. A command that is just starting in its sandbox does
             // not receive a request to end and would run afterwards.
             let (signal, grace) = match why {
-                StopReason::Interrupted => (Signal::KILL, LOOK),
+                StopReason::Interrupted => (Signal::KILL, CHECK_INTERVAL),
                 _ => (Signal::TERM, GRACE),
             };
             self.leader.signal(signal);
@@ -178,7 +178,7 @@ impl Watch {
     fn trim(&mut self, kill_at: &mut Option<Instant>) {
         for spool in &self.spools {
             if let Err(error) = spool.trim(self.spool_bytes)
-                && spool.size() > self.spool_bytes.saturating_mul(PATIENCE)
+                && spool.size() > self.spool_bytes.saturating_mul(OUTPUT_FACTOR)
                 && kill_at.is_none()
             {
                 tracing::warn!(%error, job = %self.job.id, "a job writes too much, and the file system cannot release any of its output");

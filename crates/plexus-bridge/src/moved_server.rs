@@ -11,7 +11,7 @@ use crate::document::{EditError, Syntax, Undo};
 
 /// A removed server.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedServer {
     pub name: String,
     value: Value,
     /// Its original text, if it was contiguous.
@@ -19,22 +19,22 @@ pub struct Moved {
 }
 
 /// Omits the entry, which may contain credentials.
-impl fmt::Debug for Moved {
+impl fmt::Debug for MovedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Moved").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("MovedServer").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 /// Removes a server; none if the text does not contain it.
-pub(crate) fn take_out(
+pub(crate) fn remove_server(
     syntax: Syntax,
     text: &str,
     table: &[&str],
     name: &str,
-) -> Result<Option<(String, Moved)>, EditError> {
+) -> Result<Option<(String, MovedServer)>, EditError> {
     let path = [table, &[name]].concat();
     let Some(value) = syntax.get(text, &path)? else { return Ok(None) };
-    // Any other value has what stands there now come out as it is written.
+    // Setting any other value returns the original text of the current one.
     let raw = match syntax.set(text, &path, &Value::Object(serde_json::Map::new())) {
         Ok(edited) => match edited.undo {
             Undo::Replaced { raw } => Some(raw),
@@ -42,16 +42,16 @@ pub(crate) fn take_out(
         },
         Err(_) => None,
     };
-    let left = syntax.undo(text, &path, &Undo::Inserted { made: 0, hollow: None, fragment: None })?;
-    Ok(Some((left, Moved { name: name.to_owned(), value, raw })))
+    let remaining = syntax.undo(text, &path, &Undo::Inserted { made: 0, hollow: None, fragment: None })?;
+    Ok(Some((remaining, MovedServer { name: name.to_owned(), value, raw })))
 }
 
 /// Restores a server. A server of that name added meanwhile is kept.
-pub(crate) fn put_back(
+pub(crate) fn restore_server(
     syntax: Syntax,
     text: &str,
     table: &[&str],
-    moved: &Moved,
+    moved: &MovedServer,
 ) -> Result<String, EditError> {
     let path = [table, &[moved.name.as_str()]].concat();
     if syntax.get(text, &path)?.is_some() {

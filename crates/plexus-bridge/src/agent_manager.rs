@@ -1,4 +1,5 @@
-//! Manages the agents of one machine: for the hub on its own machine, for a node on another, and for commands of a user.
+//! Manages the agents of one machine: for the hub on its own machine, for a node on another, and for commands of a
+//! user.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -12,56 +13,56 @@ use plexus_proto::api::{
 
 use url::Url;
 
-use crate::agents::{Agent, Installed, Versions, detect, detect_all};
-use crate::bridge::{Bridge, Content, Plan};
+use crate::agents::{Agent, InstalledAgent, VersionCache, detect, detect_all};
+use crate::bridge::{Bridge, InstructionContent, Plan};
 use crate::bundle::Bundle;
-use crate::entry::Policy;
+use crate::entry::ConflictPolicy;
 use crate::error::BridgeError;
 use crate::grant::Grants;
-use crate::ledger::{Connection, Part, Record};
+use crate::ledger::{Connection, FileRecord, ManagedPart};
 
 /// How long detection results are cached: detecting a version starts a program.
-const FRESH: Duration = Duration::from_secs(60);
+const CACHE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The most files that instructions consist of, and the most bytes of them, from any source.
-pub const MOST_FILES: usize = 16;
-pub const MOST_BYTES: usize = 64 << 10;
+pub const MAX_INSTRUCTION_FILES: usize = 16;
+pub const MAX_INSTRUCTION_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
-pub struct Keeper {
+pub struct AgentManager {
     bridge: Bridge,
     grants: Grants,
     /// The hub whose connections are managed; none for all connections of the user.
     hub: Option<Option<Url>>,
-    found: Mutex<Option<Look>>,
-    versions: Versions,
+    found: Mutex<Option<DetectionCache>>,
+    versions: VersionCache,
 }
 
 /// The detection results and their time.
 #[derive(Debug)]
-struct Look {
+struct DetectionCache {
     at: Instant,
-    found: Vec<(&'static Agent, Installed)>,
+    found: Vec<(&'static Agent, InstalledAgent)>,
 }
 
 /// The result of removing a connection.
 #[derive(Debug, Default)]
-pub struct Removed {
+pub struct RemovedConnection {
     /// The changed or removed files.
     pub written: Vec<std::path::PathBuf>,
     pub problems: Vec<BridgeError>,
     /// Whether it was removed completely.
-    pub gone: bool,
+    pub is_complete: bool,
     /// The tokens of an agent without any remaining connection.
     pub tokens: Vec<TokenId>,
 }
 
-impl Keeper {
+impl AgentManager {
     /// `folder` is the ledger's folder.
     #[must_use]
     pub fn new(folder: &Path, environment: &Environment, clock: Clock) -> Self {
         Self {
-            versions: Versions::in_folder(folder, clock.clone()),
+            versions: VersionCache::in_folder(folder, clock.clone()),
             bridge: Bridge::new(folder, environment, clock),
             grants: Grants::new(folder),
             found: Mutex::default(),
@@ -97,13 +98,13 @@ impl Keeper {
 
     /// The installed agents, from the cache if it is fresh.
     #[must_use]
-    pub fn found(&self) -> Vec<(&'static Agent, Installed)> {
-        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.as_ref().filter(|look| look.at.elapsed() < FRESH) {
-            Some(look) => look.found.clone(),
+    pub fn installed_agents(&self) -> Vec<(&'static Agent, InstalledAgent)> {
+        let mut cached = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match cached.as_ref().filter(|cache| cache.at.elapsed() < CACHE_LIFETIME) {
+            Some(cache) => cache.found.clone(),
             None => {
                 let found = detect_all(self.bridge.environment(), &self.versions);
-                *known = Some(Look { at: Instant::now(), found: found.clone() });
+                *cached = Some(DetectionCache { at: Instant::now(), found: found.clone() });
                 found
             }
         }
@@ -111,13 +112,13 @@ impl Keeper {
 
     /// One installed agent, without detecting the others.
     #[must_use]
-    pub fn found_of(&self, agent: &'static Agent) -> Option<Installed> {
+    pub fn installed_agent(&self, agent: &'static Agent) -> Option<InstalledAgent> {
         detect(agent, self.bridge.environment(), &self.versions)
     }
 
     /// The state of all connections and installed agents.
     pub fn list(&self, node: &str) -> Result<Vec<ExternalAgent>, BridgeError> {
-        let mut agents = self.bridge.status(node, &self.found())?;
+        let mut agents = self.bridge.status(node, &self.installed_agents())?;
         let ledger = self.bridge.ledger()?;
         let prefix = format!("{node}:");
         agents.retain(|agent| {
@@ -132,30 +133,31 @@ impl Keeper {
         Ok(self.bridge.ledger()?.connections.is_empty())
     }
 
-    /// Updates the instructions of one connection, or of all that are not paused and, unless `targets` is empty, among `targets`.
+    /// Updates the instructions of one connection, or of all that are not paused and, unless `targets` is empty,
+    /// among `targets`.
     pub fn sync(
         &self,
-        content: &Content,
+        content: &InstructionContent,
         targets: &[String],
         only: Option<&str>,
     ) -> Result<ExternalAgentSync, BridgeError> {
         let ledger = self.bridge.ledger()?;
-        let mut done = ExternalAgentSync::default();
+        let mut result = ExternalAgentSync::default();
         for (key, connection) in &ledger.connections {
-            let meant = match only {
+            let selected = match only {
                 _ if !self.is_ours(connection) => false,
                 Some(only) => only == key,
                 None => !connection.paused && (targets.is_empty() || targets.contains(&connection.agent)),
             };
-            if !meant {
+            if !selected {
                 continue;
             }
             let synced = self.bridge.sync(content, Some(key))?;
-            done.agents += synced.agents;
-            done.written.extend(synced.written.iter().map(|path| path.display().to_string()));
-            done.problems.extend(synced.problems.iter().map(|error| format!("{error}; {}", error.fix())));
+            result.agents += synced.agents;
+            result.written.extend(synced.written.iter().map(|path| path.display().to_string()));
+            result.problems.extend(synced.problems.iter().map(|error| format!("{error}; {}", error.fix())));
         }
-        Ok(done)
+        Ok(result)
     }
 
     fn has(&self, key: &str) -> Result<bool, BridgeError> {
@@ -168,17 +170,21 @@ impl Keeper {
     }
 
     /// Removes a connection from all its files; none if it does not exist.
-    pub fn remove(&self, key: &str, policy: Policy) -> Result<Option<Removed>, BridgeError> {
+    pub fn remove(
+        &self,
+        key: &str,
+        policy: ConflictPolicy,
+    ) -> Result<Option<RemovedConnection>, BridgeError> {
         if !self.has(key)? {
             return Ok(None);
         }
         let plan = self.bridge.plan_disconnect(key, policy)?;
-        self.carry_out(key, plan).map(Some)
+        self.disconnect(key, plan).map(Some)
     }
 
     /// Like above, with a plan that the user has seen.
-    pub fn carry_out(&self, key: &str, plan: Plan) -> Result<Removed, BridgeError> {
-        let mut removed = Removed { problems: plan.problems, ..Removed::default() };
+    pub fn disconnect(&self, key: &str, plan: Plan) -> Result<RemovedConnection, BridgeError> {
+        let mut removed = RemovedConnection { problems: plan.problems, ..RemovedConnection::default() };
         for change in plan.changes {
             match self.bridge.apply(&change, None) {
                 Ok(true) => removed.written.push(change.path),
@@ -187,41 +193,41 @@ impl Keeper {
             }
         }
         let agent = self.bridge.ledger()?.connections.get(key).map(|connection| connection.agent.clone());
-        removed.gone = self.bridge.forget(key)?;
+        removed.is_complete = self.bridge.forget(key)?;
         if let Some(agent) = agent {
             // Without an entry the agent cannot reach the hub, whatever else remains.
             let connections = self.bridge.ledger()?.connections;
-            let is_entry = |record: &Record| matches!(record.part, Part::Entry { .. });
+            let is_entry = |record: &FileRecord| matches!(record.part, ManagedPart::Entry { .. });
             let mut others = connections.values().filter(|connection| connection.agent == agent);
             if !others.any(|connection| connection.files.iter().any(is_entry)) {
-                removed.tokens = self.grants.take(&agent)?.map(|grant| grant.tokens).unwrap_or_default();
+                removed.tokens = self.grants.remove(&agent)?.map(|grant| grant.tokens).unwrap_or_default();
             }
         }
         Ok(removed)
     }
 }
 
-impl From<&Removed> for RemovedExternalAgent {
-    fn from(removed: &Removed) -> Self {
+impl From<&RemovedConnection> for RemovedExternalAgent {
+    fn from(removed: &RemovedConnection) -> Self {
         Self {
-            gone: removed.gone,
+            gone: removed.is_complete,
             written: removed.written.iter().map(|path| path.display().to_string()).collect(),
             problems: removed.problems.iter().map(|error| format!("{error}; {}", error.fix())).collect(),
         }
     }
 }
 
-impl From<&ExternalAgentInstructions> for Content {
+impl From<&ExternalAgentInstructions> for InstructionContent {
     /// Instructions from a hub, within the limits for a hub.
-    fn from(sent: &ExternalAgentInstructions) -> Self {
-        let files = sent.files.iter().take(MOST_FILES);
+    fn from(received: &ExternalAgentInstructions) -> Self {
+        let files = received.files.iter().take(MAX_INSTRUCTION_FILES);
         let files = files.map(|file| (file.name.clone(), file.text.clone())).collect();
-        let bundle = Bundle { folder: sent.folder.clone().into(), files, left_out: Vec::new() };
-        Self { bundle, most: sent.max_bytes.min(MOST_BYTES) }
+        let bundle = Bundle { folder: received.folder.clone().into(), files, omitted: Vec::new() };
+        Self { bundle, max_bytes: received.max_bytes.min(MAX_INSTRUCTION_BYTES) }
     }
 }
 
-impl Content {
+impl InstructionContent {
     /// Instructions to send to other machines.
     #[must_use]
     pub fn to_send(&self, agents: &[String], minutes: u64) -> ExternalAgentInstructions {
@@ -231,7 +237,7 @@ impl Content {
             files: files
                 .map(|(name, text)| InstructionFile { name: name.clone(), text: text.clone() })
                 .collect(),
-            max_bytes: self.most,
+            max_bytes: self.max_bytes,
             agents: agents.to_vec(),
             minutes,
         }

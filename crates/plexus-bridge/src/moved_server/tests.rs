@@ -1,6 +1,6 @@
-//! Out and in again, in each syntax.
+//! Removing and restoring a server, in each syntax.
 
-use super::{put_back, take_out};
+use super::{remove_server, restore_server};
 use crate::document::Syntax;
 
 const TOML: &str = "model = \"o9\"\n\n# Of mine.\n[mcp_servers.a]\ncommand = \"a\" # here\nargs = [ 'x' ]\n\n\
@@ -18,15 +18,15 @@ fn a_server_that_is_moved_out_comes_back_with_its_value_and_as_it_was_written() 
         (Syntax::Yaml, "extensions", YAML, "a"),
     ] {
         let before = syntax.value(text).unwrap();
-        let (left, moved) = take_out(syntax, text, &[table], "a").unwrap().unwrap();
-        let value = syntax.value(&left).unwrap();
-        assert!(value[table].get("a").is_none() && value[table].get("b").is_some(), "{left}");
-        let back = put_back(syntax, &left, &[table], &moved).unwrap();
-        assert_eq!(syntax.value(&back).unwrap(), before, "{back}");
-        assert!(back.contains(written), "{back}");
-        // One that is there again is not overwritten, and one that is not there is not taken out.
-        assert_eq!(put_back(syntax, text, &[table], &moved).unwrap(), text);
-        assert!(take_out(syntax, &left, &[table], "a").unwrap().is_none());
+        let (remaining, moved) = remove_server(syntax, text, &[table], "a").unwrap().unwrap();
+        let value = syntax.value(&remaining).unwrap();
+        assert!(value[table].get("a").is_none() && value[table].get("b").is_some(), "{remaining}");
+        let restored = restore_server(syntax, &remaining, &[table], &moved).unwrap();
+        assert_eq!(syntax.value(&restored).unwrap(), before, "{restored}");
+        assert!(restored.contains(written), "{restored}");
+        // An existing server is not overwritten, and a missing one is not removed.
+        assert_eq!(restore_server(syntax, text, &[table], &moved).unwrap(), text);
+        assert!(remove_server(syntax, &remaining, &[table], "a").unwrap().is_none());
         assert!(!format!("{moved:?}").contains("cret"));
     }
 }
@@ -38,8 +38,12 @@ fn the_last_server_can_be_moved_out_too() {
         (Syntax::Json, "mcpServers", "{\"mcpServers\": {\"a\": {\"command\": \"a\"}}}"),
         (Syntax::Yaml, "extensions", "extensions:\n  a:\n    type: stdio\n    cmd: a\n"),
     ] {
-        let (left, moved) = take_out(syntax, text, &[table], "a").unwrap().unwrap();
-        let back = put_back(syntax, &left, &[table], &moved).unwrap();
-        assert_eq!(syntax.value(&back).unwrap(), syntax.value(text).unwrap(), "{left:?} {back:?}");
+        let (remaining, moved) = remove_server(syntax, text, &[table], "a").unwrap().unwrap();
+        let restored = restore_server(syntax, &remaining, &[table], &moved).unwrap();
+        assert_eq!(
+            syntax.value(&restored).unwrap(),
+            syntax.value(text).unwrap(),
+            "{remaining:?} {restored:?}"
+        );
     }
 }

@@ -10,21 +10,21 @@ use rustix::fs::Stat;
 use crate::policy::PathPattern;
 
 /// The maximum number of entries that are examined; key rings and similar folders have far fewer.
-const LOOKED_AT: usize = 100_000;
+const MAX_ENTRIES_EXAMINED: usize = 100_000;
 
 /// A set of device and inode numbers.
 #[derive(Debug, Default)]
-pub(super) struct Linked(HashSet<(u64, u64)>);
+pub(super) struct DeniedInodes(HashSet<(u64, u64)>);
 
-impl Linked {
+impl DeniedInodes {
     /// Searches all denied paths.
     pub(super) fn find(denied: &[PathPattern]) -> Self {
         let mut found = Self::default();
         let mut waiting: Vec<PathBuf> =
-            denied.iter().flat_map(|pattern| expanded(pattern.as_path())).collect();
-        let mut left = LOOKED_AT;
+            denied.iter().flat_map(|pattern| matching_paths(pattern.as_path())).collect();
+        let mut left = MAX_ENTRIES_EXAMINED;
         while let Some(path) = waiting.pop() {
-            let Ok(about) = std::fs::symlink_metadata(&path) else { continue };
+            let Ok(stat) = std::fs::symlink_metadata(&path) else { continue };
             if left == 0 {
                 tracing::warn!(
                     "the denied folders have too many entries to find all hard links to their files"
@@ -32,11 +32,11 @@ impl Linked {
                 break;
             }
             left -= 1;
-            if about.is_dir() {
+            if stat.is_dir() {
                 let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
                 waiting.extend(entries.map(|entry| entry.path()));
-            } else if about.is_file() && about.nlink() > 1 {
-                found.0.insert((about.dev(), about.ino()));
+            } else if stat.is_file() && stat.nlink() > 1 {
+                found.0.insert((stat.dev(), stat.ino()));
             }
         }
         found
@@ -44,13 +44,13 @@ impl Linked {
 
     // The integer types differ between systems.
     #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-    pub(super) fn has(&self, about: &Stat) -> bool {
-        self.0.contains(&(about.st_dev as u64, about.st_ino as u64))
+    pub(super) fn has(&self, stat: &Stat) -> bool {
+        self.0.contains(&(stat.st_dev as u64, stat.st_ino as u64))
     }
 }
 
 /// The existing paths that a pattern matches.
-pub(crate) fn expanded(pattern: &Path) -> Vec<PathBuf> {
+pub(crate) fn matching_paths(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
         let text = part.as_os_str().to_str().filter(|text| text.contains('*'));
