@@ -207,7 +207,7 @@ impl Tool {
     }
 
     /// The tool's name on the node that runs it.
-    pub(crate) fn name_there(&self) -> &str {
+    pub(crate) fn name_on_server(&self) -> &str {
         let hosted = self.spec.upstream().filter(|upstream| upstream.node.is_some());
         hosted.and_then(|upstream| upstream.definition.get("name")?.as_str()).unwrap_or(&self.spec.name)
     }

@@ -15,7 +15,7 @@ use plexus_store::{Store, StoreError};
 use crate::{CallError, Intent};
 
 /// The number of cached session ids.
-const REMEMBERED: u64 = 50_000;
+const MAX_REMEMBERED: u64 = 50_000;
 const MAX_PART: usize = 120;
 /// Longest path of a folder, in bytes.
 const MAX_FOLDER: usize = 1_024;
@@ -109,19 +109,19 @@ pub(crate) struct SessionDirectory {
 
 impl SessionDirectory {
     pub(crate) fn new(store: Store, clock: Clock, files: PathBuf) -> Self {
-        Self { store, clock, files, ids: Cache::new(REMEMBERED) }
+        Self { store, clock, files, ids: Cache::new(MAX_REMEMBERED) }
     }
 
     /// The caller's session, created if it does not exist.
     pub(crate) async fn open(&self, owner: &str, key: &SessionKey) -> Result<SessionId, StoreError> {
         let cached = (owner.to_owned(), key.key.clone());
-        let known = self.ids.get(&cached);
-        if let Some((id, noted)) = &known
+        let cached_session = self.ids.get(&cached);
+        if let Some((id, noted)) = &cached_session
             && (key.folder.is_none() || key.folder == *noted)
         {
             return Ok(*id);
         }
-        let folder = key.folder.clone().or_else(|| known.and_then(|(_, noted)| noted));
+        let folder = key.folder.clone().or_else(|| cached_session.and_then(|(_, noted)| noted));
         let ((owner, key), now) = ((owner.to_owned(), key.clone()), self.clock.now());
         let id = self
             .store

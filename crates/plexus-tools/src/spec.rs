@@ -274,18 +274,18 @@ impl ToolSpec {
     /// The time limit of a call with these validated arguments.
     #[must_use]
     pub fn allowed_time(&self, arguments: &Value) -> Duration {
-        let asked = self.time.as_ref().and_then(|time| {
+        let requested = self.time.as_ref().and_then(|time| {
             let seconds = arguments[&*time.name].as_u64()?;
             Some(Duration::from_secs(seconds).min(time.most) + time.grace)
         });
-        asked.unwrap_or(self.deadline)
+        requested.unwrap_or(self.deadline)
     }
 
     /// The access of a call with these arguments: that of its action, if the tool has actions.
     #[must_use]
     pub fn access_of(&self, arguments: &Value) -> Access {
         let action = arguments["action"].as_str();
-        let named = self.actions.iter().find(|known| Some(&*known.name) == action);
+        let named = self.actions.iter().find(|declared| Some(&*declared.name) == action);
         named.map_or(self.access, |action| action.access)
     }
 

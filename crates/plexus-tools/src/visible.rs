@@ -40,8 +40,12 @@ impl Visible {
         profile: &str,
         logged: &LoggedWarnings,
     ) -> Self {
-        let own = principal.profile().map(|own| profile_view::shown(catalog, own, logged).tools);
-        let seen = |tool: &Tool| own.as_ref().is_none_or(|own| own.contains(&*tool.spec().name));
+        let profile_tools = principal
+            .profile()
+            .map(|profile_tools| profile_view::apply_profile(catalog, profile_tools, logged).tools);
+        let seen = |tool: &Tool| {
+            profile_tools.as_ref().is_none_or(|profile_tools| profile_tools.contains(&*tool.spec().name))
+        };
         Self::through(catalog, principal, Some(profile), |tool| !tool.spec().admin && seen(tool), logged)
     }
 
@@ -52,7 +56,7 @@ impl Visible {
         also: impl Fn(&Tool) -> bool,
         logged: &LoggedWarnings,
     ) -> Self {
-        let shown = profile.map(|profile| profile_view::shown(catalog, profile, logged));
+        let shown = profile.map(|profile| profile_view::apply_profile(catalog, profile, logged));
         let is_shown = |tool: &&Arc<Tool>| {
             shown.as_ref().is_none_or(|shown| shown.tools.contains(&*tool.spec().name)) && also(tool)
         };
@@ -162,18 +166,18 @@ const MIN_SIMILARITY: f64 = 0.6;
 /// The candidate closest to a misspelled word; of two equally close ones, the last.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.to_lowercase().chars().take(MAX_LENGTH).collect();
-    let letters = LetterCounts::of(&word);
+    let counts = LetterCounts::of(&word);
     let has_prefix = |candidate: &str| word.len() >= 3 && candidate.starts_with(&word);
     let mut promising: Vec<(f64, usize, &str)> = candidates
         .enumerate()
         .filter(|(_, candidate)| candidate.len() <= MAX_LENGTH)
-        .map(|(place, candidate)| (letters.max_similarity(&LetterCounts::of(candidate)), place, candidate))
+        .map(|(index, candidate)| (counts.max_similarity(&LetterCounts::of(candidate)), index, candidate))
         .filter(|(most, _, candidate)| *most >= MIN_SIMILARITY || has_prefix(candidate))
         .collect();
     if promising.len() > MAX_COMPARED {
         promising.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
         promising.truncate(MAX_COMPARED);
-        promising.sort_by_key(|(_, place, _)| *place);
+        promising.sort_by_key(|(_, index, _)| *index);
     }
     promising
         .into_iter()
@@ -194,14 +198,14 @@ struct LetterCounts {
 impl LetterCounts {
     /// The counts of a word of at most [`MAX_LENGTH`] letters.
     fn of(word: &str) -> Self {
-        let mut letters = Self { counts: [0; 32], length: 0 };
+        let mut counts = Self { counts: [0; 32], length: 0 };
         for letter in word.chars().flat_map(char::to_lowercase) {
             // Several letters share a slot, which can only overestimate the similarity.
-            let count = &mut letters.counts[u32::from(letter) as usize % 32];
+            let count = &mut counts.counts[u32::from(letter) as usize % 32];
             *count = count.saturating_add(1);
-            letters.length = letters.length.saturating_add(1);
+            counts.length = counts.length.saturating_add(1);
         }
-        letters
+        counts
     }
 
     /// An upper bound for the similarity of two words.

@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
-use plexus_tools::file_schema::{FileSchema, Words};
+use plexus_tools::file_schema::{FieldHints, FileSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) static SCHEMA: LazyLock<FileSchema> =
-    LazyLock::new(|| FileSchema::of::<Document>(Words { elsewhere, wanted }));
+pub(super) static SCHEMA: LazyLock<FileSchema> = LazyLock::new(|| {
+    FileSchema::of::<Document>(FieldHints { misplaced_key_hint: elsewhere, value_hint: wanted })
+});
 
 /// The JSON schema, as committed to the repository.
 #[must_use]

@@ -62,7 +62,7 @@ async fn request_with_answers_gets_the_result_of_the_same_call() {
     assert_eq!(result["resultType"], "complete");
     assert_eq!(result["isError"], false, "{result}");
     assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
     let audited = hub.api(&format!("/api/v1/audit?tool={NAME}")).await;
     assert_eq!(audited["items"].as_array().unwrap().len(), 1, "{audited}");
     assert_eq!(audited["items"][0]["outcome"], "ok");
@@ -80,7 +80,7 @@ async fn state_is_valid_once() {
     let both = tokio::join!(stateless(&client, retry(&state)), stateless(&client, retry(&state)));
     let good = [&both.0, &both.1].iter().filter(|answer| answer.json().get("result").is_some()).count();
     assert_eq!(good, 1, "{both:?}");
-    assert_eq!(runs.begun(), 2);
+    assert_eq!(runs.started_calls(), 2);
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn changed_or_foreign_state_is_refused() {
     // None of these used up the state.
     let result = stateless(&client, retry(&state)).await.result();
     assert_eq!(result["isError"], false);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn unanswered_questions_are_repeated_and_unknown_answers_ignored() {
     let result = stateless(&client, params).await.result();
     assert_eq!(result["resultType"], "complete");
     assert!(result["content"][0]["text"].as_str().unwrap().contains("Ann"), "{result}");
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn each_round_of_questions_has_a_new_state() {
     assert_eq!(refused(&client, params.clone()).await, "used");
     params["requestState"] = second["requestState"].clone();
     assert_eq!(stateless(&client, params).await.result()["resultType"], "complete");
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn call_that_is_not_resumed_is_cancelled() {
     let (state, _) = park(&client).await;
     runs.wait_for_end_of(1).await;
     assert_eq!(refused(&client, retry(&state)).await, "expired");
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
@@ -193,7 +193,7 @@ async fn parked_calls_are_limited_per_caller() {
     park(&bob).await;
     stateless(&client, retry(&states[0])).await.result();
     park(&client).await;
-    assert_eq!(runs.begun(), 19);
+    assert_eq!(runs.started_calls(), 19);
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn revoked_token_cannot_resume() {
     let (state, _) = park(&client).await;
     hub.revoke(&token.jti).await;
     assert_eq!(stateless(&client, retry(&state)).await.status, 401);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn stopping_hub_cancels_parked_calls_and_reports_them_lost() {
     let answer = stateless(&client, retry(&state)).await;
     assert_eq!(answer.json()["error"]["data"]["plexus"], "lost", "{answer:?}");
     assert!(answer.body.contains("not run again"), "{answer:?}");
-    assert_eq!(runs.begun(), 0);
+    assert_eq!(runs.started_calls(), 0);
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
@@ -265,7 +265,7 @@ async fn idempotency_key_waits_for_the_parked_call() {
     let third = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
     assert_eq!(third["_meta"]["plexus/replayed"], true, "{third}");
     assert_eq!(third["content"], answered.result()["content"]);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]

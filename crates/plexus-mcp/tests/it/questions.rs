@@ -274,11 +274,11 @@ async fn stream_limit_refuses_new_streams_and_questions() {
     let asked = call(asking(json!([[form("a")]])), json!(["error"])).await.result();
     let text = asked["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("too many open streams"), "{text}");
-    assert_eq!(runs.begun(), 2);
+    assert_eq!(runs.started_calls(), 2);
     let mut streamed = asking(json!([]));
     streamed["_meta"] = json!({ "progressToken": 1 });
     assert_eq!(call(streamed, json!([])).await.error().0, 429);
-    assert_eq!(runs.begun(), 2, "a refused call does not begin");
+    assert_eq!(runs.started_calls(), 2, "a refused call does not begin");
 }
 
 #[tokio::test]

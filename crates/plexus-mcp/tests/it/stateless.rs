@@ -189,7 +189,7 @@ async fn closing_the_stream_of_a_call_cancels_it() {
     control.progress(1.0).await;
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress");
     drop(stream);
-    control.over().await;
+    control.wait_until_over().await;
     assert_eq!(hub.outcome_of("streamed").await, "cancelled");
 }
 
@@ -203,7 +203,7 @@ async fn closing_the_connection_of_a_plain_call_cancels_it() {
         answer = client.modern("tools/call", json!({ "name": "plain" })) => panic!("answered: {answer:?}"),
         () = control.started() => {}
     }
-    control.over().await;
+    control.wait_until_over().await;
     assert_eq!(hub.outcome_of("plain").await, "cancelled");
 }
 

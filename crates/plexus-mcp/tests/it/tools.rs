@@ -118,7 +118,7 @@ impl ToolControl {
     }
 
     /// Waits until the handler has returned or was cancelled.
-    pub(crate) async fn over(&mut self) {
+    pub(crate) async fn wait_until_over(&mut self) {
         self.expect(HandlerEvent::Over, "the end of the call").await;
     }
 

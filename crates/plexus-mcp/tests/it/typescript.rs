@@ -71,7 +71,7 @@ async fn resumes_a_call((set, script): (&str, &str)) {
     assert_eq!(script.line().await, json!({ "progress": 1 }));
     link.cut();
     control.finish("done after all").await;
-    control.over().await;
+    control.wait_until_over().await;
     let result = script.line().await;
     assert_eq!(result["text"], "done after all", "{result}");
     assert!(result["resumed"].as_u64().unwrap() > 0, "{result}");

@@ -334,7 +334,7 @@ impl Credential {
         let asked = async {
             let reply =
                 line.api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new()).await?;
-            Ok::<_, HubRequestError>((reply.status(), reply.whole().await?))
+            Ok::<_, HubRequestError>((reply.status(), reply.bytes().await?))
         };
         let answered = tokio::time::timeout(TIMEOUT, asked).await;
         let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
@@ -414,7 +414,7 @@ impl Credential {
         let asked = async {
             let reply = line.api(path, &Method::POST, &headers, &body).await?;
             let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
-            Ok::<_, HubRequestError>((status, now, reply.whole().await?))
+            Ok::<_, HubRequestError>((status, now, reply.bytes().await?))
         };
         let answered = tokio::time::timeout(TIMEOUT, asked).await;
         let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());

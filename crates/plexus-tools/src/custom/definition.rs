@@ -86,7 +86,7 @@ impl Definition {
                 Manifest::default()
             }
         };
-        let missing = |key: &str| !given.iter().any(|known| known == key);
+        let missing = |key: &str| !given.iter().any(|present| present == key);
         if missing("description") {
             findings.problem("description", "is missing", "say what the tool does and when to use it");
         }
@@ -259,17 +259,17 @@ fn program(command: &str, folder: &Path, args: &[String], findings: &mut Finding
         return PathBuf::new();
     }
     let program = folder.join(path);
-    if let Err((what, fix)) = ownership::runnable(&program) {
+    if let Err((what, fix)) = ownership::check_program(&program) {
         findings.problem("command", what, fix);
     }
-    for (place, arg) in args.iter().enumerate() {
+    for (index, arg) in args.iter().enumerate() {
         let file = folder.join(arg);
         // An interpreter runs the script named by an argument.
         if !climbs(Path::new(arg))
             && file.is_file()
-            && let Err((what, fix)) = ownership::ours(&file)
+            && let Err((what, fix)) = ownership::check_ownership(&file)
         {
-            findings.problem(format!("args[{place}]"), what, fix);
+            findings.problem(format!("args[{index}]"), what, fix);
         }
     }
     program
@@ -320,11 +320,11 @@ fn timeout(given: Option<Time>, findings: &mut Findings) -> Duration {
     DEFAULT_TIMEOUT
 }
 
-fn annotations(said: &Annotations) -> ToolAnnotations {
+fn annotations(hints: &Annotations) -> ToolAnnotations {
     ToolAnnotations {
-        read_only_hint: said.read_only,
-        destructive_hint: said.destructive && !said.read_only,
-        idempotent_hint: said.idempotent || said.read_only,
-        open_world_hint: said.open_world,
+        read_only_hint: hints.read_only,
+        destructive_hint: hints.destructive && !hints.read_only,
+        idempotent_hint: hints.idempotent || hints.read_only,
+        open_world_hint: hints.open_world,
     }
 }

@@ -156,7 +156,7 @@ impl fmt::Debug for Call {
 
 /// A call in flight.
 #[derive(Debug)]
-pub struct Begun {
+pub struct PendingCall {
     pub call_id: CallId,
     pub reply: SeeThrough<CallReply>,
 }

@@ -118,7 +118,7 @@ impl Inner {
         result: &Result<ToolOutput, CallError>,
         settle: Settle,
     ) -> Result<bool, CallError> {
-        let kept = StoredResult::of(result).map(|kept| kept.text()).transpose()?;
+        let stored = StoredResult::of(result).map(|stored| stored.text()).transpose()?;
         let (call_id, ended) = (record.call_id(), record.ended(result.as_ref()));
         // Synced to disk before the node forgets the call: after a power cut no other copy of its result exists.
         self.store
@@ -130,7 +130,7 @@ impl Inner {
                             Settle::Queued => conn.withdraw_node_call(call_id).await?,
                         };
                         if deleted && let Some(key) = key {
-                            set_key(conn, call_id, &key, kept.as_deref()).await?;
+                            set_key(conn, call_id, &key, stored.as_deref()).await?;
                         }
                         Ok::<bool, CallError>(deleted)
                     })
@@ -153,7 +153,7 @@ impl Inner {
         let timeout = tokio::time::sleep(context.allowed);
         tokio::pin!(timeout);
         let mut concluded = self.concluded.subscribe();
-        while StoredResult::is_begun(&earlier.result) {
+        while StoredResult::is_started(&earlier.result) {
             concluded.borrow_and_update();
             let running = self.store.read_committed().await?.node_call(earlier.call_id).await?.is_some();
             match self.earlier(&earlier.subject, &earlier.key).await? {
@@ -177,12 +177,17 @@ impl Inner {
 }
 
 /// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has claimed it.
-async fn set_key(conn: &mut Conn, call_id: CallId, key: &Key, kept: Option<&str>) -> Result<(), StoreError> {
+async fn set_key(
+    conn: &mut Conn,
+    call_id: CallId,
+    key: &Key,
+    stored: Option<&str>,
+) -> Result<(), StoreError> {
     let Key { subject, key } = key;
-    let of_call = conn.idempotent_result(subject, key).await?.is_some_and(|taken| taken.call_id == call_id);
-    match kept {
+    let of_call = conn.idempotent_result(subject, key).await?.is_some_and(|entry| entry.call_id == call_id);
+    match stored {
         _ if !of_call => Ok(()),
-        Some(kept) => conn.set_idempotent_result(subject, key, kept).await,
+        Some(stored) => conn.set_idempotent_result(subject, key, stored).await,
         None => conn.free_idempotency_key(subject, key).await,
     }
 }

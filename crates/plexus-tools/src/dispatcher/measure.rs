@@ -62,8 +62,8 @@ impl CallMetrics {
     pub(super) fn ended(&self, reply: &CallReply, took: Duration) {
         let code = reply.result.as_ref().err().map(|error| error.code);
         // Without a session the name was not resolved.
-        let known = reply.session_id.is_some() && code != Some(ErrorCode::UnknownTool);
-        let meter = self.meter(if known { &reply.tool } else { UNKNOWN });
+        let is_known = reply.session_id.is_some() && code != Some(ErrorCode::UnknownTool);
+        let meter = self.meter(if is_known { &reply.tool } else { UNKNOWN });
         meter.seconds.observe(took.as_secs_f64());
         let outcome = code.map_or("ok", ErrorCode::as_str);
         match code {

@@ -18,7 +18,7 @@ const LOOK_FIRST: &str = "Nothing was run now. Check whether the first call took
 #[serde(untagged)]
 pub(super) enum StoredResult {
     /// The call has started, and its end is not known.
-    Begun {
+    Started {
         begun: bool,
     },
     Failed {
@@ -43,8 +43,8 @@ impl StoredResult {
     }
 
     /// Whether the stored outcome says only that the call has started.
-    pub(super) fn is_begun(text: &str) -> bool {
-        matches!(serde_json::from_str(text), Ok(Self::Begun { .. }))
+    pub(super) fn is_started(text: &str) -> bool {
+        matches!(serde_json::from_str(text), Ok(Self::Started { .. }))
     }
 
     /// The reply to a later call with the same key.
@@ -59,7 +59,7 @@ impl StoredResult {
                 Err(CallError::new(ErrorCode::Conflict, message).hint(LOOK_FIRST))
             }
             Ok(Self::Failed { error }) => Err(error),
-            Ok(Self::Begun { .. }) => Err(CallError::new(
+            Ok(Self::Started { .. }) => Err(CallError::new(
                 ErrorCode::Conflict,
                 "the first call with this idempotency key has started and its outcome is not known; it may still be running",
             )

@@ -40,8 +40,8 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     ];
     // Field names, with any separators between and after their letters.
     let names = SECRET_NAMES.iter().map(|name| {
-        let letters: Vec<String> = name.chars().map(String::from).collect();
-        format!(r"(?i:{}[-_]*\x22\s*:)", letters.join("[-_]*"))
+        let chars: Vec<String> = name.chars().map(String::from).collect();
+        format!(r"(?i:{}[-_]*\x22\s*:)", chars.join("[-_]*"))
     });
     alternatives.extend(names);
     Regex::new(&alternatives.join("|")).ok()

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::hub::{Hub, Output, bounded, far_of, ready, spec};
+use crate::hub::{Hub, Output, bounded, ready, spec, upstream_tool_with_schema};
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -22,7 +22,7 @@ enum Speed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only checked")]
-struct Place {
+struct Address {
     city: String,
     street: Option<String>,
 }
@@ -35,7 +35,7 @@ struct Args {
     #[schemars(length(max = 5))]
     label: Option<String>,
     speed: Option<Speed>,
-    place: Option<Place>,
+    place: Option<Address>,
     tags: Option<Vec<String>>,
 }
 
@@ -207,7 +207,9 @@ async fn however_many_fields_nobody_knows_a_few_are_named() {
         let known: Value =
             names("known", 100).into_iter().map(|name| (name, json!({ "type": "string" }))).collect();
         let schema = json!({ "type": "object", "properties": known, "additionalProperties": false });
-        let hub = Hub::with([far_of(schema, || async { Ok(ToolOutput::new("ran", &())) })]).await;
+        let hub =
+            Hub::with([upstream_tool_with_schema(schema, || async { Ok(ToolOutput::new("ran", &())) })])
+                .await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let unknown: Value = names("unknown", 20_000).into_iter().map(|name| (name, json!(1))).collect();
         let error = hub.err(&agent, "mcp__far__write", unknown).await;
@@ -228,7 +230,9 @@ async fn a_schema_that_doubles_with_each_level_of_the_arguments_holds_nobody_up(
                 "properties": { "x": { "$ref": "#/$defs/node" } },
                 "$defs": { "node": { "type": "object", branches: [branch, branch] } },
             });
-            let hub = Hub::with([far_of(schema, || async { Ok(ToolOutput::new("ran", &())) })]).await;
+            let hub =
+                Hub::with([upstream_tool_with_schema(schema, || async { Ok(ToolOutput::new("ran", &())) })])
+                    .await;
             let agent = hub.agent("ann", &["call:*"]).await;
             let arguments = (0..40).fold(json!({}), |inner, _| json!({ "x": inner }));
             hub.ok(&agent, "mcp__far__write", arguments).await;

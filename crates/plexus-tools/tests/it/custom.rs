@@ -40,13 +40,13 @@ impl Folder {
         std::fs::create_dir_all(&dir).unwrap();
         let program = dir.join("run.sh");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mut whole = json!({
+        let mut complete_manifest = json!({
             "description": "Does what a test wrote down.",
             "command": "run.sh",
             "input_schema": { "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false },
         });
-        whole.as_object_mut().unwrap().extend(manifest.as_object().unwrap().clone());
-        std::fs::write(dir.join("tool.json"), whole.to_string()).unwrap();
+        complete_manifest.as_object_mut().unwrap().extend(manifest.as_object().unwrap().clone());
+        std::fs::write(dir.join("tool.json"), complete_manifest.to_string()).unwrap();
         for (path, bits) in [(&dir, 0o700), (&program, 0o700), (&dir.join("tool.json"), 0o600)] {
             mode(path, bits);
         }
@@ -127,9 +127,9 @@ async fn invalid_manifest_disables_only_its_own_tool() {
         let wrong = json!({ "descripton": "x", "command": "no.sh", "timeout": "soon", "input_schema": { "type": "strin" } });
         std::fs::write(two.join("tool.json"), wrong.to_string()).unwrap();
         // Not at the first look, which may see half of it.
-        folder.tools.look();
+        folder.tools.check_for_changes();
         folder.call("two", json!({})).await.unwrap();
-        folder.tools.look();
+        folder.tools.check_for_changes();
         let broken = folder.call("two", json!({})).await.unwrap_err();
         assert_eq!(broken.code, ErrorCode::UnknownTool);
         let hint = broken.hint.unwrap();
@@ -214,12 +214,12 @@ async fn removed_tool_is_disabled_for_later_tools_of_its_name() {
             folder.tools.enable(name).unwrap();
         }
         let dir = folder.tools.dir().to_owned();
-        let look_twice = || (0..2).for_each(|_| folder.tools.look());
+        let look_twice = || (0..2).for_each(|_| folder.tools.check_for_changes());
         look_twice();
         // A manifest that is being replaced is missing for a moment.
         std::fs::rename(dir.join("echo/tool.json"), dir.join("echo/tool.json~")).unwrap();
         folder.tools.reload();
-        folder.tools.look();
+        folder.tools.check_for_changes();
         std::fs::rename(dir.join("echo/tool.json~"), dir.join("echo/tool.json")).unwrap();
         look_twice();
         folder.call("echo", json!({})).await.unwrap();
@@ -262,8 +262,8 @@ async fn program_writable_by_others_is_not_run() {
             assert!(listed.problems.join("").contains("chmod go-w"), "{listed:?}");
             mode(&path, before & 0o777);
             // Nothing but a mode has changed, and that is seen too.
-            folder.tools.look();
-            folder.tools.look();
+            folder.tools.check_for_changes();
+            folder.tools.check_for_changes();
             folder.call("echo", json!({})).await.unwrap();
         }
         mode(folder.tools.dir(), 0o777);
@@ -317,7 +317,7 @@ async fn timeout_and_cancellation_kill_the_process_group() {
         let ended = folder.call("late", json!({})).await.unwrap_err();
         assert_eq!(ended.code, ErrorCode::DeadlineExceeded);
         assert!(ended.message.ends_with("and was killed:\nwaiting"), "{ended:?}");
-        gone(&late.join("pid")).await;
+        process_has_ended(&late.join("pid")).await;
         let slow = folder.tool("slow", left, json!({ "timeout": "60s" }));
         let asked = call("slow", json!({}));
         let cancel = asked.cancel.clone();
@@ -328,13 +328,13 @@ async fn timeout_and_cancellation_kill_the_process_group() {
             cancel.cancel();
         });
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Cancelled);
-        gone(&slow.join("pid")).await;
+        process_has_ended(&slow.join("pid")).await;
     })
     .await;
 }
 
 /// Returns when the process whose number is in a file has ended.
-async fn gone(file: &Path) {
+async fn process_has_ended(file: &Path) {
     let pid = std::fs::read_to_string(file).unwrap();
     let state = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
     // One that nobody has waited for yet has ended too.

@@ -10,7 +10,7 @@ use plexus_tools::{Call, CallError, CallReply, SessionKey, Tool, ToolOutput};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::hub::{Held, Hub, bounded, call, far, keyed, ready, scripted};
+use crate::hub::{BlockingTool, Hub, bounded, call, keyed, ready, scripted, upstream_tool};
 
 fn add() -> Value {
     json!({ "action": "add", "text": "once" })
@@ -256,14 +256,14 @@ async fn a_failed_first_call_is_not_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_waiting_for_its_key_can_be_cancelled() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (held, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let mut first = JoinSet::new();
         let dispatcher = hub.dispatcher.clone();
         let asked = (agent.clone(), keyed("waits", json!({}), "k"));
         first.spawn(async move { dispatcher.call(asked.0, asked.1).await });
-        held.inside(1).await;
+        held.wait_for_calls(1).await;
         let second = keyed("waits", json!({}), "k");
         second.cancel.cancel();
         let second = hub.dispatcher.call(agent.clone(), second);
@@ -298,7 +298,7 @@ async fn a_key_is_1_to_255_bytes_and_none_means_no_replay() {
 /// A tool of another server that must not be run twice, which gives these results one after the other.
 fn reaching_out(results: Vec<Result<ToolOutput, CallError>>, runs: &Arc<AtomicUsize>) -> Tool {
     let (results, runs) = (Arc::new(results), runs.clone());
-    far(move || {
+    upstream_tool(move || {
         let result = results[runs.fetch_add(1, Ordering::SeqCst)].clone();
         async move { result }
     })

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::hub::{Hub, bounded, call, far, ready, scripted, scripted_until};
+use crate::hub::{Hub, bounded, call, ready, scripted, scripted_until, upstream_tool};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_has_two_attributed_audit_entries() {
@@ -170,7 +170,7 @@ async fn unrecorded_external_call_is_not_reported_as_undone() {
         for key in [None, Some("k".to_owned())] {
             let (ran, go) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
             let (inside, let_go) = (ran.clone(), go.clone());
-            let hub = Hub::with([far(move || {
+            let hub = Hub::with([upstream_tool(move || {
                 let (inside, let_go) = (inside.clone(), let_go.clone());
                 async move {
                     inside.add_permits(1);

@@ -9,7 +9,7 @@ use plexus_tools::{Call, Outcome, Progress, ToolOutput};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::hub::{CALLS, Held, Hub, OUTPUT, bounded, call, output, ready, scripted, scripted_until};
+use crate::hub::{BlockingTool, CALLS, Hub, OUTPUT, bounded, call, output, ready, scripted, scripted_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_ends_at_its_deadline_and_its_handler_is_cancelled() {
@@ -44,13 +44,13 @@ async fn call_ends_at_its_deadline_and_its_handler_is_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_call_ends_and_is_recorded() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (held, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let asked = call("waits", json!({}));
         let cancel = asked.cancel.clone();
         let (reply, ()) = tokio::join!(hub.dispatcher.call(agent.clone(), asked), async {
-            held.inside(1).await;
+            held.wait_for_calls(1).await;
             cancel.cancel();
         });
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Cancelled);
@@ -152,7 +152,7 @@ async fn oversized_data_is_refused_and_rolled_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrency_limit_applies_per_principal() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (held, tool) = BlockingTool::tool("waits");
         let hub = Hub::limited(2, OUTPUT, [tool]).await;
         let (ann, bob) = (hub.agent("ann", &["call:*"]).await, hub.agent("bob", &["call:*"]).await);
         // A second token of the same holder is no way around the limit.
@@ -162,7 +162,7 @@ async fn concurrency_limit_applies_per_principal() {
             let (dispatcher, agent) = (hub.dispatcher.clone(), agent.clone());
             running.spawn(async move { dispatcher.call(agent, call("waits", json!({}))).await });
         }
-        held.inside(2).await;
+        held.wait_for_calls(2).await;
         assert_eq!(hub.dispatcher.in_flight(), 2);
         for agent in [&ann, &renewed] {
             let reply = hub.call(agent, "list_tools", json!({})).await;
@@ -185,14 +185,14 @@ async fn concurrency_limit_applies_per_principal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_of_a_disconnected_caller_is_finished_and_recorded() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (held, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         {
             let leaving = hub.call(&agent, "waits", json!({}));
             tokio::select! {
                 _ = leaving => panic!("the tool must still wait"),
-                () = held.inside(1) => {}
+                () = held.wait_for_calls(1) => {}
             }
         }
         assert_eq!(hub.dispatcher.in_flight(), 1);
@@ -234,12 +234,12 @@ async fn progress_reaches_the_caller_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_lets_a_running_call_end_and_be_recorded() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (held, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let stop = hub.supervisor.stopping(plexus_kit::Stage::Work);
         let (reply, drained) = tokio::join!(hub.call(&agent, "waits", json!({})), async {
-            held.inside(1).await;
+            held.wait_for_calls(1).await;
             let released = async {
                 stop.cancelled().await;
                 held.release.cancel();

@@ -120,8 +120,8 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
         let lone = client_id.is_none() && client_secret.is_some();
         needs(lone, "auth.client_id", "`auth.client_secret` requires it", findings);
     }
-    for (place, scope) in auth.scopes.iter().enumerate() {
-        let field = format!("auth.scopes[{place}]");
+    for (index, scope) in auth.scopes.iter().enumerate() {
+        let field = format!("auth.scopes[{index}]");
         let plain = scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
         if (scope.is_empty() || !plain) && !findings.is_broken(&field) {
             findings.problem(field, "is not a single scope name", "write each scope as a separate list item");
@@ -207,8 +207,8 @@ fn tls(tls: &Tls, url: Option<&Url>, given: &CheckContext<'_>, findings: &mut Fi
     let cert = file("client_cert", &tls.client_cert);
     let key = file("client_key", &tls.client_key);
     let ca = file("ca", &tls.ca);
-    let said = [("client_cert", &tls.client_cert), ("client_key", &tls.client_key)];
-    if let [(_, Some(_)), (missing, None)] | [(missing, None), (_, Some(_))] = said {
+    let tls_files = [("client_cert", &tls.client_cert), ("client_key", &tls.client_key)];
+    if let [(_, Some(_)), (missing, None)] | [(missing, None), (_, Some(_))] = tls_files {
         let field = format!("auth.tls.{missing}");
         findings.problem(field, "is missing", "write both the certificate and its key");
     }

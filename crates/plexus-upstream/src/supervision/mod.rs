@@ -151,7 +151,7 @@ impl Upstreams {
     /// its tools. A slow database delays this only briefly.
     pub async fn recalled(&self) {
         let units = self.units();
-        let begun = futures_util::future::join_all(units.iter().map(|unit| unit.begun()));
+        let begun = futures_util::future::join_all(units.iter().map(|unit| unit.first_state_applied()));
         if tokio::time::timeout(RECALLING, begun).await.is_err() {
             tracing::warn!("cached tools are not listed yet although the hub is ready");
         }
@@ -193,7 +193,7 @@ impl Upstreams {
     /// Like [`Self::restart`], waiting at most `patience`.
     pub async fn restart_within(&self, name: &str, patience: Duration) -> Option<Upstream> {
         let unit = self.unit(name)?;
-        unit.settled(self.start_anew(&unit).await, patience).await;
+        unit.settled(self.restart_from_file(&unit).await, patience).await;
         Some(self.describe(&unit))
     }
 

@@ -65,9 +65,13 @@ async fn long_call_becomes_a_task_only_on_request() {
     let plain = json!({ "name": "mcp__fix__slow_compute", "arguments": long });
     let undeclared = client.modern("tools/call", plain).await.result();
     assert_eq!((&undeclared["resultType"], &undeclared["isError"]), (&json!("complete"), &json!(false)));
-    let quick = call(&client, "greet", json!({})).await;
-    assert_eq!(quick["content"][0]["text"], "Hello, World!", "{quick}");
-    assert_eq!((&quick["resultType"], quick.get("taskId")), (&json!("complete"), None), "{quick}");
+    let immediate = call(&client, "greet", json!({})).await;
+    assert_eq!(immediate["content"][0]["text"], "Hello, World!", "{immediate}");
+    assert_eq!(
+        (&immediate["resultType"], immediate.get("taskId")),
+        (&json!("complete"), None),
+        "{immediate}"
+    );
 
     let begun = call(&client, "slow_compute", long).await;
     assert_eq!((&begun["resultType"], &begun["status"]), (&json!("task"), &json!("working")), "{begun}");

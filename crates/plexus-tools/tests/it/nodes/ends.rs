@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Machines, node, row, rows, run, run_on, shell, under_way};
+use super::{TestNodes, node, row, rows, run, run_on, shell, start_call};
 use crate::hub::{Hub, bounded, call, keyed};
 
 fn done(text: &str) -> ToolOutput {
@@ -36,9 +36,9 @@ async fn node_call_has_a_row_until_its_end_is_committed() {
             }
         });
         let hub = Hub::with([tool]).await;
-        let machines = Machines::of([node("nas", &[])]);
+        let machines = TestNodes::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
-        let (call_id, reply) = under_way(&hub, keyed("shell", run_on("nas"), "k"));
+        let (call_id, reply) = start_call(&hub, keyed("shell", run_on("nas"), "k"));
         entered.acquire().await.unwrap().forget();
         let row = rows(&hub).await.pop().expect("there is a row");
         assert_eq!((row.call_id, row.state, row.tool.as_str()), (call_id, NodeCallState::Sent, "shell"));
@@ -64,7 +64,7 @@ async fn what_changes_nothing_leaves_no_row() {
             Ok(done("none"))
         });
         let hub = Hub::with([tool]).await;
-        let machines = Machines::of([node("nas", &[])]);
+        let machines = TestNodes::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
         hub.ok(&hub.admin(), "shell", json!({ "action": "list", "node": "nas" })).await;
         let again = keyed("shell", json!({ "action": "list", "node": "nas" }), "k");
@@ -94,7 +94,7 @@ async fn key_replays_the_result_of_a_node_call() {
             }
         });
         let hub = Hub::with([tool]).await;
-        let machines = Machines::of([node("local", &[])]);
+        let machines = TestNodes::of([node("local", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
         let admin = hub.admin();
         let error = hub.dispatcher.call(admin.clone(), keyed("shell", run("never ran"), "0")).await.result;
@@ -124,15 +124,15 @@ async fn left_behind(key: &str) -> (Hub, plexus_proto::CallId, Arc<AtomicUsize>)
     let counted = runs.clone();
     let tool = shell(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        async { Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on()) }
+        async { Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_still_running()) }
     });
     let hub = Hub::with([tool]).await;
-    hub.dispatcher.set_nodes(Machines::of([node("local", &[])]));
+    hub.dispatcher.set_nodes(TestNodes::of([node("local", &[])]));
     let reply = hub.dispatcher.call(hub.admin(), keyed("shell", run("x"), key)).await;
     assert_eq!(reply.result.unwrap_err().code, ErrorCode::Unavailable);
     assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "unfinished", "it has not ended");
     let hub = hub.restarted().await;
-    hub.dispatcher.set_nodes(Machines::of([node("local", &[])]));
+    hub.dispatcher.set_nodes(TestNodes::of([node("local", &[])]));
     (hub, reply.call_id, runs)
 }
 
@@ -206,11 +206,11 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
     for sent in [true, false] {
         bounded(async {
             let hub = Hub::with([endless(sent)]).await;
-            let machines = Machines::of([node("nas", &[])]);
+            let machines = TestNodes::of([node("nas", &[])]);
             hub.dispatcher.set_nodes(machines.clone());
             let asked = keyed("shell", run_on("nas"), "k");
             let cancel = asked.cancel.clone();
-            let (_, reply) = under_way(&hub, asked);
+            let (_, reply) = start_call(&hub, asked);
             row(&hub).await;
             cancel.cancel();
             let error = reply.await.unwrap().result.unwrap_err();
@@ -231,7 +231,7 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
 async fn call_respects_the_time_limit_in_its_arguments() {
     bounded(async {
         let hub = Hub::with([endless(true)]).await;
-        let machines = Machines::of([node("nas", &[])]);
+        let machines = TestNodes::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
         let arguments = json!({ "action": "run", "node": "nas", "timeout_seconds": 1 });
         let began = std::time::Instant::now();

@@ -8,7 +8,7 @@ use plexus_tools::nodes::NodeEntry;
 use plexus_tools::{Access, Host, Outcome, Placement, Tool, ToolContext, ToolOutput, ToolSpec, UpstreamTool};
 use serde_json::{Map, Value, json};
 
-use super::{Machines, node};
+use super::{TestNodes, node};
 use crate::hub::{Hub, bounded};
 
 /// The tool `read` of the server `files`, on this machine or behind the hub, which says by which name it was called there.
@@ -47,7 +47,7 @@ async fn a_server_on_a_machine_is_called_there_by_those_only_who_may_use_the_mac
     bounded(async {
         let hub = Hub::start().await;
         let nas = node("nas", &[]);
-        let machines = Machines::of([node("local", &[]), nas.clone()]);
+        let machines = TestNodes::of([node("local", &[]), nas.clone()]);
         hub.dispatcher.set_nodes(machines.clone());
         assert!(hub.dispatcher.registry().set_hosted(vec![files(Some(&nas))]).is_empty());
         let inside = hub.agent("inside", &["call:mcp__files__*", "node:nas"]).await;
@@ -80,7 +80,7 @@ async fn hosted_server_cannot_take_the_name_of_a_hub_server() {
     bounded(async {
         let hub = Hub::start().await;
         let nas = node("nas", &[]);
-        hub.dispatcher.set_nodes(Machines::of([nas.clone()]));
+        hub.dispatcher.set_nodes(TestNodes::of([nas.clone()]));
         let registry = hub.dispatcher.registry();
         registry.set_upstream("files", [files(None)]);
         assert_eq!(registry.set_hosted(vec![files(Some(&nas))]), ["mcp__files__read"]);

@@ -24,12 +24,12 @@ use crate::hub::Hub;
 
 /// Machines that a test puts up.
 #[derive(Debug, Default)]
-pub(crate) struct Machines {
+pub(crate) struct TestNodes {
     all: Mutex<Vec<NodeEntry>>,
     settled: Mutex<Vec<(NodeId, CallId)>>,
 }
 
-impl Nodes for Machines {
+impl Nodes for TestNodes {
     fn all(&self) -> Arc<[NodeEntry]> {
         self.all.lock().unwrap().clone().into()
     }
@@ -39,7 +39,7 @@ impl Nodes for Machines {
     }
 }
 
-impl Machines {
+impl TestNodes {
     /// Puts machines up, in place of those there were.
     pub(crate) fn of(nodes: impl IntoIterator<Item = NodeEntry>) -> Arc<Self> {
         Arc::new(Self { all: Mutex::new(nodes.into_iter().collect()), settled: Mutex::default() })
@@ -98,7 +98,7 @@ where
 }
 
 /// One that says where it ran, and with which arguments.
-fn telling() -> Tool {
+fn echo_shell() -> Tool {
     shell(|context: ToolContext, arguments| async move {
         let node = context.node.expect("a machine was chosen");
         Ok(ToolOutput::new(node.name.clone(), &json!({ "node": node.name, "arguments": arguments })))
@@ -114,13 +114,13 @@ fn run_on(node: &str) -> Value {
 }
 
 /// Has an admin's call run while the test goes on.
-fn under_way(hub: &Hub, call: Call) -> (CallId, oneshot::Receiver<CallReply>) {
-    let begun = hub.dispatcher.begin(hub.admin(), call);
+fn start_call(hub: &Hub, call: Call) -> (CallId, oneshot::Receiver<CallReply>) {
+    let pending = hub.dispatcher.begin(hub.admin(), call);
     let (done, reply) = oneshot::channel();
     hub.supervisor.spawn(Stage::Work, "call of a test", async move {
-        let _ = done.send(begun.reply.await);
+        let _ = done.send(pending.reply.await);
     });
-    (begun.call_id, reply)
+    (pending.call_id, reply)
 }
 
 /// Waits until there is a row.

@@ -9,21 +9,21 @@ use plexus_tools::CallError;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Machines, node, run, run_on, telling};
+use super::{TestNodes, echo_shell, node, run, run_on};
 use crate::hub::{Hub, bounded};
 use crate::profiles::write;
 
 const SCOPES: [&str; 3] = ["call:*", "node:local", "node:nas"];
 
-async fn hub(nodes: impl IntoIterator<Item = plexus_tools::nodes::NodeEntry>) -> (Hub, Arc<Machines>) {
-    let hub = Hub::with([telling()]).await;
-    let machines = Machines::of(nodes);
+async fn hub(nodes: impl IntoIterator<Item = plexus_tools::nodes::NodeEntry>) -> (Hub, Arc<TestNodes>) {
+    let hub = Hub::with([echo_shell()]).await;
+    let machines = TestNodes::of(nodes);
     hub.dispatcher.set_nodes(machines.clone());
     (hub, machines)
 }
 
 /// Where a call ran.
-async fn place(hub: &Hub, principal: &Arc<Principal>, arguments: Value) -> String {
+async fn node_reached(hub: &Hub, principal: &Arc<Principal>, arguments: Value) -> String {
     hub.ok(principal, "shell", arguments).await.text().into_owned()
 }
 
@@ -43,9 +43,9 @@ async fn call_runs_on_the_node_it_names() {
             ("role=web, site=home", "vps"),
             ("local", "local"),
         ] {
-            assert_eq!(place(&hub, &admin, run_on(asked)).await, expected, "{asked}");
+            assert_eq!(node_reached(&hub, &admin, run_on(asked)).await, expected, "{asked}");
         }
-        assert_eq!(place(&hub, &admin, run("x")).await, "local");
+        assert_eq!(node_reached(&hub, &admin, run("x")).await, "local");
         let through = json!({ "name": "shell", "arguments": run_on("nas") });
         assert_eq!(hub.ok(&admin, "tool_call", through).await.text(), "nas");
     })
@@ -96,19 +96,19 @@ async fn call_without_node_uses_the_configured_node() {
         let (hub, _) = hub([node("local", &[]), nas, node("vps", &[])]).await;
         let scopes = ["call:*", "node:*"];
         let plain = hub.agent("plain", &scopes).await;
-        assert_eq!(place(&hub, &plain, run("x")).await, "local");
+        assert_eq!(node_reached(&hub, &plain, run("x")).await, "local");
         let set_up = hub.agent_on("set-up", &scopes, None, Some("vps")).await;
-        assert_eq!(place(&hub, &set_up, run("x")).await, "vps");
-        assert_eq!(place(&hub, &set_up, run_on("nas")).await, "nas", "what a call says wins");
+        assert_eq!(node_reached(&hub, &set_up, run("x")).await, "vps");
+        assert_eq!(node_reached(&hub, &set_up, run_on("nas")).await, "nas", "what a call says wins");
         let dir = tempfile::tempdir().unwrap();
         let nasty = json!({ "name": "Nasty", "description": "Of one machine.", "node_id": "role=nas" });
         write(dir.path(), "nasty", &nasty);
         write(dir.path(), "free", &json!({ "name": "Free", "description": "Of no machine." }));
         hub.follow_profiles(&LiveProfiles::open(dir.path().to_owned()));
         let of_profile = hub.agent_on("profiled", &scopes, Some("nasty"), Some("vps")).await;
-        assert_eq!(place(&hub, &of_profile, run("x")).await, "nas", "the profile wins over the token");
+        assert_eq!(node_reached(&hub, &of_profile, run("x")).await, "nas", "the profile wins over the token");
         let of_profile = hub.agent_on("free", &scopes, Some("free"), Some("vps")).await;
-        assert_eq!(place(&hub, &of_profile, run("x")).await, "vps");
+        assert_eq!(node_reached(&hub, &of_profile, run("x")).await, "vps");
     })
     .await;
 }

@@ -39,7 +39,7 @@ impl Shared {
             (row, garbage) = (row + 1, garbage + 1);
             chatter.record(&message);
             if garbage == 1 {
-                listener.chatter_began();
+                listener.on_chatter();
                 let line = shown(&message);
                 tracing::warn!(server = %self.server, %line, "the server sent something that is not an MCP message");
             } else {
@@ -66,7 +66,7 @@ impl Shared {
             }
             Incoming::Request { id, method, params } => {
                 let owner = || self.owner(|bridge| bridge.answerer.is_some());
-                match self.asked.take((id, &method, params), owner, listener) {
+                match self.questions.take((id, &method, params), owner, listener) {
                     QuestionHandling::Now(message) => {
                         if self.queue.try_send(Queued { id: None, message }).is_err() {
                             self.stray(|| {
@@ -94,17 +94,19 @@ impl Shared {
                     log.say(line);
                 }
             }
-            "notifications/subscriptions/acknowledged" => self.begun(message::subscription(params)),
+            "notifications/subscriptions/acknowledged" => {
+                self.mark_acknowledged(message::subscription(params))
+            }
             "notifications/cancelled" => {
                 let Some(id) = message::cancelled_request(params) else { return };
-                if !self.asked.cancel(id)
-                    && let Some(id) = message::own(Some(id))
+                if !self.questions.cancel(id)
+                    && let Some(id) = message::hub_request_id(Some(id))
                 {
                     self.answer(id, Err(ClientError::Protocol("the server ended the request".to_owned())));
                 }
             }
-            _ => match message::news(method, params) {
-                Some(news) => listener.heard(news),
+            _ => match message::server_change(method, params) {
+                Some(change) => listener.on_change(change),
                 None => self.stray(|| format!("the notification `{}`", shown(method.as_bytes()))),
             },
         }
@@ -128,11 +130,11 @@ impl Shared {
         });
     }
 
-    fn begun(&self, id: Option<RequestId>) {
+    fn mark_acknowledged(&self, id: Option<RequestId>) {
         let state = self.state();
-        let begun = id.and_then(|id| state.waiting.get(&id)?.begun.as_ref());
-        if let Some(begun) = begun {
-            begun.notify_one();
+        let acknowledged = id.and_then(|id| state.waiting.get(&id)?.acknowledged.as_ref());
+        if let Some(acknowledged) = acknowledged {
+            acknowledged.notify_one();
         }
     }
 

@@ -172,25 +172,25 @@ fn as_here(dialect: Dialect, value: Value) -> Value {
 }
 
 fn escaped(text: &str) -> String {
-    let mut whole = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     for part in parts(text) {
         match part {
-            Part::Text("${") => whole.push_str("$${"),
-            Part::Text(text) => whole.push_str(text),
-            Part::Reference(reference) => whole.push_str(&format!("$${{{reference}}}")),
-            Part::Open(text) => whole.push_str(&text.replace("${", "$${")),
+            Part::Text("${") => output.push_str("$${"),
+            Part::Text(text) => output.push_str(text),
+            Part::Reference(reference) => output.push_str(&format!("$${{{reference}}}")),
+            Part::Open(text) => output.push_str(&text.replace("${", "$${")),
         }
     }
-    whole
+    output
 }
 
 /// `{env:NAME}` and `{file:PATH}`, as OpenCode writes them.
 fn with_references(text: &str) -> String {
-    let mut whole = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('{') {
         let (before, from) = rest.split_at(start);
-        whole.push_str(before);
+        output.push_str(before);
         let inner = from.find('}').map(|end| (&from[1..end], &from[end + 1..]));
         let is_reference = |inner: &str| match inner.split_once(':') {
             Some(("env", name)) => is_variable_name(name),
@@ -199,15 +199,15 @@ fn with_references(text: &str) -> String {
         };
         match inner {
             Some((inner, after)) if !before.ends_with('$') && is_reference(inner) => {
-                whole.push_str(&format!("${{{inner}}}"));
+                output.push_str(&format!("${{{inner}}}"));
                 rest = after;
             }
             _ => {
-                whole.push('{');
+                output.push('{');
                 rest = &from[1..];
             }
         }
     }
-    whole.push_str(rest);
-    whole
+    output.push_str(rest);
+    output
 }

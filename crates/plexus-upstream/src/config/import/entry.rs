@@ -158,8 +158,8 @@ fn translate(value: &mut Value, inputs: &Inputs) -> Result<(), (String, String)>
             *text = translated(text, inputs).map_err(|why| (String::new(), why))?;
         }
         Value::Array(items) => {
-            for (place, item) in items.iter_mut().enumerate() {
-                translate(item, inputs).map_err(|(field, why)| (format!("[{place}]{field}"), why))?;
+            for (index, item) in items.iter_mut().enumerate() {
+                translate(item, inputs).map_err(|(field, why)| (format!("[{index}]{field}"), why))?;
             }
         }
         Value::Object(fields) => {

@@ -25,7 +25,7 @@ pub struct ThisHub {
 
 impl ThisHub {
     /// Whether a server, with the keys that the hub uses, is this hub.
-    pub(super) fn is(&self, document: &Map<String, Value>) -> bool {
+    pub(super) fn matches_entry(&self, document: &Map<String, Value>) -> bool {
         match (document.get("command"), document.get("url")) {
             (Some(Value::String(command)), _) => self.is_proxy(command, document),
             (_, Some(Value::String(url))) => self.is_at(url),
@@ -40,26 +40,26 @@ impl ThisHub {
         if !is_program || args.first() != Some(&PROXY) {
             return false;
         }
-        let said = |(flag, variable): (&str, &str)| -> Option<String> {
+        let setting = |(flag, variable): (&str, &str)| -> Option<String> {
             let joined = args.iter().find_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
             let next = || args.iter().position(|arg| *arg == flag).and_then(|at| args.get(at + 1).copied());
             let set = || document.get("env")?.get(variable)?.as_str();
             joined.or_else(next).or_else(set).map(str::to_owned)
         };
-        if said(HUB).is_some_and(|url| !self.is_at(&url)) {
+        if setting(HUB).is_some_and(|url| !self.is_at(&url)) {
             return false;
         }
-        let folder = said(DATA_DIR);
+        let folder = setting(DATA_DIR);
         match (folder, &self.data_dir) {
-            (Some(folder), Some(own)) => is_same_folder(Path::new(&folder), own),
+            (Some(folder), Some(hub_url)) => is_same_folder(Path::new(&folder), hub_url),
             _ => true,
         }
     }
 
     fn is_at(&self, url: &str) -> bool {
         let Ok(url) = Url::parse(url) else { return false };
-        let own = self.urls.iter().filter_map(|own| Url::parse(own).ok());
-        own.into_iter().any(|own| is_same_origin(&own, &url))
+        let hub_url = self.urls.iter().filter_map(|hub_url| Url::parse(hub_url).ok());
+        hub_url.into_iter().any(|hub_url| is_same_origin(&hub_url, &url))
     }
 }
 
@@ -69,14 +69,14 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
 }
 
 /// Names and addresses of loopback are one host; a hub that listens everywhere listens there too.
-fn is_same_origin(own: &Url, other: &Url) -> bool {
+fn is_same_origin(hub_url: &Url, other: &Url) -> bool {
     let is_here = |url: &Url| match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
         Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
         None => false,
     };
-    own.scheme() == other.scheme()
-        && own.port_or_known_default() == other.port_or_known_default()
-        && (own.host() == other.host() || (is_here(own) && is_here(other)))
+    hub_url.scheme() == other.scheme()
+        && hub_url.port_or_known_default() == other.port_or_known_default()
+        && (hub_url.host() == other.host() || (is_here(hub_url) && is_here(other)))
 }

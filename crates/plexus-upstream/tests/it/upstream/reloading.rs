@@ -10,11 +10,11 @@ use plexus_upstream::Timing;
 use serde_json::json;
 
 use super::script::{Script, folder};
-use super::{agent, following, is_alive, quick, text, tools_of};
+use super::{agent, fast_polling_timing, fast_timing, is_alive, text, tools_of};
 
 #[tokio::test]
 async fn reload_restarts_only_changed_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let mut one = stdio_fixture(Eras::Both);
     let mut two = stdio_fixture(Eras::Both);
@@ -45,7 +45,7 @@ async fn reload_restarts_only_changed_servers() {
 
 #[tokio::test]
 async fn invalid_file_stops_only_its_server_until_fixed() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let good = stdio_fixture(Eras::Both);
     let before = hub.add_upstream("well", &good).await;
@@ -66,7 +66,7 @@ async fn invalid_file_stops_only_its_server_until_fixed() {
 
 #[tokio::test]
 async fn file_changes_are_noticed_automatically() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     hub.write_upstream("fix", &stdio_fixture(Eras::Both));
     let there = hub.upstream_in("fix", UpstreamState::Ready).await;
     let mut off = stdio_fixture(Eras::Both);
@@ -90,7 +90,7 @@ async fn file_changes_are_noticed_automatically() {
 
 #[tokio::test]
 async fn world_writable_folder_starts_no_process() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     let set_mode = |mode| {
         let dir = hub.upstreams().folder().dir();
         std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -114,7 +114,7 @@ async fn world_writable_folder_starts_no_process() {
 
 #[tokio::test]
 async fn restart_rereads_references_of_one_server_only() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let secret = hub.data_dir().join("secret");
     std::fs::write(&secret, "old").unwrap();
@@ -139,7 +139,7 @@ async fn restart_rereads_references_of_one_server_only() {
 
 #[tokio::test]
 async fn change_of_one_file_does_not_reread_references_of_others() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     let client = agent(&hub).await;
     let secret = hub.data_dir().join("secret");
     std::fs::write(&secret, "old").unwrap();
@@ -165,7 +165,7 @@ async fn change_of_one_file_does_not_reread_references_of_others() {
 
 #[tokio::test]
 async fn files_with_colliding_tool_names_are_both_refused() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let script = Script::answering("say done");
     hub.add_upstream("my-server", &script.install(&hub, "one")).await;
     hub.write_upstream("my_server", &script.install(&hub, "two"));
@@ -184,7 +184,7 @@ async fn files_with_colliding_tool_names_are_both_refused() {
 
 #[tokio::test]
 async fn hub_restart_restores_all_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let hub = hub.restart().await;
     let after = hub.upstream_in("fix", UpstreamState::Ready).await;
@@ -194,7 +194,7 @@ async fn hub_restart_restores_all_servers() {
 
 #[tokio::test]
 async fn file_restored_during_a_call_keeps_its_tools() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let document = stdio_fixture(Eras::Both);
     let before = hub.add_upstream("fix", &document).await;
@@ -225,7 +225,7 @@ async fn file_restored_during_a_call_keeps_its_tools() {
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_call_fails_when_its_server_is_removed() {
     let start = Duration::from_secs(60);
-    let hub = TestHub::start_timed(Timing { start, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { start, ..fast_timing() }).await;
     let client = agent(&hub).await;
     let script =
         Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
@@ -254,7 +254,7 @@ async fn queued_call_fails_when_its_server_is_removed() {
 
 #[tokio::test]
 async fn cache_of_a_file_deleted_while_stopped_is_removed() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("stays", &Script::answering("say done").install(&hub, "stays")).await;
     let [stays, went] =
         ["stays", "went"].map(|name| hub.data_dir().join(format!("upstream-tools/{name}.json")));

@@ -8,13 +8,13 @@ use plexus_testkit::{McpClient, TestHub};
 use plexus_upstream::Timing;
 use serde_json::{Value, json};
 
-use super::{agent, quick, text, tools_of};
+use super::{agent, fast_timing, text, tools_of};
 
 /// The texts of the scan's unit tests.
 const TEXTS: &str = include_str!("../../../src/trust/scan/texts.json");
 
 fn timing() -> Timing {
-    Timing { relist: Duration::from_millis(10), ..quick() }
+    Timing { relist: Duration::from_millis(10), ..fast_timing() }
 }
 
 /// A server with this name and these definitions.

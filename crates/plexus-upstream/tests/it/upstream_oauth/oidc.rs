@@ -9,8 +9,8 @@ use plexus_testkit::oauth::{Authority, Door, Protected};
 use plexus_testkit::{Link, McpClient, TestHub};
 use serde_json::{Value, json};
 
-use super::{begin, locked, log_in, post};
-use crate::upstream::{agent, quick, text};
+use super::{add_protected_server, begin, log_in, post};
+use crate::upstream::{agent, fast_timing, text};
 
 async fn echo(client: &McpClient, said: &str) -> Value {
     client.tool("mcp__docs__echo", json!({ "text": said })).await
@@ -25,9 +25,9 @@ async fn heard(client: &McpClient, said: &str) {
 async fn concurrent_requests_share_one_login_and_renewal() {
     let Some(authority) = Authority::start().await else { return };
     let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     // Its file does not mention OAuth; the server requires it.
-    let upstream = locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let upstream = add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     assert_eq!((upstream.tools.len(), upstream.retry_at), (0, None));
     let client = agent(&hub).await;
 
@@ -86,7 +86,7 @@ async fn all_client_identities_are_accepted() {
     let door = Door::Asks(authority.check_url());
     let server = Protected::start(authority.issuer(), door.clone()).await;
     let older = Protected::start_as(authority.issuer(), door, None, Eras::Sessions).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     for (name, url, auth) in [
         ("known", server.url(), json!({ "client_id": "registered", "client_secret": "known-to-both" })),
@@ -95,7 +95,7 @@ async fn all_client_identities_are_accepted() {
         let mut auth = auth;
         auth["type"] = json!("oauth");
         auth["authorization_server"] = json!(authority.issuer());
-        locked(&hub, name, &json!({ "url": url, "auth": auth })).await;
+        add_protected_server(&hub, name, &json!({ "url": url, "auth": auth })).await;
         let (_, begun) = begin(&hub, name).await;
         let url = begun["url"].as_str().unwrap();
         assert!(
@@ -131,8 +131,8 @@ async fn unavailable_authorization_server_ends_no_login() {
     let Some(authority) = Authority::start_with(Some(&issuer), 3600).await else { return };
     link.point_at(authority.address());
     let server = Protected::start(&issuer, Door::Asks(authority.check_url())).await;
-    let hub = TestHub::start_timed(quick()).await;
-    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
+    add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     log_in(&hub, "docs").await;
     let client = agent(&hub).await;
     heard(&client, "well").await;

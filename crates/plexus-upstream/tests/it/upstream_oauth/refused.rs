@@ -7,12 +7,12 @@ use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority, Wrong};
 use reqwest::Url;
 use serde_json::json;
 
-use super::{begin, finish, locked, log_in, post};
-use crate::upstream::{agent, quick, text};
+use super::{add_protected_server, begin, finish, log_in, post};
+use crate::upstream::{agent, fast_timing, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_authorization_servers_are_refused() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     for (wrong, said) in [
         (Wrong::IssuerOfDocument, "names the issuer https://honest.example"),
         (Wrong::NoPkce, "PKCE"),
@@ -21,7 +21,7 @@ async fn invalid_authorization_servers_are_refused() {
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
         let server = Protected::start(&authority.issuer(), authority.door()).await;
-        locked(&hub, "docs", &json!({ "url": server.url() })).await;
+        add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
         let (status, refused) = begin(&hub, "docs").await;
         let message = refused["message"].as_str().unwrap();
         assert!(status == 409 && message.contains(said), "{wrong:?}: {status} {message}");
@@ -30,7 +30,7 @@ async fn invalid_authorization_servers_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_login_answers_are_refused() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     for (wrong, said) in [
         (Wrong::IssuerOfAnswer, "from a different authorization server"),
         (Wrong::NoIssuerOfAnswer, "lacks the `iss` parameter"),
@@ -38,7 +38,7 @@ async fn foreign_login_answers_are_refused() {
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
         let server = Protected::start(&authority.issuer(), authority.door()).await;
-        locked(&hub, "docs", &json!({ "url": server.url() })).await;
+        add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
         let (_, begun) = begin(&hub, "docs").await;
         let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
         let (status, refused) = finish(&hub, "docs", &begun, &back).await;
@@ -54,9 +54,9 @@ async fn code_is_sent_only_to_its_own_authorization_server() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let good = Protected::start(&honest.issuer(), honest.door()).await;
     let bad = Protected::start(&evil.issuer(), evil.door()).await;
-    let hub = TestHub::start_timed(quick()).await;
-    locked(&hub, "good", &json!({ "url": good.url() })).await;
-    locked(&hub, "bad", &json!({ "url": bad.url() })).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
+    add_protected_server(&hub, "good", &json!({ "url": good.url() })).await;
+    add_protected_server(&hub, "bad", &json!({ "url": bad.url() })).await;
     // A person who wants to log in to the malicious server is sent to the honest one, and returns with its
     // code.
     let (_, begun) = begin(&hub, "bad").await;
@@ -83,8 +83,8 @@ async fn metadata_of_a_different_server_is_refused() {
     let authority = ScriptedAuthority::start().await;
     let other = Some("https://bank.example/mcp");
     let server = Protected::start_as(&authority.issuer(), authority.door(), other, Eras::Both).await;
-    let hub = TestHub::start_timed(quick()).await;
-    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
+    add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     let (status, refused) = begin(&hub, "docs").await;
     let message = refused["message"].as_str().unwrap();
     assert!(status == 409 && message.contains("https://bank.example/mcp"), "{status} {message}");
@@ -95,7 +95,7 @@ async fn login_is_for_admins_and_http_servers() {
     let (authority, server, hub) = super::logged_in().await;
     let path = hub.url("/api/v1/upstreams/docs/login");
     let agent_token = hub.token("agent", &["call:*", "read:*"]).await.token;
-    let body = json!({ "redirect_uri": super::BACK });
+    let body = json!({ "redirect_uri": super::REDIRECT_URI });
     let asked = hub.http().post(path).bearer_auth(agent_token).json(&body).send().await.unwrap();
     assert_eq!(asked.status(), 403);
     let (status, refused) = post(&hub, "nobody/login", &body).await;

@@ -6,7 +6,7 @@ use plexus_testkit::{McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, following, metrics, quick, signal, text};
+use super::{agent, fast_polling_timing, fast_timing, metrics, signal, text};
 
 async fn servers(client: &McpClient) -> Vec<Value> {
     let result = client.tool("mcp_status", json!({})).await;
@@ -24,7 +24,7 @@ async fn two_servers(hub: &TestHub) {
 
 #[tokio::test]
 async fn status_lists_only_servers_with_visible_tools() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     two_servers(&hub).await;
     let names = async |client: &McpClient| -> Vec<String> {
         let names = servers(client).await.into_iter().map(|s| s["name"].as_str().unwrap().to_owned());
@@ -50,7 +50,7 @@ async fn status_lists_only_servers_with_visible_tools() {
 #[tokio::test]
 async fn standard_error_is_shown_only_to_admins() {
     const WORDS: &str = "no licence for ann";
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let refusing = format!("[ -e \"$dir/away\" ] && {{ echo \"{WORDS} with $PLACE\" >&2; exit 3; }}");
     let mut document = Script::answering("say done").before(&refusing).install(&hub, "s");
     document["env"] = json!({ "PLACE": "plainlywords" });
@@ -77,7 +77,7 @@ async fn standard_error_is_shown_only_to_admins() {
 
 #[tokio::test]
 async fn output_that_is_not_a_message_is_shown_while_waiting() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     let babbling = "if [ ! -e \"$dir/well\" ]; then echo 'Enter your name:'; while [ ! -e \"$dir/well\" ]; do sleep 0.05; done; fi";
     hub.write_upstream("s", &Script::answering("say done").before(babbling).install(&hub, "s"));
     let babbles = |upstream: &Upstream| upstream.remark.is_some();
@@ -93,7 +93,7 @@ async fn output_that_is_not_a_message_is_shown_while_waiting() {
 
 #[tokio::test]
 async fn missing_program_status_omits_the_search_path() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));
     hub.upstreams().reload().await;
     let told = hub.upstream_when("s", "down", |upstream| upstream.last_error.is_some()).await;
@@ -106,7 +106,7 @@ async fn missing_program_status_omits_the_search_path() {
 
 #[tokio::test]
 async fn reload_tools_is_for_admins_only() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let listed = client.modern("tools/list", json!({})).await;
     assert!(listed.body.contains("mcp_status") && !listed.body.contains("reload_tools"));
@@ -127,7 +127,7 @@ async fn reload_tools_is_for_admins_only() {
 
 #[tokio::test]
 async fn instructions_cover_only_visible_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     two_servers(&hub).await;
     let wide = agent(&hub).await;
     let narrow = hub.mcp(&hub.token("narrow", &["call:mcp__fix__echo"]).await.token);
@@ -148,7 +148,7 @@ async fn instructions_cover_only_visible_servers() {
 
 #[tokio::test]
 async fn metrics_contain_the_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let metrics = metrics(&hub).await;
     for line in [

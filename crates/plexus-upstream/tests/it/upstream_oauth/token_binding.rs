@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{begin, finish, logged_in, logged_in_as};
-use crate::upstream::{agent, quick};
+use crate::upstream::{agent, fast_timing};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between login attempts while the file has not been read yet.
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(20);
 async fn client_secret_is_sent_only_to_the_configured_authority() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let server = Protected::start(&evil.issuer(), evil.door()).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let mut document = json!({
         "url": server.url(),
         "auth": {
