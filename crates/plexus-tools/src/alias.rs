@@ -106,8 +106,8 @@ pub(crate) fn names_at(aliases: &[Alias], path: &str) -> Vec<&'static str> {
 /// arguments. For tests of tools.
 #[must_use]
 pub fn conflicts(aliases: &[Alias], schema: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut seen = Vec::new();
+    let mut problems = Vec::new();
+    let mut names_seen = Vec::new();
     for alias in aliases {
         let (within, canonical) = alias.split();
         let place = within.split('/').filter(|field| !field.is_empty()).try_fold(schema, |schema, field| {
@@ -116,22 +116,22 @@ pub fn conflicts(aliases: &[Alias], schema: &Value) -> Vec<String> {
         });
         let properties = place.map_or(&Value::Null, |place| &place["properties"]);
         if properties.get(canonical).is_none() {
-            found.push(format!("{} is not an argument", alias.argument));
+            problems.push(format!("{} is not an argument", alias.argument));
         }
         for name in alias.names {
             if properties.get(*name).is_some() {
-                found.push(format!(
+                problems.push(format!(
                     "{name} is an argument itself and cannot be an alias of {}",
                     alias.argument
                 ));
             }
-            if seen.contains(&(within, *name)) {
-                found.push(format!("{name} is an alias of two arguments"));
+            if names_seen.contains(&(within, *name)) {
+                problems.push(format!("{name} is an alias of two arguments"));
             }
-            seen.push((within, *name));
+            names_seen.push((within, *name));
         }
     }
-    found
+    problems
 }
 
 #[cfg(test)]

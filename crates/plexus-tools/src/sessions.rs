@@ -66,7 +66,7 @@ impl SessionKey {
         }
     }
 
-    /// With the folder in which the client works. It is no part of the key. A path with control characters is left out.
+    /// Adds the working folder of the client. It is not part of the key. A path with control characters is left out.
     #[must_use]
     pub fn in_folder(mut self, folder: Option<&str>) -> Self {
         let fits =

@@ -43,10 +43,16 @@ impl Visible {
         let profile_tools = principal
             .profile()
             .map(|profile_tools| profile_view::apply_profile(catalog, profile_tools, logged).tools);
-        let seen = |tool: &Tool| {
+        let is_visible = |tool: &Tool| {
             profile_tools.as_ref().is_none_or(|profile_tools| profile_tools.contains(&*tool.spec().name))
         };
-        Self::through(catalog, principal, Some(profile), |tool| !tool.spec().admin && seen(tool), logged)
+        Self::through(
+            catalog,
+            principal,
+            Some(profile),
+            |tool| !tool.spec().admin && is_visible(tool),
+            logged,
+        )
     }
 
     fn through(
@@ -60,11 +66,11 @@ impl Visible {
         let is_shown = |tool: &&Arc<Tool>| {
             shown.as_ref().is_none_or(|shown| shown.tools.contains(&*tool.spec().name)) && also(tool)
         };
-        let seen = |tools: &BTreeMap<String, Arc<Tool>>| -> Vec<Arc<Tool>> {
+        let is_visible = |tools: &BTreeMap<String, Arc<Tool>>| -> Vec<Arc<Tool>> {
             tools.values().filter(is_shown).filter_map(|tool| tool.narrowed_to(principal)).collect()
         };
-        let tools = listed(seen(&catalog.tools));
-        let facilities = seen(&catalog.facilities).into_iter();
+        let tools = listed(is_visible(&catalog.tools));
+        let facilities = is_visible(&catalog.facilities).into_iter();
         let facilities = facilities.map(|tool| (tool.spec().name.to_string(), tool)).collect();
         // A caller that cannot use `tool_search` and `tool_call` gets the full list.
         let finds = [tool_name::SEARCH, tool_name::CALL].iter().all(|name| tools.contains_key(*name));

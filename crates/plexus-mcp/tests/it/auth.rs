@@ -26,8 +26,8 @@ async fn all_forms_of_the_url_are_one_endpoint() {
         assert_eq!(session.delete().await.status, 204, "{path}");
     }
     assert!(lists.windows(2).all(|pair| pair[0] == pair[1]));
-    let elsewhere = client.at(hub.url("/mcp/v2")).modern("tools/list", json!({})).await;
-    assert_eq!(elsewhere.status, 404);
+    let wrong_path = client.at(hub.url("/mcp/v2")).modern("tools/list", json!({})).await;
+    assert_eq!(wrong_path.status, 404);
 }
 
 struct Credential {

@@ -25,7 +25,7 @@ async fn pages_contain_every_tool_once_in_order() {
     let expected: Vec<String> = (0..MANY).map(|number| format!("bulk_{number:04}")).collect();
     let (session, _) = client.initialize("2025-06-18").await;
     for era in ["session", "modern"] {
-        let mut seen = Vec::new();
+        let mut listed = Vec::new();
         let mut sizes = Vec::new();
         let mut params = json!({});
         loop {
@@ -35,14 +35,14 @@ async fn pages_contain_every_tool_once_in_order() {
             };
             let page = answer.result();
             sizes.push(names(&page).len());
-            seen.extend(names(&page));
+            listed.extend(names(&page));
             match page.get("nextCursor") {
                 None => break,
                 Some(cursor) => params = json!({ "cursor": cursor.as_str().unwrap() }),
             }
         }
         assert_eq!(sizes, [500, 500, 100], "{era}");
-        assert_eq!(seen, expected, "{era}");
+        assert_eq!(listed, expected, "{era}");
     }
 }
 

@@ -164,8 +164,8 @@ async fn checks_are_made_in_order() {
         if case.code == -32022 {
             let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
             assert_eq!(json["error"]["data"]["supported"], json!(supported), "{label}");
-            let asked = &body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
-            assert_eq!(&json["error"]["data"]["requested"], asked, "{label}");
+            let requested = &body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+            assert_eq!(&json["error"]["data"]["requested"], requested, "{label}");
         }
     }
 }

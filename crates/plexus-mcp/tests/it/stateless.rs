@@ -16,7 +16,7 @@ async fn discover_returns_revisions_and_capabilities() {
     let result = answer.result();
     let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
     assert_eq!(result["supportedVersions"], json!(supported));
-    for (capability, says) in [
+    for (capability, expected) in [
         ("tools", json!({ "listChanged": true })),
         ("prompts", json!({ "listChanged": true })),
         ("resources", json!({ "listChanged": true, "subscribe": true })),
@@ -24,7 +24,7 @@ async fn discover_returns_revisions_and_capabilities() {
         ("logging", json!({})),
         ("extensions", json!({ "io.modelcontextprotocol/tasks": {} })),
     ] {
-        assert_eq!(result["capabilities"][capability], says, "{capability}");
+        assert_eq!(result["capabilities"][capability], expected, "{capability}");
     }
     assert!(result["instructions"].as_str().unwrap().contains("Plexus"));
     assert_eq!(result["_meta"][SERVER]["name"], "plexus");
@@ -239,9 +239,9 @@ async fn calls_with_the_same_id_are_independent() {
         control.finish("two").await;
     };
     let call = || client.modern("tools/call", json!({ "name": "work" }));
-    let (left, right, ()) = tokio::join!(call(), call(), steps);
+    let (first, right, ()) = tokio::join!(call(), call(), steps);
     let mut texts: Vec<Value> =
-        [left, right].map(|answer| answer.result()["content"][0]["text"].clone()).into();
+        [first, right].map(|answer| answer.result()["content"][0]["text"].clone()).into();
     texts.sort_by_key(Value::to_string);
     assert_eq!(texts, ["one", "two"]);
 }

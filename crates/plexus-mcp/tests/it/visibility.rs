@@ -22,21 +22,24 @@ async fn query_all(hub: &TestHub, token: &str, name: &str) -> Vec<(String, Answe
     let through =
         |name: &str| json!({ "name": "tool_call", "arguments": { "name": name, "arguments": { "x": 1 } } });
     let hyphens = name.replace('_', "-");
-    let near = format!("{name}s");
+    let similar = format!("{name}s");
     let mut answers = Vec::new();
     let mut note = |label: &str, answer: Answer| answers.push((label.to_owned(), answer));
 
     note("modern list", client.modern("tools/list", json!({})).await);
     note("session list", session.call("tools/list", json!({})).await);
-    for (how, asked) in [("exact", name), ("with hyphens", &hyphens), ("nearly", &near)] {
-        note(&format!("modern call, {how}"), client.modern("tools/call", call(asked)).await);
-        note(&format!("session call, {how}"), session.call("tools/call", call(asked)).await);
-        note(&format!("modern tool_call, {how}"), client.modern("tools/call", through(asked)).await);
-        note(&format!("session tool_call, {how}"), session.call("tools/call", through(asked)).await);
-        note(&format!("REST show, {how}"), rest(hub, token, "GET", &format!("/api/v1/tools/{asked}")).await);
+    for (how, requested) in [("exact", name), ("with hyphens", &hyphens), ("nearly", &similar)] {
+        note(&format!("modern call, {how}"), client.modern("tools/call", call(requested)).await);
+        note(&format!("session call, {how}"), session.call("tools/call", call(requested)).await);
+        note(&format!("modern tool_call, {how}"), client.modern("tools/call", through(requested)).await);
+        note(&format!("session tool_call, {how}"), session.call("tools/call", through(requested)).await);
+        note(
+            &format!("REST show, {how}"),
+            rest(hub, token, "GET", &format!("/api/v1/tools/{requested}")).await,
+        );
         note(
             &format!("REST call, {how}"),
-            rest(hub, token, "POST", &format!("/api/v1/tools/{asked}/call")).await,
+            rest(hub, token, "POST", &format!("/api/v1/tools/{requested}/call")).await,
         );
     }
     let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call(name) }]);
@@ -98,8 +101,8 @@ async fn hidden_and_missing_tool_get_identical_answers() {
     }
     // The hidden tool exists for callers that may see it.
     let admin = hub.admin_token();
-    let seen = query_all(&hub, &admin, HIDDEN).await;
-    for (label, answer) in seen.iter().filter(|(label, _)| label.contains("list") || label == "search") {
+    let answers = query_all(&hub, &admin, HIDDEN).await;
+    for (label, answer) in answers.iter().filter(|(label, _)| label.contains("list") || label == "search") {
         assert!(answer.body.contains(HIDDEN), "{label}: {answer:?}");
     }
 }

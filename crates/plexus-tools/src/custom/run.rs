@@ -24,7 +24,7 @@ use crate::{CallError, redact};
 
 /// How much of the end of standard error is retained, in bytes.
 const STDERR: usize = 16 << 10;
-/// The lines of it that are shown.
+/// The maximum number of shown lines.
 const STDERR_LINES: usize = 50;
 /// Bytes of it in the text of an error.
 const STDERR_SHOWN: usize = 2 << 10;

@@ -1,4 +1,4 @@
-//! Wrong arguments: nothing runs, and the error says where, what was expected and what came.
+//! Invalid arguments: nothing runs, and the error contains the path, the expectation and the value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,13 +102,17 @@ async fn every_kind_of_mistake_is_named_with_path_expectation_and_nearest() {
             assert_eq!(error.code, ErrorCode::InvalidArguments, "{arguments}");
             let problems = error.details["problems"].as_array().unwrap();
             assert_eq!(problems.len(), 1, "{arguments}: {problems:#?}");
-            let mut known = problems[0]["expected"].clone();
-            if let Some(known) = known.as_array_mut() {
-                known.sort_by_key(Value::to_string);
+            let mut known_fields = problems[0]["expected"].clone();
+            if let Some(known_fields) = known_fields.as_array_mut() {
+                known_fields.sort_by_key(Value::to_string);
             }
-            let found =
-                (problems[0]["path"].as_str().unwrap(), &known, &problems[0]["got"], &problems[0]["nearest"]);
-            assert_eq!(found, (path, &expected, &got, &nearest), "{arguments}: {problems:#?}");
+            let problem = (
+                problems[0]["path"].as_str().unwrap(),
+                &known_fields,
+                &problems[0]["got"],
+                &problems[0]["nearest"],
+            );
+            assert_eq!(problem, (path, &expected, &got, &nearest), "{arguments}: {problems:#?}");
             // The text for the model has the same in words.
             assert!(error.message.starts_with("Invalid arguments for shape:\n"), "{}", error.message);
             assert!(error.message.contains(&format!("- {path}: ")), "{}", error.message);
@@ -204,9 +208,9 @@ async fn a_long_wrong_value_is_not_repeated_in_full() {
 async fn however_many_fields_nobody_knows_a_few_are_named() {
     bounded(async {
         let names = |word: &str, count: usize| (0..count).map(|n| format!("{word}_{n}")).collect::<Vec<_>>();
-        let known: Value =
+        let known_fields: Value =
             names("known", 100).into_iter().map(|name| (name, json!({ "type": "string" }))).collect();
-        let schema = json!({ "type": "object", "properties": known, "additionalProperties": false });
+        let schema = json!({ "type": "object", "properties": known_fields, "additionalProperties": false });
         let hub =
             Hub::with([upstream_tool_with_schema(schema, || async { Ok(ToolOutput::new("ran", &())) })])
                 .await;

@@ -1,4 +1,4 @@
-//! A dispatcher with everything real behind it, and tools whose behaviour a test writes down.
+//! A dispatcher with a real store and authenticator, and tools whose behaviour the tests define.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -279,7 +279,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
     }
 }
 
-/// A tool that does what `script` says.
+/// A tool that runs `script`.
 pub(crate) fn scripted<F, Fut>(name: &'static str, script: F) -> Tool
 where
     F: Fn(ToolContext, Args) -> Fut + Send + Sync + 'static,
@@ -300,7 +300,7 @@ where
     })
 }
 
-/// A tool `write` of the server `upstream_tool`, which must not be run twice and does what `script` says.
+/// A tool `write` of the server `upstream_tool`, which must not be run twice and runs `script`.
 pub(crate) fn upstream_tool<Fut>(script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
 where
     Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
@@ -338,7 +338,7 @@ where
     Tool::upstream(spec, Arc::new(run))
 }
 
-/// A tool that waits in its handler until it is let go.
+/// A tool whose handler blocks until the test releases it.
 #[derive(Clone)]
 pub(crate) struct BlockingTool {
     pub(crate) entered: Arc<tokio::sync::Semaphore>,
@@ -361,7 +361,7 @@ impl BlockingTool {
         (blocking, tool)
     }
 
-    /// Waits until `calls` more calls are inside.
+    /// Waits until `calls` more calls have entered the handler.
     pub(crate) async fn wait_for_calls(&self, calls: u32) {
         self.entered.acquire_many(calls).await.unwrap().forget();
     }

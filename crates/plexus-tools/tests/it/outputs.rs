@@ -83,16 +83,16 @@ async fn search_finds_by_what_a_tool_does_best_first() {
         for (query, best) in
             [("scratchpad", "scratchpad"), ("to-do list", "todo"), ("which session am I in", "session_info")]
         {
-            let found = hub
+            let search_result = hub
                 .ok(&agent, "tool_search", json!({ "query": query }))
                 .await
                 .structured()
                 .unwrap()
                 .into_owned();
-            assert_eq!(found["tools"][0]["name"], best, "{query}");
+            assert_eq!(search_result["tools"][0]["name"], best, "{query}");
         }
-        let found = hub.ok(&agent, "tool_search", json!({ "query": "tool", "limit": 1 })).await;
-        assert_eq!(found.structured().unwrap().into_owned()["tools"].as_array().unwrap().len(), 1);
+        let search_result = hub.ok(&agent, "tool_search", json!({ "query": "tool", "limit": 1 })).await;
+        assert_eq!(search_result.structured().unwrap().into_owned()["tools"].as_array().unwrap().len(), 1);
         let nothing = hub.ok(&agent, "tool_search", json!({ "query": "submarine" })).await;
         assert!(nothing.text().starts_with("Nothing fits."), "{}", nothing.text());
     })

@@ -1,6 +1,6 @@
 //! How a program is installed that servers are often started with.
 
-/// The program, what it comes with, and where that is.
+/// A program, the package that contains it, and the URL of that package.
 const INSTALLERS: [(&str, &str, &str); 14] = [
     ("uvx", "uv", "https://docs.astral.sh/uv/getting-started/installation/"),
     ("uv", "uv", "https://docs.astral.sh/uv/getting-started/installation/"),

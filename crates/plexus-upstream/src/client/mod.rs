@@ -123,7 +123,7 @@ enum Wire {
 impl Client {
     /// Starts or connects to the server, determines its era and performs the handshake.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
-        let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
+        let (patience, stderr_start) = (connect.settings.connect_timeout, connect.stderr.mark());
         connect.chatter.begin(match &connect.config.transport {
             Transport::Stdio(command) => Withheld::of(&command.env),
             Transport::Sse(_) | Transport::StreamableHttp(_) => Withheld::default(),
@@ -134,7 +134,7 @@ impl Client {
                 let waited =
                     format!("the server did not complete the handshake within {} s", patience.as_secs());
                 let message = connect.chatter.explain(waited);
-                Err(ClientError::Unreachable(connect.stderr.explain(message, begun)))
+                Err(ClientError::Unreachable(connect.stderr.explain(message, stderr_start)))
             }
         }
     }

@@ -108,7 +108,7 @@ impl Pipe {
             server: server.to_owned(),
             state: Mutex::default(),
             next: AtomicU64::new(1),
-            strays: AtomicU64::new(0),
+            unmatched_count: AtomicU64::new(0),
             queue,
             cancels: Notify::new(),
             questions: Arc::default(),
@@ -241,7 +241,7 @@ struct Shared {
     state: Mutex<State>,
     next: AtomicU64,
     /// Number of messages that matched no request.
-    strays: AtomicU64,
+    unmatched_count: AtomicU64,
     queue: mpsc::Sender<Queued>,
     /// Notified when `State::cancelled` is not empty.
     cancels: Notify,
@@ -382,7 +382,7 @@ impl Shared {
         match waiting {
             // A caller that is gone no longer needs the answer.
             Some(waiting) => drop(waiting.answer.send(answer)),
-            None => self.stray(|| "an answer to an unknown or cancelled request".to_owned()),
+            None => self.log_unmatched(|| "an answer to an unknown or cancelled request".to_owned()),
         }
     }
 
@@ -395,10 +395,10 @@ impl Shared {
     }
 
     /// Some servers send mostly unsolicited messages, so the description is only built if it is logged.
-    fn stray(&self, describe: impl FnOnce() -> String) {
-        let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
+    fn log_unmatched(&self, describe: impl FnOnce() -> String) {
+        let unmatched_count = self.unmatched_count.fetch_add(1, Ordering::Relaxed) + 1;
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(server = %self.server, strays, "dropped: {}", describe());
+            tracing::debug!(server = %self.server, strays = unmatched_count, "dropped: {}", describe());
         }
     }
 

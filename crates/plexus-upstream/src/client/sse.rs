@@ -198,10 +198,15 @@ async fn post(
         // The body has no meaning; reading it allows reusing the connection.
         return reply.bytes().await.map(drop).map_err(|error| TransmitError::Message(error.into()));
     }
-    let gone = reply.status() == StatusCode::NOT_FOUND;
+    let endpoint_gone = reply.status() == StatusCode::NOT_FOUND;
     let method = method_of(&message);
-    let error =
-        refusal::read(&http, reply, method.as_deref().unwrap_or("a message"), gone).await.into_error();
+    let error = refusal::read(&http, reply, method.as_deref().unwrap_or("a message"), endpoint_gone)
+        .await
+        .into_error();
     // The server has forgotten this connection, although its stream may still be open.
-    Err(if gone { TransmitError::Connection(error.to_string()) } else { TransmitError::Message(error) })
+    Err(if endpoint_gone {
+        TransmitError::Connection(error.to_string())
+    } else {
+        TransmitError::Message(error)
+    })
 }

@@ -99,7 +99,7 @@ pub(super) struct CheckContext<'a> {
 
 impl CheckContext<'_> {
     pub(super) fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|known| known == key)
+        self.keys.iter().any(|own_key| own_key == key)
     }
 }
 

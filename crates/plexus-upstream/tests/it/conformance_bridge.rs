@@ -55,15 +55,15 @@ fn unexpected_results(report: &Report, excuses: &[KnownFailure]) -> Vec<String> 
         let excused = |id: &str| excuse.is_some_and(|excuse| excuse.checks.contains(id));
         let wrong = checks.iter().filter(|check| !check.is_good() && !excused(&check.id));
         unexpected_results.extend(wrong.map(|check| format!("{scenario}: {check:?}")));
-        let seen = checks.iter().any(|check| check.status == "SUCCESS");
-        if !seen && excuse.is_none() {
+        let has_success = checks.iter().any(|check| check.status == "SUCCESS");
+        if !has_success && excuse.is_none() {
             unexpected_results.push(format!("{scenario} looked at nothing: {checks:?}"));
         }
         let complained = |id: &str| checks.iter().any(|check| check.id == id && !check.is_good());
         let needless = excuse.into_iter().flat_map(|excuse| &excuse.checks).filter(|id| !complained(id));
         unexpected_results
             .extend(needless.map(|id| format!("{scenario} has nothing against {id}: take it out")));
-        if seen && excuse.is_some_and(|excuse| excuse.checks.is_empty()) {
+        if has_success && excuse.is_some_and(|excuse| excuse.checks.is_empty()) {
             unexpected_results.push(format!("{scenario} has looked at something: take its excuse out"));
         }
     }
@@ -100,9 +100,9 @@ async fn conformance_2_of_the_tasks_extension() {
     let (_fixture, link) = bridge(&hub, Eras::Both).await;
     let url = link.url("/mcp");
     let Some(all) = conformance::scenarios(Suite::Stateless).await else { return };
-    let ours = all.into_iter().filter(|scenario| scenario.starts_with("tasks-"));
+    let task_scenarios = all.into_iter().filter(|scenario| scenario.starts_with("tasks-"));
     // They mostly wait.
-    let runs: JoinSet<(String, Vec<Check>)> = ours
+    let runs: JoinSet<(String, Vec<Check>)> = task_scenarios
         .map(|scenario| {
             let url = url.clone();
             async move {

@@ -22,13 +22,13 @@ async fn check_questions(sdk: Option<Pinned>, script: &str, mode: &str, version:
         let report = script.line().await;
         assert_eq!(report["version"], version, "{about}: {report}");
         let answers: Value = serde_json::from_str(report["text"].as_str().unwrap()).unwrap();
-        let said: Vec<&str> = ["/content/name", "/content/color"]
+        let texts: Vec<&str> = ["/content/name", "/content/color"]
             .iter()
             .filter_map(|field| {
                 answers.as_object()?.values().find_map(|answer| answer.pointer(field)?.as_str())
             })
             .collect();
-        assert_eq!(said, ["Ann", "blue"], "{about}: {report}");
+        assert_eq!(texts, ["Ann", "blue"], "{about}: {report}");
         script.end().await;
         let calls = hub.api(&format!("/api/v1/audit?tool={TOOL}")).await;
         assert_eq!(calls["items"].as_array().unwrap().len(), 1, "{about}: it is one call");

@@ -1,4 +1,4 @@
-//! The end of a call on a machine: once, whoever dies.
+//! The end of a call on a node is recorded once, even if the hub or the node dies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -192,7 +192,7 @@ async fn key_of_a_call_that_never_ran_is_released() {
     .await;
 }
 
-/// A call that never ends by itself; what it says of itself when it is told to stop.
+/// A tool whose calls end only when they are cancelled; the result describes how far it came.
 fn endless(sent: bool) -> plexus_tools::Tool {
     shell(move |context: ToolContext, _| async move {
         context.cancel.cancelled().await;
@@ -208,9 +208,9 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
             let hub = Hub::with([endless(sent)]).await;
             let machines = TestNodes::of([node("nas", &[])]);
             hub.dispatcher.set_nodes(machines.clone());
-            let asked = keyed("shell", run_on("nas"), "k");
-            let cancel = asked.cancel.clone();
-            let (_, reply) = start_call(&hub, asked);
+            let request = keyed("shell", run_on("nas"), "k");
+            let cancel = request.cancel.clone();
+            let (_, reply) = start_call(&hub, request);
             row(&hub).await;
             cancel.cancel();
             let error = reply.await.unwrap().result.unwrap_err();
@@ -220,8 +220,8 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
             assert!(rows(&hub).await.is_empty());
             assert_eq!(machines.settled().len(), 1);
             let mut reader = hub.store.read().await.unwrap();
-            let kept = reader.idempotent_result(hub.admin().subject(), "k").await.unwrap();
-            assert_eq!(kept.is_some(), sent, "a key is free again where nothing was run");
+            let stored = reader.idempotent_result(hub.admin().subject(), "k").await.unwrap();
+            assert_eq!(stored.is_some(), sent, "a key is free again where nothing was run");
         })
         .await;
     }
@@ -244,8 +244,8 @@ async fn call_respects_the_time_limit_in_its_arguments() {
         assert_eq!(machines.settled(), [(machines.all.lock().unwrap()[0].id, reply.call_id)]);
         // Whoever waits no longer than that says so.
         let long = json!({ "action": "run", "node": "nas", "timeout_seconds": 600 });
-        let asked = Call { deadline: Some(Duration::from_millis(50)), ..call("shell", long) };
-        let error = hub.dispatcher.call(hub.admin(), asked).await.result.unwrap_err();
+        let request = Call { deadline: Some(Duration::from_millis(50)), ..call("shell", long) };
+        let error = hub.dispatcher.call(hub.admin(), request).await.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
     })
     .await;

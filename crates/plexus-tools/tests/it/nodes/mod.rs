@@ -1,4 +1,4 @@
-//! Calls that go to machines: which one, how often, and what is said of them.
+//! Calls that run on nodes: their routing, repetition and records.
 
 mod emitted;
 mod ends;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::hub::Hub;
 
-/// Machines that a test puts up.
+/// The nodes of a test.
 #[derive(Debug, Default)]
 pub(crate) struct TestNodes {
     all: Mutex<Vec<NodeEntry>>,
@@ -40,7 +40,7 @@ impl Nodes for TestNodes {
 }
 
 impl TestNodes {
-    /// Puts machines up, in place of those there were.
+    /// Creates nodes that are online.
     pub(crate) fn of(nodes: impl IntoIterator<Item = NodeEntry>) -> Arc<Self> {
         Arc::new(Self { all: Mutex::new(nodes.into_iter().collect()), settled: Mutex::default() })
     }
@@ -97,7 +97,7 @@ where
     Tool::on_node(spec, Arc::new(run))
 }
 
-/// One that says where it ran, and with which arguments.
+/// A tool that returns its node and its arguments.
 fn echo_shell() -> Tool {
     shell(|context: ToolContext, arguments| async move {
         let node = context.node.expect("a machine was chosen");
@@ -113,7 +113,7 @@ fn run_on(node: &str) -> Value {
     json!({ "action": "run", "command": "x", "node": node })
 }
 
-/// Has an admin's call run while the test goes on.
+/// Starts a call of an admin in the background; returns its id and the receiver of its reply.
 fn start_call(hub: &Hub, call: Call) -> (CallId, oneshot::Receiver<CallReply>) {
     let pending = hub.dispatcher.begin(hub.admin(), call);
     let (done, reply) = oneshot::channel();

@@ -23,7 +23,7 @@ fn offline_node() -> plexus_tools::nodes::NodeEntry {
 /// A tool that waits until the row of its call is no longer queued, as the hub does for a machine that comes.
 fn waiting() -> plexus_tools::Tool {
     shell(|context: ToolContext, _| async move {
-        let given_up = context.cancel.clone();
+        let cancel = context.cancel.clone();
         let comes = async {
             loop {
                 let row = context.store.read().await.unwrap().node_call(context.call_id).await.unwrap();
@@ -36,7 +36,7 @@ fn waiting() -> plexus_tools::Tool {
         };
         tokio::select! {
             biased;
-            () = given_up.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
+            () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
             ran = comes => ran,
         }
     })
@@ -115,9 +115,9 @@ async fn a_queued_call_that_is_cancelled_never_runs() {
     bounded(async {
         let hub = Hub::with([waiting()]).await;
         hub.dispatcher.set_nodes(TestNodes::of([offline_node()]));
-        let asked = keyed("shell", queued(600), "k");
-        let cancel = asked.cancel.clone();
-        let (_, reply) = start_call(&hub, asked);
+        let request = keyed("shell", queued(600), "k");
+        let cancel = request.cancel.clone();
+        let (_, reply) = start_call(&hub, request);
         let call_id = row(&hub).await.call_id;
         hub.clock.advance(Duration::from_secs(700));
         assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0, "whoever waits ends it");

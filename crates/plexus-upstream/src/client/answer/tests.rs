@@ -72,8 +72,8 @@ fn results_may_contain_questions_or_a_task() {
         panic!("questions")
     };
     assert_eq!(state.as_deref(), Some("s"));
-    let seen: Vec<_> = questions.iter().map(|question| (&*question.key, question.inquiry)).collect();
-    assert_eq!(seen, [("a", Inquiry::Elicit), ("b", Inquiry::Roots)]);
+    let keys: Vec<_> = questions.iter().map(|question| (&*question.key, question.inquiry)).collect();
+    assert_eq!(keys, [("a", Inquiry::Elicit), ("b", Inquiry::Roots)]);
     assert_eq!(questions[0].params.as_ref().unwrap().as_str(), r#"{"message":"?"}"#);
     assert!(matches!(super::parse_response(input_required, "prompts/get"), Ok(RequestResponse::Ask { .. })));
     let task = super::parse_call_result(&result(r#"{"resultType":"task","taskId":"t","pollIntervalMs":1}"#));

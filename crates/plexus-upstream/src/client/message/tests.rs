@@ -128,8 +128,8 @@ fn only_stateless_requests_declare_capabilities() {
     assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
     assert_eq!(call_message(1, UpstreamEra::Session, &call)["params"].get("_meta"), None);
-    let begun = sent(&message::initialize(1, can))["params"]["capabilities"].clone();
-    assert_eq!(begun, json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {} } }));
+    let capabilities = sent(&message::initialize(1, can))["params"]["capabilities"].clone();
+    assert_eq!(capabilities, json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {} } }));
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn error_text_and_data_are_bounded() {
 #[test]
 fn batch_is_split_into_messages() {
     let batch = br#" [{"id":1,"result":{}}, {"method":"notifications/tools/list_changed"}]"#;
-    let mut seen = Vec::new();
+    let mut kinds = Vec::new();
     Incoming::all(batch).unwrap().for_each(|message| {
-        seen.push(match message {
+        kinds.push(match message {
             Incoming::Response { id, .. } => format!("{id:?}"),
             Incoming::Request { method, .. } | Incoming::Notification { method, .. } => method.into_owned(),
         });
     });
-    assert_eq!(seen, ["Some(1)", "notifications/tools/list_changed"]);
+    assert_eq!(kinds, ["Some(1)", "notifications/tools/list_changed"]);
 }
 
 #[test]

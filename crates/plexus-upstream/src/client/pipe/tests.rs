@@ -52,24 +52,24 @@ impl Listener for ChangeCount {
 
 /// The server's end of a pipe, played by the test.
 struct Server {
-    says: Option<mpsc::UnboundedSender<String>>,
+    from_client: Option<mpsc::UnboundedSender<String>>,
     to_client: mpsc::Receiver<Vec<u8>>,
     changes: Arc<ChangeCount>,
     supervisor: Supervisor,
 }
 
 fn open() -> (Pipe, Server) {
-    let (says, from_server) = mpsc::unbounded_channel();
+    let (from_client, from_server) = mpsc::unbounded_channel();
     let (to_server, to_client) = mpsc::channel(1);
     let (changes, supervisor) = (Arc::new(ChangeCount::default()), Supervisor::new());
     let (from, to) = (FromServer(from_server), ToServer(to_server));
     let pipe = Pipe::open("test", from, to, changes.clone(), Arc::default(), &supervisor);
-    (pipe, Server { says: Some(says), to_client, changes, supervisor })
+    (pipe, Server { from_client: Some(from_client), to_client, changes, supervisor })
 }
 
 impl Server {
     fn send(&self, message: impl ToString) {
-        self.says.as_ref().unwrap().send(message.to_string()).unwrap();
+        self.from_client.as_ref().unwrap().send(message.to_string()).unwrap();
     }
 
     async fn received(&mut self) -> Value {
@@ -216,7 +216,7 @@ async fn lost_connection_fails_all_waiting_requests() {
     while pipe.shared.state().waiting.len() < 4 || pipe.shared.queue.capacity() != QUEUE - 1 {
         tokio::task::yield_now().await;
     }
-    server.says = None;
+    server.from_client = None;
     assert_eq!(sent.await.unwrap(), Err(ClientError::Lost("the server is gone".to_owned())));
     let mut lost = 0;
     for call in calls {

@@ -62,21 +62,23 @@ impl Shared {
                 self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
             }
             Incoming::Response { id: None, outcome } => {
-                self.stray(|| format!("an answer with an unknown id ({:?})", outcome.err()));
+                self.log_unmatched(|| format!("an answer with an unknown id ({:?})", outcome.err()));
             }
             Incoming::Request { id, method, params } => {
                 let owner = || self.owner(|bridge| bridge.answerer.is_some());
                 match self.questions.take((id, &method, params), owner, listener) {
                     QuestionHandling::Now(message) => {
                         if self.queue.try_send(Queued { id: None, message }).is_err() {
-                            self.stray(|| {
+                            self.log_unmatched(|| {
                                 "the answer to a request of a server that does not read".to_owned()
                             });
                         }
                     }
                     QuestionHandling::Later(answer) => self.answer_later(answer),
                     QuestionHandling::Dropped => {
-                        self.stray(|| "a request that cannot be answered, or is already open".to_owned());
+                        self.log_unmatched(|| {
+                            "a request that cannot be answered, or is already open".to_owned()
+                        });
                     }
                 }
             }
@@ -107,7 +109,7 @@ impl Shared {
             }
             _ => match message::server_change(method, params) {
                 Some(change) => listener.on_change(change),
-                None => self.stray(|| format!("the notification `{}`", shown(method.as_bytes()))),
+                None => self.log_unmatched(|| format!("the notification `{}`", shown(method.as_bytes()))),
             },
         }
     }
@@ -142,7 +144,9 @@ impl Shared {
         let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
         match (sink, progress) {
             (Some(sink), Some((_, progress))) => sink(progress),
-            _ => self.stray(|| "progress of an unknown call, or of one that did not request it".to_owned()),
+            _ => self.log_unmatched(|| {
+                "progress of an unknown call, or of one that did not request it".to_owned()
+            }),
         }
     }
 

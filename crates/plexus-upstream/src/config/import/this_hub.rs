@@ -1,20 +1,20 @@
 //! The hub's own entry in the file of an agent, which `plexus connect` has put there.
 //!
-//! It is known by what it starts or where it leads and not by its name: a server of another hub may be called `plexus`.
+//! The entry is recognized by its command or URL, not by its name: another hub's server may be called `plexus`.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-/// What the program is called, and the command of it that agents start.
+/// The name of the program, and its subcommand that agents start.
 const PROGRAM: &str = "plexus";
 const PROXY: &str = "mcp";
 /// The flags and variables that name another hub or another data folder.
 const HUB: (&str, &str) = ("--hub", "PLEXUS_HUB");
 const DATA_DIR: (&str, &str) = ("--data-dir", "PLEXUS_DATA_DIR");
 
-/// The hub that imports, as agents are told of it.
+/// The importing hub, as the configuration of agents refers to it.
 #[derive(Debug, Clone, Default)]
 pub struct ThisHub {
     /// Addresses at which it is reached.

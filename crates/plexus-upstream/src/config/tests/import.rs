@@ -549,8 +549,8 @@ fn unadmitted_import_reveals_no_files() {
         assert!(plan.servers.is_empty());
         skipped(&folder, &plan)
     };
-    let there = skipped_texts("/etc/passwd");
-    assert_eq!(there, ["\"spy\" is left out: it refers to something"]);
-    assert_eq!(skipped_texts("/etc/no-such-file"), there);
-    assert_eq!(skipped_texts("/etc"), there);
+    let existing = skipped_texts("/etc/passwd");
+    assert_eq!(existing, ["\"spy\" is left out: it refers to something"]);
+    assert_eq!(skipped_texts("/etc/no-such-file"), existing);
+    assert_eq!(skipped_texts("/etc"), existing);
 }

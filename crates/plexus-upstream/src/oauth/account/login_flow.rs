@@ -25,9 +25,9 @@ impl Account {
         let terms = self.terms_for_a_person(http)?;
         let oauth_http = OauthHttp::new(&terms, &self.context.settings)?;
         let now = self.context.clock.now();
-        let (pending, begun) = login::begin(&oauth_http, &terms, &self.server, redirect, now).await?;
+        let (pending, login) = login::begin(&oauth_http, &terms, &self.server, redirect, now).await?;
         logins.add(pending, now)?;
-        Ok(begun)
+        Ok(login)
     }
 
     /// Redeems the browser's answer and stores the resulting grant. `file` returns the current configuration

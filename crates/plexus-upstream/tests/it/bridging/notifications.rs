@@ -15,8 +15,9 @@ async fn bridging_progress_is_told() {
     in_every_direction("progress", async |scene, direction| {
         let client = scene.client(direction, json!({})).await.following();
         client.tool_text(&direction.tool("test_tool_with_progress"), json!({})).await;
-        let told: Vec<Value> = client.heard().iter().map(|told| told["params"]["progress"].clone()).collect();
-        assert_eq!(json!(told), json!([0, 50, 100]), "{direction:?}");
+        let message: Vec<Value> =
+            client.heard().iter().map(|message| message["params"]["progress"].clone()).collect();
+        assert_eq!(json!(message), json!([0, 50, 100]), "{direction:?}");
         assert!(client.methods().iter().all(|method| method == "notifications/progress"), "{direction:?}");
         AttemptOutcome::Passed
     })
@@ -52,8 +53,8 @@ async fn bridging_log_lines_are_read_by_those_who_want_to() {
     in_every_direction("log lines of a call", async |scene, direction| {
         let lines = |client: &AskedClient| -> Vec<Value> {
             let messages =
-                client.heard().into_iter().filter(|told| told["method"] == "notifications/message");
-            messages.map(|told| told["params"]["data"].clone()).collect()
+                client.heard().into_iter().filter(|message| message["method"] == "notifications/message");
+            messages.map(|message| message["params"]["data"].clone()).collect()
         };
         let reader = scene.client(direction, json!({})).await.reading_log("info").await;
         reader.tool_text(&direction.tool("test_tool_with_logging"), json!({})).await;
@@ -111,14 +112,14 @@ async fn bridging_a_change_of_the_resources_is_told() {
     .await;
 }
 
-/// Touches a resource until it is told: a subscription takes a moment to reach the server.
+/// Changes a resource until the change is reported: a subscription takes a moment to reach the server.
 async fn touched(client: &AskedClient, direction: Direction, uri: &str, news: &mut News) -> Value {
     let touch = direction.tool("touch_resource");
     for _ in 0..100 {
         client.tool_text(&touch, json!({ "uri": uri })).await;
-        let told = news.next_of("notifications/resources/updated");
-        if let Ok(told) = tokio::time::timeout(Duration::from_millis(200), told).await {
-            return told;
+        let message = news.next_of("notifications/resources/updated");
+        if let Ok(message) = tokio::time::timeout(Duration::from_millis(200), message).await {
+            return message;
         }
     }
     panic!("{direction:?}: nobody hears of {uri}");
@@ -130,14 +131,14 @@ async fn bridging_a_change_of_a_resource_is_told_to_those_who_watch_it() {
         let client = scene.client(direction, json!({})).await;
         scene.listed(&client, "resources/list", "resources").await;
         let mut news = client.listen(&[], &[WATCHED]).await;
-        let told = touched(&client, direction, WATCHED, &mut news).await;
-        assert_eq!(told["uri"], WATCHED, "{direction:?}");
+        let message = touched(&client, direction, WATCHED, &mut news).await;
+        assert_eq!(message["uri"], WATCHED, "{direction:?}");
         client.tool_text(&direction.tool("touch_resource"), json!({ "uri": "test://static-text" })).await;
         let more = news.until_quiet().await;
-        let others = more.iter().filter(|told| told["params"]["uri"] != WATCHED).count();
-        assert_eq!(others, 0, "{direction:?}: nobody watches that one: {more:?}");
+        let other_count = more.iter().filter(|message| message["params"]["uri"] != WATCHED).count();
+        assert_eq!(other_count, 0, "{direction:?}: nobody watches that one: {more:?}");
 
-        // By the name that always works, which is the one that is told.
+        // Under the qualified URI, which notifications contain.
         let qualified = format!("plexus+mcp://{}/{WATCHED}", direction.server());
         let mut news = scene.client(direction, json!({})).await.listen(&[], &[&qualified]).await;
         assert_eq!(

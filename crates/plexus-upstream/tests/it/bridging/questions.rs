@@ -15,7 +15,12 @@ fn only_question(client: &AskedClient, method: &str) -> Value {
 }
 
 /// Calls a tool that asks, as a client that answers everything.
-async fn asked(scene: &Scene, direction: Direction, tool: &str, arguments: Value) -> (AskedClient, String) {
+async fn call_and_answer(
+    scene: &Scene,
+    direction: Direction,
+    tool: &str,
+    arguments: Value,
+) -> (AskedClient, String) {
     let client = scene.fully_capable_client(direction).await.answering(answer_everything);
     let text = client.tool_text(&direction.tool(tool), arguments).await;
     (client, text)
@@ -24,7 +29,8 @@ async fn asked(scene: &Scene, direction: Direction, tool: &str, arguments: Value
 #[tokio::test]
 async fn bridging_a_form_is_filled_in() {
     in_every_direction("elicitation, a form", async |scene, direction| {
-        let (client, text) = asked(scene, direction, "test_elicitation", json!({ "message": "Who?" })).await;
+        let (client, text) =
+            call_and_answer(scene, direction, "test_elicitation", json!({ "message": "Who?" })).await;
         assert!(text.contains("action=accept") && text.contains("Ann"), "{direction:?}: {text}");
         let question = only_question(&client, "elicitation/create");
         assert_eq!(question["message"], "Who?", "{direction:?}");
@@ -45,7 +51,7 @@ async fn bridging_a_form_is_filled_in() {
 #[tokio::test]
 async fn bridging_a_person_is_sent_to_an_address() {
     in_every_direction("elicitation, an address", async |scene, direction| {
-        let (client, text) = asked(scene, direction, "ask_url", json!({})).await;
+        let (client, text) = call_and_answer(scene, direction, "ask_url", json!({})).await;
         assert!(text.contains("accept"), "{direction:?}: {text}");
         let question = only_question(&client, "elicitation/create");
         assert_eq!(question["mode"], "url", "{direction:?}");
@@ -64,10 +70,10 @@ async fn bridging_a_person_is_sent_to_an_address() {
 #[tokio::test]
 async fn bridging_the_end_of_an_address_is_told_to_those_who_can_hear_it() {
     in_every_direction("`notifications/elicitation/complete`", async |scene, direction| {
-        let (client, _) = asked(scene, direction, "ask_url", json!({})).await;
+        let (client, _) = call_and_answer(scene, direction, "ask_url", json!({})).await;
         let id = only_question(&client, "elicitation/create")["elicitationId"].clone();
-        let told = only_question(&client, "notifications/elicitation/complete");
-        assert_eq!(told, json!({ "elicitationId": id }), "{direction:?}");
+        let completion = only_question(&client, "notifications/elicitation/complete");
+        assert_eq!(completion, json!({ "elicitationId": id }), "{direction:?}");
         AttemptOutcome::Passed
     })
     .await;
@@ -96,7 +102,8 @@ async fn bridging_log_in_first_is_an_error_or_a_question() {
 #[tokio::test]
 async fn bridging_the_clients_model_writes() {
     in_every_direction("sampling", async |scene, direction| {
-        let (client, text) = asked(scene, direction, "test_sampling", json!({ "prompt": "Write" })).await;
+        let (client, text) =
+            call_and_answer(scene, direction, "test_sampling", json!({ "prompt": "Write" })).await;
         assert_eq!(text, "LLM response: written by the client's model", "{direction:?}");
         let question = only_question(&client, "sampling/createMessage");
         assert_eq!(question["messages"][0]["content"]["text"], "Write", "{direction:?}: {question}");
@@ -109,7 +116,7 @@ async fn bridging_the_clients_model_writes() {
 #[tokio::test]
 async fn bridging_the_clients_model_is_given_tools() {
     in_every_direction("sampling with tools", async |scene, direction| {
-        let (client, text) = asked(scene, direction, "ask_with_tools", json!({})).await;
+        let (client, text) = call_and_answer(scene, direction, "ask_with_tools", json!({})).await;
         assert!(text.contains("written by the client's model"), "{direction:?}: {text}");
         let question = only_question(&client, "sampling/createMessage");
         assert_eq!(question["tools"][0]["name"], "weather", "{direction:?}: {question}");
@@ -128,7 +135,7 @@ async fn bridging_the_clients_model_is_given_tools() {
 async fn bridging_the_clients_folders_are_told() {
     in_every_direction("roots", async |scene, direction| {
         let (client, text) =
-            asked(scene, direction, "test_input_required_result_list_roots", json!({})).await;
+            call_and_answer(scene, direction, "test_input_required_result_list_roots", json!({})).await;
         assert!(text.contains("file:///home/ann/work"), "{direction:?}: {text}");
         assert_eq!(client.methods(), ["roots/list"], "{direction:?}");
         AttemptOutcome::Passed
@@ -159,10 +166,13 @@ async fn bridging_several_questions_are_asked_at_once() {
 async fn bridging_a_call_asks_one_thing_after_the_other() {
     in_every_direction("questions in rounds", async |scene, direction| {
         let (client, text) =
-            asked(scene, direction, "test_input_required_result_multi_round", json!({})).await;
+            call_and_answer(scene, direction, "test_input_required_result_multi_round", json!({})).await;
         assert_eq!(text.matches("Ann").count(), 2, "{direction:?}: {text}");
-        let messages: Vec<Value> =
-            client.heard().iter().map(|asked| asked["params"]["message"].clone()).collect();
+        let messages: Vec<Value> = client
+            .heard()
+            .iter()
+            .map(|call_and_answer| call_and_answer["params"]["message"].clone())
+            .collect();
         let expected = ["Step 1: What is your name?", "Step 2: What is your favorite color?"];
         assert_eq!(json!(messages), json!(expected), "{direction:?}");
         AttemptOutcome::Passed
@@ -230,7 +240,7 @@ async fn bridging_a_client_that_cannot_be_asked_is_not() {
     .await;
 }
 
-/// A client of a revision that has no such question is not asked it, whatever it says of itself.
+/// A client is not asked a question that its revision does not have, whatever capabilities it declares.
 #[tokio::test]
 async fn bridging_a_revision_without_a_question_is_not_asked_it() {
     use plexus_testkit::Speaks;

@@ -20,12 +20,12 @@ async fn bridging_resources_are_listed_and_read() {
         assert!(texts(&resources, "uri").contains(&TEXT), "{direction:?}: {resources:?}");
         let templates = scene.listed(&client, "resources/templates/list", "resourceTemplates").await;
         assert_eq!(texts(&templates, "uriTemplate"), ["test://template/{id}/data"], "{direction:?}");
-        for (uri, says) in [(TEXT, "static text"), ("test://template/42/data", "Data for ID: 42")] {
+        for (uri, expected_text) in [(TEXT, "static text"), ("test://template/42/data", "Data for ID: 42")] {
             let read = client.request("resources/read", json!({ "uri": uri })).await;
             let outcome = ended(read, |result| {
                 assert_eq!(result["contents"][0]["uri"], uri, "{direction:?}: {result}");
                 let text = result["contents"][0]["text"].as_str().unwrap_or_default();
-                assert!(text.contains(says), "{direction:?}: {text}");
+                assert!(text.contains(expected_text), "{direction:?}: {text}");
             });
             if outcome != AttemptOutcome::Passed {
                 return outcome;
@@ -98,11 +98,11 @@ async fn bridging_arguments_are_completed() {
         let client = scene.client(direction, json!({})).await;
         scene.listed(&client, "prompts/list", "prompts").await;
         let name = direction.tool("test_prompt_with_arguments");
-        let asked = json!({
+        let params = json!({
             "ref": { "type": "ref/prompt", "name": name },
             "argument": { "name": "arg1", "value": "par" },
         });
-        ended(client.request("completion/complete", asked).await, |result| {
+        ended(client.request("completion/complete", params).await, |result| {
             assert_eq!(result["completion"]["values"], json!(["paris", "park", "party"]), "{direction:?}");
         })
     })
@@ -118,8 +118,8 @@ async fn with_scopes(scene: &Scene, scopes: &[&str]) -> AskedClient {
 async fn bridging_equal_uris_of_two_servers_are_distinct() {
     let scene = Scene::start().await;
     for direction in [Direction::ALL[2], Direction::ALL[3]] {
-        let alone = scene.client(direction, json!({})).await;
-        scene.listed(&alone, "resources/list", "resources").await;
+        let narrow_client = scene.client(direction, json!({})).await;
+        scene.listed(&narrow_client, "resources/list", "resources").await;
     }
     let client = with_scopes(&scene, &["call:*"]).await;
     let listed = scene.listed(&client, "resources/list", "resources").await;
@@ -146,9 +146,9 @@ async fn bridging_out_of_scope_offers_are_unreachable() {
     let scene = Scene::start().await;
     let all_capabilities = with_scopes(&scene, &["call:*"]).await;
     for direction in [Direction::ALL[2], Direction::ALL[3]] {
-        let alone = scene.client(direction, json!({})).await;
-        scene.listed(&alone, "prompts/list", "prompts").await;
-        scene.listed(&alone, "resources/list", "resources").await;
+        let narrow_client = scene.client(direction, json!({})).await;
+        scene.listed(&narrow_client, "prompts/list", "prompts").await;
+        scene.listed(&narrow_client, "resources/list", "resources").await;
     }
     let uri = format!("plexus+mcp://old/{TEXT}");
     all_capabilities.request("resources/read", json!({ "uri": uri })).await.expect("it is there");
@@ -165,12 +165,12 @@ async fn bridging_out_of_scope_offers_are_unreachable() {
         assert_eq!(hidden.message.replace("/old/", "/nix/"), missing.message, "{scopes:?}");
         let list = client.request("resources/list", json!({})).await.expect("a list");
         assert!(!list.to_string().contains("/old/"), "{scopes:?}: {list}");
-        let asked = json!({
+        let params = json!({
             "ref": { "type": "ref/resource", "uri": "plexus+mcp://old/test://template/{id}/data" },
             "argument": { "name": "id", "value": "1" },
         });
         assert_eq!(
-            client.request("completion/complete", asked).await.unwrap_err().code,
+            client.request("completion/complete", params).await.unwrap_err().code,
             -32602,
             "{scopes:?}"
         );

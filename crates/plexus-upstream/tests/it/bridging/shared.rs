@@ -1,4 +1,4 @@
-//! One connection to a server, and several callers: what is one's is never another's.
+//! Several callers share one connection to a server: questions reach only their own caller.
 
 use plexus_testkit::fixture::{Eras, Fixture};
 use plexus_testkit::{AskedClient, McpClient, Speaks, TestHub, stdio_fixture};
@@ -16,13 +16,13 @@ async fn client(hub: &TestHub, name: &str, speaks: Speaks) -> AskedClient {
 async fn asks_among_others(hub: &TestHub, speaks: Speaks, server: &str) -> Result<String, String> {
     let other = client(hub, "other", speaks).await.following();
     let asker = client(hub, "asker", speaks).await.answering(answer_everything);
-    let asked = async {
+    let question = async {
         let tool = format!("mcp__{server}__test_elicitation");
         let result = asker.tool(&tool, json!({ "message": "Who?" })).await.expect("a result");
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(text) } else { Ok(text) }
     };
-    let answer = other.while_it_runs(&format!("mcp__{server}__slow"), json!({}), asked).await;
+    let answer = other.while_it_runs(&format!("mcp__{server}__slow"), json!({}), question).await;
     let questions = other.methods().into_iter().filter(|method| method == "elicitation/create").count();
     assert_eq!(questions, 0, "another's question: {:?}", other.heard());
     answer
@@ -44,15 +44,15 @@ async fn bridging_ambiguous_question_is_refused() {
                 }
                 Err(text) => {
                     let warnings = hub.upstreams().get(&name).expect("the server").warnings;
-                    let told = warnings.iter().any(|warning| warning.contains("per_session"));
-                    assert!(told, "{direction:?}: what to do about it is said: {warnings:?}");
+                    let has_advice = warnings.iter().any(|warning| warning.contains("per_session"));
+                    assert!(has_advice, "{direction:?}: what to do about it is said: {warnings:?}");
                     let mut own = stdio_fixture(eras);
                     own["per_session"] = json!(true);
                     hub.add_upstream("own", &own).await;
-                    let alone = asks_among_others(hub, direction.speaks(), "own").await;
+                    let result = asks_among_others(hub, direction.speaks(), "own").await;
                     assert!(
-                        alone.as_ref().is_ok_and(|text| text.contains("action=accept")),
-                        "{direction:?}: {alone:?}"
+                        result.as_ref().is_ok_and(|text| text.contains("action=accept")),
+                        "{direction:?}: {result:?}"
                     );
                     AttemptOutcome::Refused(if text.contains("-32603") { -32603 } else { 0 })
                 }
@@ -62,7 +62,7 @@ async fn bridging_ambiguous_question_is_refused() {
     .await;
 }
 
-/// A question is put to the caller whose call asks, and nobody else hears of it.
+/// A question reaches only the caller whose call asks it.
 #[tokio::test]
 async fn bridging_question_reaches_only_its_caller() {
     let hub = TestHub::start().await;
@@ -77,7 +77,7 @@ async fn bridging_question_reaches_only_its_caller() {
                 .until_quiet()
                 .await
                 .into_iter()
-                .filter(|heard| !heard["params"]["message"].is_null())
+                .filter(|message| !message["params"]["message"].is_null())
                 .collect();
             assert_eq!(overheard, Vec::<Value>::new(), "{direction:?}");
         }

@@ -64,15 +64,15 @@ async fn error_of_the_server_is_passed_on() {
         *broken*) reply '\"error\":{\"code\":-32603,\"message\":\"out of paper\"}' ;; \
         *) reply '\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"no such file\"}],\"isError\":true}' ;; esac";
     hub.add_upstream("s", &Script::answering(call).install(&hub, "s")).await;
-    for (what, code, said) in [
+    for (tool_name, code, expected_text) in [
         ("bad_arguments", json!("invalid_arguments"), "text is too long"),
         ("broken", json!("tool_failed"), "out of paper"),
         ("own", Value::Null, "no such file"),
     ] {
-        let result = client.tool("mcp__s__work", json!({ "what": what })).await;
+        let result = client.tool("mcp__s__work", json!({ "what": tool_name })).await;
         assert_eq!(result["isError"], true, "{result}");
         assert_eq!(result["_meta"]["plexus/error"]["code"], code, "{result}");
-        assert!(text(&result).contains(said), "{result}");
+        assert!(text(&result).contains(expected_text), "{result}");
     }
 }
 
@@ -90,8 +90,8 @@ async fn rename_and_injection_of_the_file_apply() {
     document["inject"] = json!({ "text": "session_id" });
     hub.add_upstream("my fix", &document).await;
     let listed = client.modern("tools/list", json!({})).await.result();
-    let ours = |tool: &&Value| tool["name"].as_str().unwrap().starts_with("mcp__my_fix__");
-    let tools: Vec<&Value> = listed["tools"].as_array().unwrap().iter().filter(ours).collect();
+    let is_own_tool = |tool: &&Value| tool["name"].as_str().unwrap().starts_with("mcp__my_fix__");
+    let tools: Vec<&Value> = listed["tools"].as_array().unwrap().iter().filter(is_own_tool).collect();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let echo = "mcp__my_fix__repeat_after_me";
     assert_eq!(names, ["mcp__my_fix__describe_call", echo, "mcp__my_fix__slow"]);
@@ -182,11 +182,11 @@ async fn tool_removed_before_its_call_is_unknown() {
     assert_eq!(tools_of(&client, "s").await, ["mcp__s__work"]);
     std::fs::remove_file(hub.upstream_file("s")).unwrap();
     assert_eq!(hub.upstreams().reload().await.removed, ["s"]);
-    let gone = hub.registry().versions();
-    let mut gone = gone;
+    let versions = hub.registry().versions();
+    let mut versions = versions;
     let wait = async {
         while !hub.registry().listed_of("s").is_empty() {
-            gone.changed().await.unwrap();
+            versions.changed().await.unwrap();
         }
     };
     tokio::time::timeout(Duration::from_secs(10), wait).await.expect("its tools are gone in time");
@@ -206,7 +206,7 @@ async fn key_of_an_unsent_cancelled_call_is_reusable() {
     let dir = folder(&hub, "s");
     let ran = || std::fs::read_to_string(dir.join("ran")).unwrap_or_default().lines().count();
     let first = client.tool("mcp__s__work", json!({}));
-    let others = async {
+    let other_calls = async {
         until("the first call runs", async || ran() == 1).await;
         let waiting = || hub.upstreams().get("s").unwrap().in_flight;
         // A client disconnects while its call waits for its turn.
@@ -224,7 +224,7 @@ async fn key_of_an_unsent_cancelled_call_is_reusable() {
         assert!(text(&late).contains("Nothing was run"), "{late}");
         std::fs::write(dir.join("go"), "").unwrap();
     };
-    let (first, ()) = tokio::join!(first, others);
+    let (first, ()) = tokio::join!(first, other_calls);
     assert_eq!(text(&first), "done");
     assert_eq!(ran(), 1);
     for key in ["gone", "late"] {

@@ -72,10 +72,10 @@ async fn crash_loop_is_given_up_until_the_file_changes() {
     hub.write_upstream("loop", &broken);
     hub.write_upstream("well", &stdio_fixture(Eras::Both));
     let report = hub.upstreams().reload().await;
-    let given_up = hub.upstream_in("loop", UpstreamState::Failed).await;
-    assert_eq!(given_up.restarts, 2);
-    assert!(given_up.retry_at.is_some());
-    let failure = given_up.last_error.unwrap();
+    let failed = hub.upstream_in("loop", UpstreamState::Failed).await;
+    assert_eq!(failed.restarts, 2);
+    assert!(failed.retry_at.is_some());
+    let failure = failed.last_error.unwrap();
     assert!(failure.message.contains("exit status: 3"), "{failure:?}");
     assert_eq!(failure.stderr.last().map(String::as_str), Some("no licence found"));
     // An attempt may start two processes, one per era; earlier ones explain nothing.
@@ -238,17 +238,21 @@ async fn lazy_server_runs_while_a_resource_is_watched() {
         json!({ "notifications": { "resourceSubscriptions": [WATCHED] } }),
     );
     let mut stream = client.post_stream(&request).await;
-    let begun = stream.message().await.unwrap();
-    assert_eq!(begun["params"]["notifications"]["resourceSubscriptions"], json!([WATCHED]), "{begun}");
+    let first_message = stream.message().await.unwrap();
+    assert_eq!(
+        first_message["params"]["notifications"]["resourceSubscriptions"],
+        json!([WATCHED]),
+        "{first_message}"
+    );
     let there = hub.upstream_in("fix", UpstreamState::Ready).await;
     tokio::time::sleep(idle * 3).await;
     assert_eq!(hub.upstream_in("fix", UpstreamState::Ready).await.pid, there.pid, "it did not go to rest");
     while !stream.until_quiet().await.is_empty() {}
     // Changes during its absence are unknown, so subscribers are notified.
     signal(there.pid.unwrap(), "KILL");
-    let told = stream.message().await.unwrap();
+    let last_message = stream.message().await.unwrap();
     assert_eq!(
-        (&told["method"], &told["params"]["uri"]),
+        (&last_message["method"], &last_message["params"]["uri"]),
         (&json!("notifications/resources/updated"), &json!(WATCHED))
     );
     drop(stream);

@@ -126,12 +126,12 @@ async fn unknown_and_duplicate_answers_are_ignored() {
             text "$id"; text again
         done"#;
     let server = ServerStart::script(script).connect().await;
-    let mut seen = Vec::new();
+    let mut signals = Vec::new();
     for _ in 0..5 {
-        seen.push(server.text("any", json!({})).await);
+        signals.push(server.text("any", json!({})).await);
     }
-    seen.dedup();
-    assert_eq!(seen.len(), 5, "every call has its own: {seen:?}");
+    signals.dedup();
+    assert_eq!(signals.len(), 5, "every call has its own: {signals:?}");
 }
 
 #[tokio::test]
@@ -219,9 +219,9 @@ async fn orphans_of_an_exited_server_are_killed() {
 #[tokio::test]
 async fn server_that_ignores_sigterm_is_killed() {
     let server = ServerStart::script(STUBBORN).connect().await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     server.close().await;
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(15), "{:?}", started_at.elapsed());
     wait_until_dead(server.client.pid().unwrap()).await;
     server.start.wait_for_no_tasks().await;
 }

@@ -222,8 +222,9 @@ async fn log_lines_reach_only_the_caller_who_wants_them() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = ServerStart::fixture(eras).connect().await;
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        let kept = lines.clone();
-        let sink = Arc::new(move |line: LogLine| kept.lock().unwrap().push(line.params.as_str().to_owned()));
+        let recorded = lines.clone();
+        let sink =
+            Arc::new(move |line: LogLine| recorded.lock().unwrap().push(line.params.as_str().to_owned()));
         let log = Some(LogSink { least: LogLevel::Info, sink });
         let bridge = Bridge { caller: Some("ann".into()), log, ..Bridge::default() };
         let call = Outgoing { bridge: bridge.clone(), ..outgoing("test_logging_tool", json!({})) };
@@ -323,14 +324,14 @@ async fn call_lost_after_an_answer_is_not_rerun() {
     hub.add_upstream("s", &Script::answering(ASKS_AND_DIES).idempotent().install(&hub, "s")).await;
     let runs = || std::fs::read_to_string(folder(&hub, "s").join("runs")).unwrap().lines().count();
     let token = hub.token("agent", &["call:*"]).await.token;
-    for (speaks, so_far) in [(Speaks::Session("2025-06-18"), 1), (Speaks::Stateless, 2)] {
+    for (speaks, count_before) in [(Speaks::Session("2025-06-18"), 1), (Speaks::Stateless, 2)] {
         let client = AskedClient::connect(&hub, &token, speaks, json!({ "elicitation": {} })).await;
         let client = client.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
         hub.upstream_in("s", UpstreamState::Ready).await;
         let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
         assert_eq!(lost["isError"], true, "{lost}");
         assert!(text(&lost).contains("Check first"), "{speaks:?}: {lost}");
-        assert_eq!(runs(), so_far, "{speaks:?}");
+        assert_eq!(runs(), count_before, "{speaks:?}");
         assert_eq!(client.methods(), ["elicitation/create"], "{speaks:?}: nobody is asked twice");
     }
     // Without a question it may be run again, as its annotations allow.
@@ -348,7 +349,7 @@ async fn refused_shared_question_is_reported_as_a_warning() {
     let (one, two) = (hub.token("one", &["call:*"]).await.token, hub.token("two", &["call:*"]).await.token);
     let waits = AskedClient::connect(&hub, &one, Speaks::Stateless, json!({ "elicitation": {} })).await;
     let waits = waits.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
-    let asks =
+    let asking_client =
         AskedClient::connect(&hub, &two, Speaks::Session("2025-11-25"), json!({ "elicitation": {} })).await;
     let slow = waits.tool("mcp__fix__slow", json!({ "ms": 3_000 }));
     let refused = async {
@@ -356,21 +357,21 @@ async fn refused_shared_question_is_reported_as_a_warning() {
             hub.upstreams().get("fix").is_some_and(|upstream| upstream.in_flight == 1)
         })
         .await;
-        asks.tool("mcp__fix__test_elicitation", json!({ "message": "Who?" })).await.unwrap()
+        asking_client.tool("mcp__fix__test_elicitation", json!({ "message": "Who?" })).await.unwrap()
     };
     let (slow, refused) = tokio::join!(slow, refused);
     assert_eq!(slow.unwrap()["isError"], false);
     assert!(text(&refused).contains("several callers"), "{refused}");
-    assert!(asks.methods().is_empty() && waits.methods().is_empty());
-    let told = hub.upstream_when("fix", "warned", |upstream| !upstream.warnings.is_empty()).await;
-    assert!(told.warnings[0].contains("per_session"), "{:?}", told.warnings);
+    assert!(asking_client.methods().is_empty() && waits.methods().is_empty());
+    let upstream = hub.upstream_when("fix", "warned", |upstream| !upstream.warnings.is_empty()).await;
+    assert!(upstream.warnings[0].contains("per_session"), "{:?}", upstream.warnings);
     // With separate connections both are asked.
     let mut document = plexus_testkit::stdio_fixture(Eras::Sessions);
     document["per_session"] = json!(true);
     hub.add_upstream("own", &document).await;
-    let asks = asks.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+    let asking_client = asking_client.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
     let slow = waits.tool("mcp__own__slow", json!({ "ms": 500 }));
-    let questions = asks.tool_text("mcp__own__test_elicitation", json!({ "message": "Who?" }));
+    let questions = asking_client.tool_text("mcp__own__test_elicitation", json!({ "message": "Who?" }));
     let (_, questions) = tokio::join!(slow, questions);
     assert!(questions.contains("action=decline"), "{questions}");
 }

@@ -79,13 +79,13 @@ async fn file_changes_are_noticed_automatically() {
     let again = hub.upstream_in("fix", UpstreamState::Ready).await;
     std::fs::remove_file(hub.upstream_file("fix")).unwrap();
     let mut changes = hub.upstreams().changes();
-    let gone = async {
+    let removed = async {
         while hub.upstreams().get("fix").is_some() || is_alive(again.pid.unwrap()) {
             // The process ends a moment after the last reported change.
             let _ = tokio::time::timeout(Duration::from_millis(50), changes.changed()).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("gone in time");
+    tokio::time::timeout(Duration::from_secs(20), removed).await.expect("gone in time");
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn world_writable_folder_starts_no_process() {
     assert!(!is_alive(before.pid.unwrap()));
     set_mode(0o770);
     let again = hub.upstream_in("fix", UpstreamState::Ready).await;
-    assert!(again.warnings.iter().any(|told| told.contains("mode 0770")), "{:?}", again.warnings);
+    assert!(again.warnings.iter().any(|warning| warning.contains("mode 0770")), "{:?}", again.warnings);
     set_mode(0o700);
     let closed = hub.upstream_when("fix", "not warned about", |upstream| upstream.warnings.is_empty()).await;
     assert_eq!(
@@ -122,13 +122,16 @@ async fn restart_rereads_references_of_one_server_only() {
     document["env"] = json!({ "WORD": format!("${{file:{}}}", secret.display()) });
     hub.add_upstream("one", &document).await;
     let other = hub.add_upstream("two", &document).await;
-    let says =
+    let assert_reports =
         async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
-    assert_eq!(says("one").await, "old");
+    assert_eq!(assert_reports("one").await, "old");
     std::fs::write(&secret, "new").unwrap();
     let restarted = hub.upstreams().restart("one").await.unwrap();
     assert_eq!(restarted.state, UpstreamState::Ready, "{restarted:?}");
-    assert_eq!((says("one").await, says("two").await), ("new".to_owned(), "old".to_owned()));
+    assert_eq!(
+        (assert_reports("one").await, assert_reports("two").await),
+        ("new".to_owned(), "old".to_owned())
+    );
     assert_eq!(hub.upstreams().get("two").unwrap().pid, other.pid);
     // A missing value is reported, and the previous one is not used.
     std::fs::remove_file(&secret).unwrap();
@@ -150,17 +153,23 @@ async fn change_of_one_file_does_not_reread_references_of_others() {
     // Nobody requests a reload: the hub notices the file and reads the folder.
     hub.write_upstream("two", &document);
     hub.upstream_in("two", UpstreamState::Ready).await;
-    let says =
+    let assert_reports =
         async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
-    assert_eq!((says("one").await, says("two").await), ("old".to_owned(), "new".to_owned()));
+    assert_eq!(
+        (assert_reports("one").await, assert_reports("two").await),
+        ("old".to_owned(), "new".to_owned())
+    );
     assert_eq!(hub.upstreams().get("one").unwrap().pid, before.pid);
     // It is reread when its own file is rewritten, even with the same content.
     hub.write_upstream("one", &document);
     hub.upstream_when("one", "restarted", |one| one.pid.is_some() && one.pid != before.pid).await;
-    assert_eq!(says("one").await, "new");
+    assert_eq!(assert_reports("one").await, "new");
     std::fs::write(&secret, "newest").unwrap();
     assert_eq!(hub.upstreams().reload().await.changed, ["one", "two"]);
-    assert_eq!((says("one").await, says("two").await), ("newest".to_owned(), "newest".to_owned()));
+    assert_eq!(
+        (assert_reports("one").await, assert_reports("two").await),
+        ("newest".to_owned(), "newest".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -213,12 +222,12 @@ async fn file_restored_during_a_call_keeps_its_tools() {
         text(&messages.last().unwrap()["result"]).starts_with("waited"),
         "what ran may end: {messages:?}"
     );
-    let gone = async {
+    let removed = async {
         while is_alive(before.pid.unwrap()) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the old process ends");
+    tokio::time::timeout(Duration::from_secs(20), removed).await.expect("the old process ends");
     assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "still listed" })).await), "still listed");
 }
 
@@ -237,14 +246,14 @@ async fn queued_call_fails_when_its_server_is_removed() {
     let second = async {
         until("the first call runs", async || dir.join("in").exists()).await;
         let call = client.tool("mcp__s__work", json!({}));
-        let gone = async {
+        let removed = async {
             until("the second call waits", async || hub.upstreams().get("s").unwrap().in_flight == 2).await;
             std::fs::remove_file(hub.upstream_file("s")).unwrap();
             hub.upstreams().reload().await;
             std::fs::write(dir.join("go"), "").unwrap();
         };
-        let told = tokio::time::timeout(start / 3, async { tokio::join!(call, gone).0 }).await;
-        told.expect("it does not wait for a server that never comes")
+        let warning = tokio::time::timeout(start / 3, async { tokio::join!(call, removed).0 }).await;
+        warning.expect("it does not wait for a server that never comes")
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!(text(&first), "done");

@@ -35,11 +35,11 @@ async fn status_lists_only_servers_with_visible_tools() {
     assert_eq!(names(&agent(&hub).await).await, ["fix", "s"]);
     let narrow = hub.token("narrow", &["call:mcp_status", "call:mcp__fix__echo"]).await.token;
     let narrow = hub.mcp(&narrow);
-    let seen = servers(&narrow).await;
-    assert_eq!(seen.len(), 1);
-    assert_eq!(seen[0]["tools"], json!(["mcp__fix__echo"]));
+    let visible_servers = servers(&narrow).await;
+    assert_eq!(visible_servers.len(), 1);
+    assert_eq!(visible_servers[0]["tools"], json!(["mcp__fix__echo"]));
     assert_eq!(
-        [&seen[0]["state"], &seen[0]["era"], &seen[0]["revision"]],
+        [&visible_servers[0]["state"], &visible_servers[0]["era"], &visible_servers[0]["revision"]],
         ["ready", "session", "2025-11-25"]
     );
     let all = servers(&admin).await;
@@ -71,8 +71,8 @@ async fn standard_error_is_shown_only_to_admins() {
     let status = admin.tool("mcp_status", json!({})).await.to_string();
     assert!(status.contains(WORDS), "{status}");
     // Nobody sees the secrets that it was given.
-    let told = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
-    assert!(told.contains("ann with [redacted]") && !told.contains("plainlywords"), "{told}");
+    let text = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
+    assert!(text.contains("ann with [redacted]") && !text.contains("plainlywords"), "{text}");
 }
 
 #[tokio::test]
@@ -96,8 +96,8 @@ async fn missing_program_status_omits_the_search_path() {
     let hub = TestHub::start_timed(fast_timing()).await;
     hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));
     hub.upstreams().reload().await;
-    let told = hub.upstream_when("s", "down", |upstream| upstream.last_error.is_some()).await;
-    let message = told.last_error.unwrap().message;
+    let text = hub.upstream_when("s", "down", |upstream| upstream.last_error.is_some()).await;
+    let message = text.last_error.unwrap().message;
     assert!(
         message.contains("`no-such-program` was not found") && !message.contains("/nowhere"),
         "{message}"
@@ -118,10 +118,10 @@ async fn reload_tools_is_for_admins_only() {
     hub.write_upstream("wrong", &json!({}));
     let reloaded = hub.mcp(&hub.admin_token()).tool("reload_tools", json!({})).await;
     assert_eq!(reloaded["isError"], false, "what fails of it is not all of it: {reloaded}");
-    let said = &reloaded["structuredContent"];
-    assert_eq!(said["added"], json!(["s", "wrong"]));
-    assert_eq!(said["tools_added"], json!(["mcp__s__work"]));
-    assert_eq!(said["failed"][0]["name"], "wrong", "{said}");
+    let instructions = &reloaded["structuredContent"];
+    assert_eq!(instructions["added"], json!(["s", "wrong"]));
+    assert_eq!(instructions["tools_added"], json!(["mcp__s__work"]));
+    assert_eq!(instructions["failed"][0]["name"], "wrong", "{instructions}");
     assert_eq!(text(&client.tool("mcp__s__work", json!({})).await), "done");
 }
 
@@ -137,13 +137,16 @@ async fn instructions_cover_only_visible_servers() {
             .unwrap()
             .to_owned()
     };
-    let said = modern(&wide).await;
-    assert_eq!(wide.initialize("2025-06-18").await.1["instructions"], said.as_str());
+    let instructions = modern(&wide).await;
+    assert_eq!(wide.initialize("2025-06-18").await.1["instructions"], instructions.as_str());
     for words in ["one hub for all agents", "Use it for work only.", "Words of the script."] {
-        assert!(said.contains(words), "{words:?} is missing: {said}");
+        assert!(instructions.contains(words), "{words:?} is missing: {instructions}");
     }
-    let said = modern(&narrow).await;
-    assert!(said.contains("one hub for all agents") && !said.contains("script"), "{said}");
+    let instructions = modern(&narrow).await;
+    assert!(
+        instructions.contains("one hub for all agents") && !instructions.contains("script"),
+        "{instructions}"
+    );
 }
 
 #[tokio::test]
@@ -156,6 +159,6 @@ async fn metrics_contain_the_servers() {
         r#"plexus_upstream_restarts_total{server="fix"} 0"#,
         r#"plexus_upstream_calls_in_flight{server="fix"} 0"#,
     ] {
-        assert!(metrics.lines().any(|found| found == line), "{line} is missing:\n{metrics}");
+        assert!(metrics.lines().any(|metric| metric == line), "{line} is missing:\n{metrics}");
     }
 }

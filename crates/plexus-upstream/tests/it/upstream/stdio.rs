@@ -39,15 +39,15 @@ async fn servers_of_both_eras_are_detected_and_called() {
 
 #[tokio::test]
 async fn outdated_known_era_is_detected_again() {
-    for (eras, known, found) in [
+    for (eras, known_era, detected_era) in [
         (Eras::Sessions, UpstreamEra::Stateless, UpstreamEra::Session),
         (Eras::Stateless, UpstreamEra::Session, UpstreamEra::Stateless),
         (Eras::Both, UpstreamEra::Session, UpstreamEra::Session),
     ] {
         let mut start = ServerStart::fixture(eras);
-        start.connect.known_era = Some(known);
+        start.connect.known_era = Some(known_era);
         let server = start.connect().await;
-        assert_eq!(server.client.peer().era, found, "{eras:?}");
+        assert_eq!(server.client.peer().era, detected_era, "{eras:?}");
         assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
     }
 }
@@ -122,12 +122,12 @@ async fn tool_list_change_is_reported_over_a_pipe() {
         let server = ServerStart::fixture(eras).connect().await;
         assert!(!server.tools().await.contains(&"added_tool".to_owned()));
         // In the stateless era the first change may precede the subscription, which nobody waits for.
-        let told = async {
+        let changed = async {
             while !server.has_changed() {
                 server.call("change_tools", json!({})).await.unwrap();
             }
         };
-        tokio::time::timeout(PATIENCE, told).await.expect("word of a change in time");
+        tokio::time::timeout(PATIENCE, changed).await.expect("word of a change in time");
         // Every call adds or removes the tool.
         if !server.tools().await.contains(&"added_tool".to_owned()) {
             server.call("change_tools", json!({})).await.unwrap();
@@ -139,13 +139,13 @@ async fn tool_list_change_is_reported_over_a_pipe() {
 #[tokio::test]
 async fn unsupported_questions_are_refused_with_a_reason() {
     let server = ServerStart::fixture(Eras::Stateless).connect().await;
-    let asked = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
+    let result = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
     // The hub declared no capabilities.
-    assert!(matches!(asked, ClientError::Rpc { code: -32021, .. }), "{asked:?}");
+    assert!(matches!(result, ClientError::Rpc { code: -32021, .. }), "{result:?}");
     let server = ServerStart::fixture(Eras::Sessions).connect().await;
-    let asked = server.call("test_sampling", json!({ "prompt": "x" })).await;
-    let said = format!("{asked:?}");
-    assert!(said.contains("sampling"), "{said}");
+    let result = server.call("test_sampling", json!({ "prompt": "x" })).await;
+    let error_text = format!("{result:?}");
+    assert!(error_text.contains("sampling"), "{error_text}");
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn hub_shutdown_ends_the_process_cleanly() {
 
 /// Open files and child processes of this process.
 #[cfg(target_os = "linux")]
-fn held() -> (usize, usize) {
+fn open_files_and_tasks() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
@@ -221,9 +221,9 @@ async fn two_hundred_connections_leak_nothing() {
     };
     // Resources that the runtime opens once and keeps.
     once().await;
-    let before = held();
+    let before = open_files_and_tasks();
     for _ in 0..200 {
         once().await;
     }
-    assert_eq!(held(), before);
+    assert_eq!(open_files_and_tasks(), before);
 }

@@ -62,7 +62,7 @@ async fn broken_connection_after_sending_loses_the_call() {
 #[tokio::test]
 async fn invalid_answer_is_a_protocol_error() {
     let html = || answer(200, "content-type: text/html\r\n", "<html>welcome</html>");
-    for (steps, word) in [
+    for (steps, expected) in [
         (html(), "text/html"),
         (answer(202, "", ""), "did not answer"),
         (answer(200, "content-type: application/json\r\n", "{\"jsonrpc\":"), "not an MCP message"),
@@ -78,7 +78,7 @@ async fn invalid_answer_is_a_protocol_error() {
     ] {
         let shown = format!("{steps:?}");
         let error = failure(move |_| steps.clone()).await;
-        assert!(matches!(&error, ClientError::Protocol(why) if why.contains(word)), "{shown}: {error:?}");
+        assert!(matches!(&error, ClientError::Protocol(why) if why.contains(expected)), "{shown}: {error:?}");
     }
 }
 
@@ -270,7 +270,7 @@ async fn missing_credentials_are_named_in_the_error() {
             params = params.header("Authorization", value);
         }
         let why = params.connect_error().await;
-        assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        assert!(words.iter().all(|expected| why.contains(expected)), "{why}");
         assert!(header.is_none_or(|value| !why.contains(value)), "{why}");
         // The handshake of the other era would not help.
         assert_eq!(server.requests().len(), 1, "{:?}", server.requests());
@@ -313,10 +313,15 @@ async fn json_rpc_error_is_read_with_any_status() {
 #[tokio::test]
 async fn http_questions_are_answered_or_refused() {
     let server = with_calls(|request| {
-        let asks = ["ping", "sampling/createMessage"].map(|method| {
+        let questions = ["ping", "sampling/createMessage"].map(|method| {
             event(&json!({ "jsonrpc": "2.0", "id": format!("q-{method}"), "method": method, "params": {} }))
         });
-        stream(&format!("{}{}{}", asks[0], asks[1], event(&result(request, &text_result("answered")))))
+        stream(&format!(
+            "{}{}{}",
+            questions[0],
+            questions[1],
+            event(&result(request, &text_result("answered")))
+        ))
     })
     .await;
     let client = ConnectParams::to(&server.url()).connect().await;

@@ -119,14 +119,14 @@ async fn non_object_output_schemas_depend_on_the_revision() {
     let client = hub.mcp(&token);
     for revision in REVISIONS {
         for tool in [TOOL, "mcp__odd__listed"] {
-            let seen = definition(&client, Some(revision), tool).await;
-            assert_eq!(seen["outputSchema"], Value::Null, "{revision}: {seen}");
+            let listed = definition(&client, Some(revision), tool).await;
+            assert_eq!(listed["outputSchema"], Value::Null, "{revision}: {listed}");
         }
     }
-    let seen = definition(&client, None, TOOL).await;
-    assert_eq!(seen["outputSchema"]["type"], "array", "{seen}");
+    let listed = definition(&client, None, TOOL).await;
+    assert_eq!(listed["outputSchema"]["type"], "array", "{listed}");
     let schema = json!({ "type": "object", "properties": { "x": {}, "y": { "not": {} } } });
-    assert_eq!(seen["inputSchema"], schema, "{seen}");
+    assert_eq!(listed["inputSchema"], schema, "{listed}");
 }
 
 #[tokio::test]
@@ -134,8 +134,8 @@ async fn reserved_meta_of_a_tool_is_removed() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     for revision in [None].into_iter().chain(REVISIONS.map(Some)) {
-        let seen = definition(&client, revision, "mcp__odd__sound").await;
-        assert_eq!(seen["_meta"], json!({ "theirs": 1 }), "{revision:?}: {seen}");
+        let listed = definition(&client, revision, "mcp__odd__sound").await;
+        assert_eq!(listed["_meta"], json!({ "theirs": 1 }), "{revision:?}: {listed}");
         assert_eq!(definition(&client, revision, TOOL).await.get("_meta"), None, "{revision:?}");
     }
 }
@@ -222,8 +222,8 @@ async fn replay_equals_the_first_result_exactly() {
         let text = client.modern("tools/call", params).await.body;
         let start = text.find("\"content\"").unwrap();
         let end = text.find("\"isError\"").unwrap();
-        let theirs = text.find("\"theirs\"").unwrap();
-        (text[start..end].to_owned(), text[theirs..].to_owned())
+        let position = text.find("\"theirs\"").unwrap();
+        (text[start..end].to_owned(), text[position..].to_owned())
     };
     let first = call().await;
     assert!(first.0.contains("2.50") && first.1.contains("12345678901234567890123"), "{first:?}");

@@ -56,11 +56,11 @@ async fn newest_era_is_detected_and_a_known_one_tried_first() {
     // The known era is outdated.
     for (eras, era) in [(Eras::Stateless, UpstreamEra::Stateless), (Eras::Sessions, UpstreamEra::Session)] {
         let server = Fixture::new().only(eras).start().await;
-        for known in [UpstreamEra::Session, UpstreamEra::Stateless] {
+        for known_era in [UpstreamEra::Session, UpstreamEra::Stateless] {
             assert_eq!(
-                ConnectParams::to(&server.url()).with_known_era(known).connect().await.peer().era,
+                ConnectParams::to(&server.url()).with_known_era(known_era).connect().await.peer().era,
                 era,
-                "{known:?}"
+                "{known_era:?}"
             );
         }
     }
@@ -91,15 +91,15 @@ async fn requests_carry_only_the_files_headers() {
 #[tokio::test]
 async fn progress_arrives_in_order_at_its_caller_only() {
     for (_server, _way, client, _) in each_era().await {
-        let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
-        let noted = seen.clone();
+        let progress: Arc<Mutex<Vec<f64>>> = Arc::default();
+        let noted = progress.clone();
         let sink: ProgressSink = Arc::new(move |progress| noted.lock().unwrap().push(progress.done));
         let slow = Outgoing { progress: Some(sink), ..outgoing("slow", json!({ "ms": 100 })) };
         let output = expect_output(in_time(client.call(slow)).await).unwrap();
         assert!(text(&output).starts_with("waited "), "{output:?}");
         {
-            let seen = seen.lock().unwrap();
-            assert!(!seen.is_empty() && seen.is_sorted(), "{seen:?}");
+            let progress = progress.lock().unwrap();
+            assert!(!progress.is_empty() && progress.is_sorted(), "{progress:?}");
         }
         call(&client, "slow", json!({ "ms": 50 })).await.unwrap();
     }
@@ -107,7 +107,7 @@ async fn progress_arrives_in_order_at_its_caller_only() {
 
 /// Waits until the server has seen this many cancelled calls.
 async fn cancelled(client: &Client, calls: u64) {
-    let seen = async {
+    let counted = async {
         loop {
             let described = structured(&call(client, "describe_call", json!({})).await.unwrap());
             if described["cancelledCalls"] == calls {
@@ -116,7 +116,7 @@ async fn cancelled(client: &Client, calls: u64) {
             tokio::time::sleep(POLL).await;
         }
     };
-    in_time(seen).await;
+    in_time(counted).await;
 }
 
 #[tokio::test]
@@ -138,9 +138,9 @@ async fn cancelled_http_call_ends_on_the_server() {
 async fn tool_list_change_is_reported_over_http() {
     for (_server, params, client, _) in each_era().await {
         let before = in_time(client.list_tools()).await.unwrap().len();
-        let heard = params.change_counter.count();
+        let count_before = params.change_counter.count();
         call(&client, "change_tools", json!({})).await.unwrap();
-        params.change_counter.wait_until_more_than(heard).await;
+        params.change_counter.wait_until_more_than(count_before).await;
         assert_eq!(in_time(client.list_tools()).await.unwrap().len(), before + 1);
     }
 }
@@ -187,12 +187,12 @@ async fn dropped_client_ends_its_tasks() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let params = ConnectParams::to(&server.url());
     drop(params.connect().await);
-    let gone = async {
+    let tasks_ended = async {
         while params.supervisor.count(plexus_kit::Stage::Intake) > 0 {
             tokio::time::sleep(POLL).await;
         }
     };
-    in_time(gone).await;
+    in_time(tasks_ended).await;
 }
 
 #[test]

@@ -99,8 +99,8 @@ async fn reserved_headers_are_refused() {
 
 #[tokio::test]
 async fn session_stays_at_the_redirect_target() {
-    let there = ScriptedServer::start(session_era).await;
-    let address = there.address();
+    let target = ScriptedServer::start(session_era).await;
+    let address = target.address();
     let here = ScriptedServer::start(move |request| match request.method.as_str() {
         "POST" => answer(307, &format!("location: http://{address}/moved\r\n"), ""),
         _ => session_era(request),
@@ -114,7 +114,7 @@ async fn session_stays_at_the_redirect_target() {
     for request in here.requests() {
         assert_eq!(request.header("authorization"), Some("Bearer of-the-file"), "{request:?}");
     }
-    for request in there.requests() {
+    for request in target.requests() {
         assert_eq!(request.path, "/moved");
         assert_eq!(request.header("authorization"), None, "credentials stay with their server: {request:?}");
     }
@@ -136,7 +136,7 @@ async fn same_origin_redirect_keeps_headers() {
 
 #[tokio::test]
 async fn unsafe_redirects_are_not_followed() {
-    for (status, location, word) in [
+    for (status, location, expected) in [
         (307, "http://10.0.0.1/mcp", "allow_private"),
         (308, "http://169.254.169.254/latest/meta-data", "metadata"),
         (307, "file:///etc/passwd", "no scheme"),
@@ -147,7 +147,7 @@ async fn unsafe_redirects_are_not_followed() {
         let server =
             ScriptedServer::start(move |_| answer(status, &format!("location: {location}\r\n"), "")).await;
         let why = ConnectParams::to(&server.url()).connect_error().await;
-        assert!(why.contains(word), "{location}: {why}");
+        assert!(why.contains(expected), "{location}: {why}");
     }
 }
 

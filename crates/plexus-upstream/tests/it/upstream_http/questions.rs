@@ -41,9 +41,9 @@ async fn http_question_reaches_the_caller_of_its_stream() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
     let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
     let go_on = Arc::new(Notify::new());
-    let says = |name: &str| json!({ "action": "accept", "content": { "username": name, "email": "-" } });
+    let accept_as = |name: &str| json!({ "action": "accept", "content": { "username": name, "email": "-" } });
     let (ann, bob) =
-        (TestAnswerer::answering_after(says("ann"), &go_on), TestAnswerer::answering(says("bob")));
+        (TestAnswerer::answering_after(accept_as("ann"), &go_on), TestAnswerer::answering(accept_as("bob")));
     let first = client.call(call_by("ann", &ann, "test_elicitation", json!({ "message": "Ann?" })));
     let second = async {
         ann.question_arrived.notified().await;
@@ -136,12 +136,12 @@ async fn session_stream_question_may_concern_a_departed_caller() {
     let cancel = gives_up.cancel.clone();
     let first = client.call(gives_up);
     let second = client.call(call_by("bob", &bob, "echo", json!({})));
-    let given_up = async {
+    let cancelled = async {
         server.wait_for_requests("tools/call", 2).await;
         cancel.cancel();
     };
     let asking = async {
-        let (called, ()) = tokio::join!(first, given_up);
+        let (called, ()) = tokio::join!(first, cancelled);
         assert!(matches!(called, Err(ClientError::Cancelled)), "{called:?}");
         question.notify_one();
         let answer = server.wait_for_request(|request| request.body["id"] == "g1").await;
@@ -159,14 +159,14 @@ async fn session_stream_question_may_concern_a_departed_caller() {
 
 #[tokio::test]
 async fn call_with_a_question_is_not_resent_in_a_new_session() {
-    let (question, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (asks, forgets) = (question.clone(), gone.clone());
+    let (question, session_lost) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (send_question, forget_session) = (question.clone(), session_lost.clone());
     let server = ScriptedServer::start(move |request: &ReceivedRequest| match request.message_method() {
         "GET" => {
             let roots_request = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
             let mut steps = stream("");
             steps.extend([
-                Step::Wait(asks.clone()),
+                Step::Wait(send_question.clone()),
                 Step::Send(event(&roots_request).into_bytes()),
                 Step::Stall,
             ]);
@@ -174,7 +174,7 @@ async fn call_with_a_question_is_not_resent_in_a_new_session() {
         }
         "tools/call" => {
             let mut steps = answer(404, "", "gone");
-            steps.insert(0, Step::Wait(forgets.clone()));
+            steps.insert(0, Step::Wait(forget_session.clone()));
             steps
         }
         _ => session_era(request),
@@ -187,7 +187,7 @@ async fn call_with_a_question_is_not_resent_in_a_new_session() {
         server.wait_for_requests("tools/call", 1).await;
         question.notify_one();
         server.wait_for_request(|request| request.body["id"] == "g1").await;
-        gone.notify_one();
+        session_lost.notify_one();
     };
     let (called, ()) = in_time(async { tokio::join!(called, asking) }).await;
     assert!(matches!(called, Err(ClientError::Lost(_))), "{called:?}");
@@ -197,7 +197,7 @@ async fn call_with_a_question_is_not_resent_in_a_new_session() {
 #[tokio::test]
 async fn questions_of_lost_and_new_sessions_are_not_mixed() {
     let (question, sessions) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-    let asks = question.clone();
+    let send_question = question.clone();
     let roots_request = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
     let server = ScriptedServer::start(move |request: &ReceivedRequest| {
         let is_first = request.header("mcp-session-id") == Some("s-1");
@@ -211,7 +211,7 @@ async fn questions_of_lost_and_new_sessions_are_not_mixed() {
             "GET" if is_first => {
                 let mut steps = stream("");
                 steps.extend([
-                    Step::Wait(asks.clone()),
+                    Step::Wait(send_question.clone()),
                     Step::Send(event(&roots_request).into_bytes()),
                     Step::Stall,
                 ]);
@@ -229,8 +229,8 @@ async fn questions_of_lost_and_new_sessions_are_not_mixed() {
     })
     .await;
     let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
-    let thinks = Arc::new(Notify::new());
-    let ann = TestAnswerer::answering_after(json!({ "roots": [{ "uri": "file:///ann" }] }), &thinks);
+    let release = Arc::new(Notify::new());
+    let ann = TestAnswerer::answering_after(json!({ "roots": [{ "uri": "file:///ann" }] }), &release);
     let bob = TestAnswerer::answering(json!({ "roots": [{ "uri": "file:///bob" }] }));
     let first = client.call(call_by("ann", &ann, "slow", json!({})));
     let second = async {
@@ -241,7 +241,7 @@ async fn questions_of_lost_and_new_sessions_are_not_mixed() {
     };
     let answered = async {
         bob.question_arrived.notified().await;
-        thinks.notify_one();
+        release.notify_one();
         server.wait_for_request(|request| request.body["id"] == "g1").await
     };
     let answer = in_time(async {

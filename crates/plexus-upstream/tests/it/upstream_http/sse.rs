@@ -45,9 +45,9 @@ async fn a_python_server_of_the_older_transport_is_listed_and_called() {
     assert!(futures_util::future::join_all(calls).await.into_iter().all(|same| same));
 
     // A file that does not name the transport detects it too.
-    let found = ConnectParams::to(&url).with_guessed_transport().connect().await;
-    assert_eq!(found.peer().name, "old");
-    in_time(found.close()).await;
+    let guessed = ConnectParams::to(&url).with_guessed_transport().connect().await;
+    assert_eq!(guessed.peer().name, "old");
+    in_time(guessed.close()).await;
     // A file that names the other transport does not.
     let why = ConnectParams::to(&url).connect_error().await;
     assert!(why.contains("405") || why.contains("check the `url`"), "{why}");
@@ -79,7 +79,7 @@ async fn begins_with(events: &'static str) -> ScriptedServer {
 
 #[tokio::test]
 async fn sse_endpoint_must_be_of_the_same_origin() {
-    for (events, word) in [
+    for (events, expected) in [
         ("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n", "not the same server"),
         ("event: endpoint\ndata: //evil.example/messages\n\n", "not the same server"),
         ("event: endpoint\ndata: http://\n\n", "none"),
@@ -87,7 +87,7 @@ async fn sse_endpoint_must_be_of_the_same_origin() {
     ] {
         let server = begins_with(events).await;
         let why = ConnectParams::to(&server.url()).with_older_transport().connect_error().await;
-        assert!(why.contains(word), "{events:?}: {why}");
+        assert!(why.contains(expected), "{events:?}: {why}");
         assert_eq!(server.count("initialize"), 0);
     }
 }
@@ -137,7 +137,7 @@ async fn sse_answers_arrive_on_the_stream_until_it_ends() {
 
 #[tokio::test]
 async fn late_refusal_fails_only_its_request() {
-    for (verdict, gone) in [("400 Bad Request", false), ("404 Not Found", true)] {
+    for (verdict, is_lost) in [("400 Bad Request", false), ("404 Not Found", true)] {
         let mut server = FedConnection::start().await;
         let client = server.client.clone();
         // More than could be posted in time if each waited for the one before it.
@@ -153,12 +153,12 @@ async fn late_refusal_fails_only_its_request() {
         server.verdict.send(Some(verdict)).unwrap();
         for refused in calls.finished().await {
             match refused {
-                Err(ClientError::Protocol(why)) if !gone => assert!(why.contains("400"), "{why}"),
-                Err(ClientError::Lost(_)) if gone => {}
+                Err(ClientError::Protocol(why)) if !is_lost => assert!(why.contains("400"), "{why}"),
+                Err(ClientError::Lost(_)) if is_lost => {}
                 other => panic!("{other:?}"),
             }
         }
-        if gone {
+        if is_lost {
             in_time(server.client.closed()).await;
         }
     }
@@ -178,9 +178,9 @@ struct FedConnection {
 
 impl FedConnection {
     async fn start() -> Self {
-        let (feed, fed) = mpsc::unbounded_channel::<String>();
-        let (verdict, told) = watch::channel(None);
-        let (address, mut posts, serving) = fed_stream(fed, told).await;
+        let (feed, connection) = mpsc::unbounded_channel::<String>();
+        let (verdict, verdicts) = watch::channel(None);
+        let (address, mut posts, serving) = fed_stream(connection, verdicts).await;
         let params = ConnectParams::to(&format!("http://{address}/sse")).with_older_transport();
         feed.send("event: endpoint\r\ndata: /messages?session=1\r\n\r\n".to_owned()).unwrap();
         let connecting = spawn_background(async move { (params.try_connect().await, params) });
@@ -195,9 +195,9 @@ impl FedConnection {
     }
 }
 
-/// A server that streams what is sent here, and returns what is posted.
+/// A server that streams the events from a channel and passes on posted messages.
 async fn fed_stream(
-    mut fed: mpsc::UnboundedReceiver<String>,
+    mut connection: mpsc::UnboundedReceiver<String>,
     verdict: watch::Receiver<Option<&'static str>>,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<Value>, BackgroundTask<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -213,7 +213,7 @@ async fn fed_stream(
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
         let feeding = spawn_background(async move {
-            while let Some(text) = fed.recv().await {
+            while let Some(text) = connection.recv().await {
                 stream.write_all(text.as_bytes()).await.unwrap();
             }
         });
@@ -228,7 +228,7 @@ async fn fed_stream(
     (address, posts, serving)
 }
 
-/// Returns what is posted, and accepts everything immediately except calls, which wait for a verdict.
+/// Passes on posted messages, and accepts everything immediately except calls, which wait for a verdict.
 async fn take_posts(
     stream: TcpStream,
     posted: mpsc::UnboundedSender<Value>,

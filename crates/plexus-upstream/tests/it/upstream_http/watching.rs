@@ -50,14 +50,14 @@ fn refused(request: &ReceivedRequest, status: u16) -> Steps {
 async fn refused_resource_does_not_affect_other_watches() {
     for status in [400, 413, 500, 200] {
         let change = Arc::new(Notify::new());
-        let word = change.clone();
+        let release = change.clone();
         let server = ScriptedServer::start(move |request| match request.message_method() {
             "server/discover" => discovered(request),
             "subscriptions/listen" if watched(request).contains(&BAD) => refused(request, status),
             "subscriptions/listen" => {
                 let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
                 let change = Step::Send(event(&changed).into_bytes());
-                [acknowledged(), vec![Step::Wait(word.clone()), change, Step::Stall]].concat()
+                [acknowledged(), vec![Step::Wait(release.clone()), change, Step::Stall]].concat()
             }
             _ => stateless_era(request),
         })

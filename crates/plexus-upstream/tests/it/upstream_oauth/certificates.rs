@@ -117,7 +117,7 @@ async fn client_certificate_of_the_file_is_presented() {
     let result = agent(&hub).await.tool("mcp__mutual__echo", json!({ "text": "shown" })).await;
     assert_eq!(text(&result), "shown", "{result}");
 
-    for (name, tls, said) in [
+    for (name, tls, expected_text) in [
         ("nameless", json!({ "ca": "certificates/ca.pem" }), ""),
         (
             "distrustful",
@@ -138,7 +138,7 @@ async fn client_certificate_of_the_file_is_presented() {
         hub.upstreams().reload().await;
         let down = hub.upstream_in(name, UpstreamState::Down).await;
         let why = down.last_error.unwrap().message;
-        assert!(why.contains(said), "{name}: {why}");
+        assert!(why.contains(expected_text), "{name}: {why}");
     }
 
     // A key that others can read causes a warning, and one that everyone can read is refused.

@@ -34,19 +34,19 @@ async fn begin(hub: &TestHub, name: &str) -> (u16, Value) {
 }
 
 /// Submits a browser's answer.
-async fn finish(hub: &TestHub, name: &str, begun: &Value, back: &Url) -> (u16, Value) {
+async fn finish(hub: &TestHub, name: &str, login: &Value, redirect: &Url) -> (u16, Value) {
     let answer: serde_json::Map<String, Value> =
-        back.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
-    let id = begun["id"].as_str().unwrap();
+        redirect.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
+    let id = login["id"].as_str().unwrap();
     post(hub, &format!("{name}/login/{id}"), &Value::Object(answer)).await
 }
 
 /// Logs in successfully.
 async fn log_in(hub: &TestHub, name: &str) -> Upstream {
-    let (status, begun) = begin(hub, name).await;
-    assert_eq!(status, 200, "{begun}");
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
-    let (status, upstream) = finish(hub, name, &begun, &back).await;
+    let (status, login) = begin(hub, name).await;
+    assert_eq!(status, 200, "{login}");
+    let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
+    let (status, upstream) = finish(hub, name, &login, &redirect).await;
     assert_eq!(status, 200, "{upstream}");
     hub.upstream_in(name, UpstreamState::Ready).await
 }
