@@ -1,7 +1,7 @@
 //! Questions to the caller during its call.
 //!
-//! Inside the hub a question has the form of revision 2026-07-28. The adapters for clients and servers of other revisions translate
-//! it.
+//! Inside the hub a question has the form of revision 2026-07-28. The adapters for clients and servers of other
+//! revisions translate it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -74,8 +74,8 @@ impl ToolContext {
         }
     }
 
-    /// Emits an event of the running call, an object of a kind such as `terminal_output`; the call's id and the node's name are
-    /// added. Never blocks; returns false if the event was dropped.
+    /// Emits an event of the running call, an object of a kind such as `terminal_output`; the call's id and the node's
+    /// name are added. Never blocks; returns false if the event was dropped.
     pub fn emit(&self, kind: &str, payload: Map<String, Value>) -> bool {
         self.emitter.emit(kind, payload)
     }

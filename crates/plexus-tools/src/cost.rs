@@ -1,8 +1,8 @@
 //! The context cost of the tools listed to a caller.
 //!
-//! The cost counts what a client sends to its model: of each tool its name, description and input schema, as one JSON object; and the
-//! instructions about the hub and its servers that a client gets when it connects. Titles, annotations and output schemas go to
-//! clients, not to models.
+//! The cost counts what a client sends to its model: of each tool its name, description and input schema, as one JSON
+//! object; and the instructions about the hub and its servers that a client gets when it connects. Titles, annotations
+//! and output schemas go to clients, not to models.
 
 use std::collections::BTreeMap;
 

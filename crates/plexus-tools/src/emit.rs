@@ -1,7 +1,8 @@
 //! Events and progress of a running call.
 //!
-//! Emitting never blocks: an event that cannot be accepted at once is dropped, and the emitter is notified. On a hub an event goes to
-//! the log of the call's session, before the end of the call, and to the caller as progress. On a node it goes to the hub.
+//! Emitting never blocks: an event that cannot be accepted at once is dropped, and the emitter is notified. On a hub an
+//! event goes to the log of the call's session, before the end of the call, and to the caller as progress. On a node it
+//! goes to the hub.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

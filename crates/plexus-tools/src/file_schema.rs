@@ -44,8 +44,8 @@ impl FileSchema {
         text
     }
 
-    /// Reports unknown keys and invalid values and removes them from the document, so the rest can be checked. Returns the keys that the
-    /// unknown ones most likely stand for.
+    /// Reports unknown keys and invalid values and removes them from the document, so the rest can be checked. Returns
+    /// the keys that the unknown ones most likely stand for.
     pub fn check(&self, document: &mut Map<String, Value>, findings: &mut Findings) -> Vec<String> {
         let input = Value::Object(std::mem::take(document));
         let (mut invalid_paths, mut suggested_keys) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
 //! Tools and the dispatcher, the only path to them.
 //!
-//! [`Dispatcher::call`] resolves the name among the tools visible to the caller, validates the arguments, checks the idempotency
-//! key, takes a concurrency slot, executes under a deadline and records the call, in this order. Looking up an unauthorized tool
-//! and a missing one takes the same code path and gives the same error.
+//! [`Dispatcher::call`] resolves the name among the tools visible to the caller, validates the arguments, checks the
+//! idempotency key, takes a concurrency slot, executes under a deadline and records the call, in this order. Looking up
+//! an unauthorized tool and a missing one takes the same code path and gives the same error.
 
 pub mod alias;
 pub mod arguments;

@@ -1,7 +1,8 @@
-//! Redaction of records: values under credential-like names, and text anywhere, also in names, that looks like a credential.
+//! Redaction of records: values under credential-like names, and text anywhere, also in names, that looks like a
+//! credential.
 //!
-//! Most calls contain neither. So JSON that is stored as text is first scanned as text ([`raw`]) and parsed only if the scan finds
-//! something suspicious.
+//! Most calls contain neither. So JSON that is stored as text is first scanned as text ([`raw`]) and parsed only if the
+//! scan finds something suspicious.
 
 mod raw;
 #[cfg(test)]
@@ -94,15 +95,15 @@ fn parsed(json: &str) -> String {
             self::value(&mut value);
             value.to_string()
         }
-        // Nested too deeply, or with a number that is too large: stored as text if it is clean. Otherwise the extent of a
-        // credential in it cannot be determined.
+        // Nested too deeply, or with a number that is too large: stored as text if it is clean. Otherwise the extent of
+        // a credential in it cannot be determined.
         Err(_) if raw::is_harmless(json) => Value::from(json).to_string(),
         Err(_) => serde_json::json!({ "unreadable": true, "bytes": json.len() }).to_string(),
     }
 }
 
-/// The value without the content of these fields, at any depth: each keeps its length, and its hash if the content is too long to
-/// be guessed from it.
+/// The value without the content of these fields, at any depth: each keeps its length, and its hash if the content is
+/// too long to be guessed from it.
 pub(crate) fn without<'v>(value: &'v Value, fields: &[&str]) -> Cow<'v, Value> {
     match fields.is_empty() {
         true => Cow::Borrowed(value),

@@ -84,8 +84,8 @@ impl Registry {
         });
     }
 
-    /// Replaces the tools of the servers that run on nodes. A tool whose name is taken is omitted, so it never replaces a tool of the
-    /// hub. Returns the omitted ones.
+    /// Replaces the tools of the servers that run on nodes. A tool whose name is taken is omitted, so it never replaces
+    /// a tool of the hub. Returns the omitted ones.
     pub fn set_hosted(&self, tools: Vec<Tool>) -> Vec<String> {
         let mut left_out = Vec::new();
         self.change(|catalog| {

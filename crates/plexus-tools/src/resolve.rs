@@ -1,11 +1,11 @@
 //! Resolves a name as written by a caller to one tool.
 //!
-//! Models write inexact names: without the server, with other separators, with their client's prefix. Each [step](STEPS) handles
-//! one such variant; the first step with a match decides. If several tools match it, the error lists them: nothing is guessed, and
-//! later steps do not break the tie.
+//! Models write inexact names: without the server, with other separators, with their client's prefix. Each
+//! [step](STEPS) handles one such variant; the first step with a match decides. If several tools match it, the error
+//! lists them: nothing is guessed, and later steps do not break the tie.
 //!
-//! Invariant: only tools visible to the caller are considered, so an invisible tool affects neither the result nor the text of an
-//! error.
+//! Invariant: only tools visible to the caller are considered, so an invisible tool affects neither the result nor the
+//! text of an error.
 
 mod index;
 

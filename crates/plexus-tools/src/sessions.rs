@@ -1,7 +1,7 @@
 //! Finds the session of a call.
 //!
-//! A session is identified by its owner and a key. The owner is the subject of the token, so a client reaches only its own
-//! sessions, whatever it claims about its thread.
+//! A session is identified by its owner and a key. The owner is the subject of the token, so a client reaches only its
+//! own sessions, whatever it claims about its thread.
 
 use std::path::PathBuf;
 
@@ -48,8 +48,8 @@ impl SessionKey {
         Self { key, client: client.map(clean), folder: None }
     }
 
-    /// The key of a client's conversation. It is the same whether the client sends the id with a call or the program that started the
-    /// client does.
+    /// The key of a client's conversation. It is the same whether the client sends the id with a call or the program
+    /// that started the client does.
     ///
     /// ```
     /// use plexus_tools::SessionKey;
@@ -86,8 +86,8 @@ impl SessionKey {
     }
 }
 
-/// Sanitizes a part: printable ASCII without the separator, at most [`MAX_PART`] characters, never empty. A changed part gets a hash
-/// of the original, so different names stay different.
+/// Sanitizes a part: printable ASCII without the separator, at most [`MAX_PART`] characters, never empty. A changed
+/// part gets a hash of the original, so different names stay different.
 fn clean(part: &str) -> String {
     let keep = |c: char| c.is_ascii_graphic() && c != ':';
     if !part.is_empty() && part.len() <= MAX_PART && part.chars().all(keep) {

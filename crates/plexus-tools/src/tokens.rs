@@ -1,7 +1,7 @@
 //! Counts the tokens of texts.
 //!
-//! The loaded vocabulary takes about 25 MB, more than the rest of an idle hub. So it is loaded for a count and dropped afterwards, by
-//! one thread at a time, and counts are cached.
+//! The loaded vocabulary takes about 25 MB, more than the rest of an idle hub. So it is loaded for a count and dropped
+//! afterwards, by one thread at a time, and counts are cached.
 
 use aws_lc_rs::digest;
 use moka::sync::Cache;

@@ -33,7 +33,8 @@ impl Visible {
         Self::through(catalog, principal, principal.profile(), |_| true, logged)
     }
 
-    /// The view of a token with this profile within a principal's view. Admin tools are not visible to tokens with a profile.
+    /// The view of a token with this profile within a principal's view. Admin tools are not visible to tokens with a
+    /// profile.
     pub(crate) fn of_profile(
         catalog: &Catalog,
         principal: &Principal,

@@ -47,20 +47,20 @@ async fn results_are_complete_and_only_lists_are_cacheable() {
     ];
     for (method, params, cacheable) in cases {
         let answer = client.modern(method, params.clone()).await;
-        let what = format!("{method} {params}");
-        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{what}");
+        let label = format!("{method} {params}");
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{label}");
         let result = answer.result();
-        assert_eq!(result["resultType"], "complete", "{what}");
-        assert_eq!(result["_meta"][SERVER]["name"], "plexus", "{what}");
-        assert!(result["_meta"][SERVER]["version"].is_string(), "{what}");
+        assert_eq!(result["resultType"], "complete", "{label}");
+        assert_eq!(result["_meta"][SERVER]["name"], "plexus", "{label}");
+        assert!(result["_meta"][SERVER]["version"].is_string(), "{label}");
         match cacheable {
             true => {
-                assert!(result["ttlMs"].is_u64(), "{what}: {result}");
-                assert_eq!(result["cacheScope"], "private", "{what}: the list depends on the token");
+                assert!(result["ttlMs"].is_u64(), "{label}: {result}");
+                assert_eq!(result["cacheScope"], "private", "{label}: the list depends on the token");
             }
             false => {
-                assert!(result.get("ttlMs").is_none(), "{what}");
-                assert!(result.get("cacheScope").is_none(), "{what}");
+                assert!(result.get("ttlMs").is_none(), "{label}");
+                assert!(result.get("cacheScope").is_none(), "{label}");
             }
         }
     }

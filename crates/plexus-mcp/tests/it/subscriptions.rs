@@ -29,18 +29,18 @@ fn list_changed(id: impl Into<Value>) -> Value {
 }
 
 struct Filter {
-    what: &'static str,
+    label: &'static str,
     filters: &'static str,
     honoured: &'static str,
 }
 
 #[rustfmt::skip]
 const FILTERS: &[Filter] = &[
-    Filter { what: "tools",             filters: r#"{"toolsListChanged":true}"#,                               honoured: r#"{"toolsListChanged":true}"# },
-    Filter { what: "tools and more",    filters: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["file:///x"]}"#, honoured: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"# },
-    Filter { what: "tools not",         filters: r#"{"toolsListChanged":false}"#,                              honoured: "{}" },
-    Filter { what: "nothing we have",   filters: r#"{"resourceSubscriptions":["file:///x"],"moonChanged":true}"#, honoured: "{}" },
-    Filter { what: "nothing",           filters: "{}",                                                         honoured: "{}" },
+    Filter { label: "tools",             filters: r#"{"toolsListChanged":true}"#,                               honoured: r#"{"toolsListChanged":true}"# },
+    Filter { label: "tools and more",    filters: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["file:///x"]}"#, honoured: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"# },
+    Filter { label: "tools not",         filters: r#"{"toolsListChanged":false}"#,                              honoured: "{}" },
+    Filter { label: "nothing we have",   filters: r#"{"resourceSubscriptions":["file:///x"],"moonChanged":true}"#, honoured: "{}" },
+    Filter { label: "nothing",           filters: "{}",                                                         honoured: "{}" },
 ];
 
 #[tokio::test]
@@ -58,8 +58,8 @@ async fn acknowledgement_comes_first_with_id_and_accepted_filters() {
             assert!(stream.headers().get("mcp-session-id").is_none());
             let first = stream.next().await.unwrap();
             let expected = SseEvent::Message { id: None, json: acknowledged(id, honoured) };
-            assert_eq!(first, expected, "{}", filter.what);
-            assert_eq!(stream.next().await, Some(SseEvent::Comment(" ".to_owned())), "{}", filter.what);
+            assert_eq!(first, expected, "{}", filter.label);
+            assert_eq!(stream.next().await, Some(SseEvent::Comment(" ".to_owned())), "{}", filter.label);
         }
     }
 }

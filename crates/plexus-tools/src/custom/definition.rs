@@ -80,7 +80,8 @@ impl Definition {
         SCHEMA.check(&mut written, &mut findings);
         let manifest: Manifest = match serde_json::from_value(Value::Object(written)) {
             Ok(manifest) => manifest,
-            // The type accepts everything that matches the schema. Its own error is not shown, because it would quote values.
+            // The type accepts everything that matches the schema. Its own error is not shown, because it would quote
+            // values.
             Err(_) => {
                 findings.unusable("cannot be read", "compare it with the schema of these files");
                 Manifest::default()
@@ -259,17 +260,17 @@ fn program(command: &str, folder: &Path, args: &[String], findings: &mut Finding
         return PathBuf::new();
     }
     let program = folder.join(path);
-    if let Err((what, fix)) = ownership::check_program(&program) {
-        findings.problem("command", what, fix);
+    if let Err((problem, fix)) = ownership::check_program(&program) {
+        findings.problem("command", problem, fix);
     }
     for (index, arg) in args.iter().enumerate() {
         let file = folder.join(arg);
         // An interpreter runs the script named by an argument.
         if !climbs(Path::new(arg))
             && file.is_file()
-            && let Err((what, fix)) = ownership::check_ownership(&file)
+            && let Err((problem, fix)) = ownership::check_ownership(&file)
         {
-            findings.problem(format!("args[{index}]"), what, fix);
+            findings.problem(format!("args[{index}]"), problem, fix);
         }
     }
     program

@@ -83,7 +83,9 @@ pub(super) fn read(dir: &Path, environment: &Environment) -> Vec<Entry> {
     let guarded = ownership::check_ownership(dir);
     let entries = files.into_iter().take(MAX_TOOLS).map(|(name, file, format)| {
         let tool = match (&guarded, count.get(&name)) {
-            (Err((what, fix)), _) => Err(unusable(&file, format!("is in a folder that {what}"), fix.clone())),
+            (Err((problem, fix)), _) => {
+                Err(unusable(&file, format!("is in a folder that {problem}"), fix.clone()))
+            }
             (Ok(()), Some(2..)) => {
                 let fix = "remove all but one";
                 Err(unusable(&file, "is not the only manifest of its name", fix))
@@ -103,16 +105,16 @@ fn read_manifest(
 ) -> Result<Definition, Vec<Problem>> {
     // Its own folder must not be writable for others either.
     for path in [Some(file), file.parent()].into_iter().flatten() {
-        ownership::check_ownership(path).map_err(|(what, fix)| unusable(file, what, fix))?;
+        ownership::check_ownership(path).map_err(|(problem, fix)| unusable(file, problem, fix))?;
     }
-    let text = read_bounded(file, MAX_BYTES).map_err(|(what, fix)| unusable(file, what, fix))?;
-    let written = format.parse(&text).map_err(|what| unusable(file, what, "correct it there"))?;
+    let text = read_bounded(file, MAX_BYTES).map_err(|(problem, fix)| unusable(file, problem, fix))?;
+    let written = format.parse(&text).map_err(|problem| unusable(file, problem, "correct it there"))?;
     Definition::read(name, file, written, environment)
 }
 
-fn unusable(file: &Path, what: impl Into<String>, fix: impl Into<String>) -> Vec<Problem> {
+fn unusable(file: &Path, problem: impl Into<String>, fix: impl Into<String>) -> Vec<Problem> {
     let mut findings = Findings::new(file.to_owned());
-    findings.unusable(what, fix);
+    findings.unusable(problem, fix);
     findings.problems
 }
 

@@ -1,8 +1,8 @@
 //! User-defined tools: programs of the user, each with a manifest in a folder.
 //!
 //! Invariants:
-//! - A file alone runs nothing. A tool is in the registry only while the configuration names it or an admin has enabled it; otherwise
-//!   it cannot be called, like any missing tool.
+//! - A file alone runs nothing. A tool is in the registry only while the configuration names it or an admin has enabled
+//!   it; otherwise it cannot be called, like any missing tool.
 //! - An invalid manifest disables only its own tool, and all its problems are reported at once.
 //! - Files that users other than the hub's can write to are not run; this is checked on load and on every call.
 //! - They run like all tools of the registry: nothing bypasses the dispatcher.
@@ -103,8 +103,8 @@ impl CustomTools {
         tools
     }
 
-    /// Provides `test_tool`, with which models test enabled tools. It is registered only while at least one tool is enabled, so it costs
-    /// no context otherwise.
+    /// Provides `test_tool`, with which models test enabled tools. It is registered only while at least one tool is
+    /// enabled, so it costs no context otherwise.
     pub fn offer_tests(&self, dispatcher: &Dispatcher) {
         let _ = self.0.test_tool.set(test_tool::tool(Arc::downgrade(&self.0), dispatcher));
         self.apply(&mut self.lock_tools());
@@ -124,8 +124,8 @@ impl CustomTools {
         self.read(&mut tool_set, now);
     }
 
-    /// Reloads if manifests have changed and were stable between the last two checks, so a file is not read while it is being
-    /// written.
+    /// Reloads if manifests have changed and were stable between the last two checks, so a file is not read while it is
+    /// being written.
     pub fn check_for_changes(&self) {
         let mut tool_set = self.lock_tools();
         let now = Snapshot::of(&self.0.dir);
@@ -146,7 +146,8 @@ impl CustomTools {
         self.disable_removed(&mut tool_set, &now);
     }
 
-    /// Disables tools without a manifest: a later tool of that name is a different one. Does nothing if the folder cannot be read.
+    /// Disables tools without a manifest: a later tool of that name is a different one. Does nothing if the folder
+    /// cannot be read.
     fn disable_removed(&self, tool_set: &mut ToolSet, now: &Snapshot) {
         let removed: BTreeSet<String> =
             tool_set.enabled_by_command.iter().filter(|name| now.lacks(name)).cloned().collect();

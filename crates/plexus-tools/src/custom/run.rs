@@ -1,7 +1,9 @@
-//! One run of a program: with a minimal environment and the arguments on its standard input, and ended with all its child processes.
+//! One run of a program: with a minimal environment and the arguments on its standard input, and ended with all its
+//! child processes.
 //!
-//! The program leads its own process group, which is killed when the program ends, exceeds its time or output limit, or is cancelled,
-//! because the end of a run always drops its [`Group`]. A [`Guardian`] does the same if the hub itself is killed.
+//! The program leads its own process group, which is killed when the program ends, exceeds its time or output limit, or
+//! is cancelled, because the end of a run always drops its [`Group`]. A [`Guardian`] does the same if the hub itself is
+//! killed.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};

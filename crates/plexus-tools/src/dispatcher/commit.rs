@@ -69,7 +69,8 @@ impl Inner {
             (Err(error), spare) => (error.into(), spare),
         };
         match spare {
-            // If the transactions of two hubs deadlock, the database aborts one of them; the other commits the result shortly.
+            // If the transactions of two hubs deadlock, the database aborts one of them; the other commits the result
+            // shortly.
             Some((claim, record)) if error.code == ErrorCode::Unavailable => {
                 self.after_contention(record, claim, error).await
             }

@@ -32,8 +32,8 @@ pub(super) enum Settle {
 }
 
 impl Dispatcher {
-    /// Records the end of a call without a waiting caller and stores its outcome under its key. Returns false if it had already
-    /// ended.
+    /// Records the end of a call without a waiting caller and stores its outcome under its key. Returns false if it had
+    /// already ended.
     pub async fn conclude(
         &self,
         call: NodeCallRecord,
@@ -44,8 +44,8 @@ impl Dispatcher {
         self.0.conclude(call, &result, Settle::Any).await
     }
 
-    /// Settles overdue calls without a waiting caller: those that were queued for longer than their limit, and those whose node
-    /// has not reported for too long. Returns their number.
+    /// Settles overdue calls without a waiting caller: those that were queued for longer than their limit, and those
+    /// whose node has not reported for too long. Returns their number.
     pub async fn expire_node_calls(&self) -> Result<usize, CallError> {
         let now = self.0.clock.now();
         let unreported_since = now.checked_sub(REPORT_TIMEOUT).unwrap_or(Timestamp::MIN);
@@ -109,8 +109,8 @@ impl Inner {
         all.iter().find(|entry| entry.id == node).map(|entry| entry.name.clone())
     }
 
-    /// Deletes the row, stores the result under the key and records the end, in one transaction. Returns false, having written
-    /// nothing, if another process has settled the call or if it was sent meanwhile.
+    /// Deletes the row, stores the result under the key and records the end, in one transaction. Returns false, having
+    /// written nothing, if another process has settled the call or if it was sent meanwhile.
     pub(super) async fn settle_node_call(
         &self,
         record: CallRecord,
@@ -143,8 +143,8 @@ impl Inner {
             .await?
     }
 
-    /// Waits until the call that claimed the key has ended on its node, if it runs on one, and returns the stored outcome; none if
-    /// the key was released.
+    /// Waits until the call that claimed the key has ended on its node, if it runs on one, and returns the stored
+    /// outcome; none if the key was released.
     pub(super) async fn after_end(
         &self,
         mut earlier: IdempotencyRecord,
@@ -176,7 +176,8 @@ impl Inner {
     }
 }
 
-/// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has claimed it.
+/// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has claimed
+/// it.
 async fn set_key(
     conn: &mut Conn,
     call_id: CallId,

@@ -92,8 +92,8 @@ fn labels(tool: &Arc<str>, outcome: &'static str) -> CallLabels {
     ([("tool", tool.clone())], [("outcome", outcome)])
 }
 
-/// The span of a call, shared by its log lines. The tool's name is recorded once it is resolved; until then it is only caller
-/// input.
+/// The span of a call, shared by its log lines. The tool's name is recorded once it is resolved; until then it is only
+/// caller input.
 pub(super) fn span(call_id: CallId, call: &Call) -> Span {
     let via = call.via.as_str();
     let span = tracing::error_span!("call", %call_id, via, session_id = field::Empty, tool = field::Empty);

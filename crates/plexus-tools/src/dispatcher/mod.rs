@@ -1,20 +1,22 @@
 //! The dispatcher: the only path from a caller to a tool's handler.
 //!
-//! MCP, REST and the link of a node all call [`Dispatcher::call`] or [`Dispatcher::begin`], which run these steps in this order,
-//! each once:
+//! MCP, REST and the link of a node all call [`Dispatcher::call`] or [`Dispatcher::begin`], which run these steps in
+//! this order, each once:
 //!
-//! 1. **Resolve the name** among the tools that the principal may use, so that an unauthorized tool and a missing one get the
-//!    same error (`prepare.rs`; `Visible` holds what is authorized).
+//! 1. **Resolve the name** among the tools that the principal may use, so that an unauthorized tool and a missing one
+//!    get the same error (`prepare.rs`; `Visible` holds what is authorized).
 //! 2. **Validate the arguments** against the tool's schema (`prepare.rs`).
 //! 3. **Route**: select the node of a call that runs on another machine (`route.rs`).
-//! 4. **Check the idempotency key**: wait for a running call with the same key (`key_locks.rs`), then replay the stored result of
-//!    the first call, if one exists (`stored_results.rs`; on a node, `conclude.rs` waits for the first call's end).
+//! 4. **Check the idempotency key**: wait for a running call with the same key (`key_locks.rs`), then replay the stored
+//!    result of the first call, if one exists (`stored_results.rs`; on a node, `conclude.rs` waits for the first call's
+//!    end).
 //! 5. **Take a concurrency slot** of the principal (`Inner::enter` in this file).
 //! 6. **Record the start** in the audit log and the session (`record.rs`).
-//! 7. **Execute under the deadline** (`execute.rs`, `deadline.rs`): in the hub; at another server, after the key was claimed
-//!    (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`, `node_delivery.rs`).
-//! 8. **Commit**: a native write commits in one transaction with its key and its record (`commit.rs`); `conclude.rs` ends the
-//!    calls on nodes, also those whose hub has stopped.
+//! 7. **Execute under the deadline** (`execute.rs`, `deadline.rs`): in the hub; at another server, after the key was
+//!    claimed (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`,
+//!    `node_delivery.rs`).
+//! 8. **Commit**: a native write commits in one transaction with its key and its record (`commit.rs`); `conclude.rs`
+//!    ends the calls on nodes, also those whose hub has stopped.
 //! 9. **Redact and record the end**: audit entry and session event (`record.rs`).
 //! 10. **Count and log** the ended call (`measure.rs`).
 //!
@@ -180,13 +182,14 @@ impl Dispatcher {
 
     /// Runs a call and records it.
     ///
-    /// The call continues if the future is dropped: a caller that disconnects loses the reply, not the record. To stop the
-    /// work, cancel `call.cancel`.
+    /// The call continues if the future is dropped: a caller that disconnects loses the reply, not the record. To stop
+    /// the work, cancel `call.cancel`.
     pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
         self.begin(principal, call).reply.await
     }
 
-    /// Like [`call`](Self::call), but returns the call's id before the call ends. The call starts when its reply is first polled.
+    /// Like [`call`](Self::call), but returns the call's id before the call ends. The call starts when its reply is
+    /// first polled.
     pub fn begin(&self, principal: Arc<Principal>, call: Call) -> PendingCall {
         self.start_call(principal, call, None)
     }
@@ -202,8 +205,8 @@ impl Dispatcher {
         self.0.for_admins(principal, name, error)
     }
 
-    /// Runs `tool` in place of the tool that the call names, for a trial before the tool is registered. The caller must have
-    /// checked that the principal may run it.
+    /// Runs `tool` in place of the tool that the call names, for a trial before the tool is registered. The caller must
+    /// have checked that the principal may run it.
     pub(crate) async fn try_out(&self, principal: Arc<Principal>, call: Call, tool: Tool) -> CallReply {
         self.start_call(principal, call, Some(Arc::new(tool))).reply.await
     }

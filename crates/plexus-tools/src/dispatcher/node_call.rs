@@ -1,8 +1,8 @@
 //! Calls that a node runs and holds until their end is committed here.
 //!
-//! Such a call has a row from before it is sent until its end is committed, and the same transaction deletes the row: the
-//! process that deletes the row records how the call ended, and no other does. A queued call is sent only after its row is
-//! marked as sent, so nothing ran if the row could be deleted as queued.
+//! Such a call has a row from before it is sent until its end is committed, and the same transaction deletes the row:
+//! the process that deletes the row records how the call ended, and no other does. A queued call is sent only after its
+//! row is marked as sent, so nothing ran if the row could be deleted as queued.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -103,9 +103,9 @@ impl Inner {
         result
     }
 
-    /// Retries to settle a call whose end could not be recorded, until it succeeds. Meanwhile the node holds the result, and calls
-    /// with the same key wait. If the hub stops first, its next start settles the call. The number of these tasks is bounded by
-    /// the limit of a node's calls, because each still occupies its slot.
+    /// Retries to settle a call whose end could not be recorded, until it succeeds. Meanwhile the node holds the
+    /// result, and calls with the same key wait. If the hub stops first, its next start settles the call. The number of
+    /// these tasks is bounded by the limit of a node's calls, because each still occupies its slot.
     fn retry_settling(
         self: &Arc<Self>,
         (record, key): (CallRecord, Option<Key>),
@@ -213,8 +213,8 @@ impl Inner {
             let expired = Err(error.clone());
             match self.settle_node_call(record.clone(), key.cloned(), &expired, Settle::Queued).await {
                 Ok(true) => Some(error),
-                // It has been sent; or the database is unavailable, and the wait continues until the deadline; or another hub
-                // has expired it.
+                // It has been sent; or the database is unavailable, and the wait continues until the deadline; or
+                // another hub has expired it.
                 Ok(false) | Err(_) => self.has_ended(record.call_id()).await.then_some(error),
             }
         };

@@ -27,8 +27,8 @@ pub(super) struct RefusedCall {
 }
 
 impl PreparedCall {
-    /// Whether the node holds the call until its end is committed here. Required for a call that must not run twice or that may
-    /// be queued; not for a read or for a call that its caller repeats anyway.
+    /// Whether the node holds the call until its end is committed here. Required for a call that must not run twice or
+    /// that may be queued; not for a read or for a call that its caller repeats anyway.
     pub(super) fn is_held_by_node(&self) -> bool {
         let access = self.tool.spec().access_of(&self.arguments);
         let once = !access.annotations.read_only_hint && !access.repeated;

@@ -229,8 +229,8 @@ impl CallOrigin {
         Self { occurred_at, waited_ms, ..self }
     }
 
-    /// The record of a call on this node. If callers can select the node, the recorded arguments name the selected one, however it
-    /// was selected, so the record always shows where a command ran.
+    /// The record of a call on this node. If callers can select the node, the recorded arguments name the selected one,
+    /// however it was selected, so the record always shows where a command ran.
     pub(super) fn on(self, node: &NodeEntry, prepared: &PreparedCall) -> CallRecord {
         let (tool, arguments) = (&prepared.tool, &prepared.arguments);
         let (name, unrecorded) = (&tool.spec().name, tool.spec().handling.unrecorded);

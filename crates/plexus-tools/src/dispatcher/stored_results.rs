@@ -1,8 +1,8 @@
 //! Results stored under idempotency keys.
 //!
-//! A native write commits in one transaction with its key, so either a result is stored or nothing happened. A call to another
-//! server cannot be rolled back: its key is claimed before the call, and the outcome, including an unknown one, is stored under
-//! the key. The key is released only if the call certainly had no effect.
+//! A native write commits in one transaction with its key, so either a result is stored or nothing happened. A call to
+//! another server cannot be rolled back: its key is claimed before the call, and the outcome, including an unknown one,
+//! is stored under the key. The key is released only if the call certainly had no effect.
 
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::IdempotencyRecord;
@@ -97,8 +97,8 @@ impl KeyClaim {
     }
 }
 
-/// Whether a call with this error may have taken effect. Its stored error is not replayed as it is: a retryable code would invite
-/// retries with the same key, which get the same reply forever.
+/// Whether a call with this error may have taken effect. Its stored error is not replayed as it is: a retryable code
+/// would invite retries with the same key, which get the same reply forever.
 fn outcome_is_unknown(code: ErrorCode) -> bool {
     code.is_retryable() || code == ErrorCode::Cancelled
 }

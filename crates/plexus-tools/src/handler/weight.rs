@@ -1,11 +1,12 @@
 //! Measures the size of a schema with its references expanded, which determines the cost of validating with it.
 //!
-//! A schema of a few lines can double with every reference. Schemas of other servers are measured before they are compiled, in a
-//! bounded walk.
+//! A schema of a few lines can double with every reference. Schemas of other servers are measured before they are
+//! compiled, in a bounded walk.
 //!
-//! A recursive schema cannot be expanded: the arguments determine how often it is applied. That is harmless while each value is
-//! checked by one part of the schema. If two parts apply to the same value, as in `anyOf`, and both recurse, the work doubles with
-//! every level of the arguments. So between two references of a cycle only keywords that descend to a child value are allowed.
+//! A recursive schema cannot be expanded: the arguments determine how often it is applied. That is harmless while each
+//! value is checked by one part of the schema. If two parts apply to the same value, as in `anyOf`, and both recurse,
+//! the work doubles with every level of the arguments. So between two references of a cycle only keywords that descend
+//! to a child value are allowed.
 
 use serde_json::{Map, Value};
 
@@ -18,8 +19,8 @@ const MAX_DEPTH: usize = 400;
 const ANNOTATION_KEYWORDS: [&str; 8] =
     ["$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
 
-/// Whether a schema of another server may be compiled. A schema with references other than paths in the same document may not: the
-/// size of their targets is not known.
+/// Whether a schema of another server may be compiled. A schema with references other than paths in the same document
+/// may not: the size of their targets is not known.
 pub(crate) fn is_light(schema: &Value) -> bool {
     // Below another `$id`, paths start there, not at the root.
     let id = match schema["$schema"].as_str() {

@@ -120,8 +120,8 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The weighted words of a tool: the name weighs most, then the title and the actions, then the description and the names of the
-/// arguments.
+/// The weighted words of a tool: the name weighs most, then the title and the actions, then the description and the
+/// names of the arguments.
 fn fields(spec: &ToolSpec) -> [(Vec<String>, u32); 5] {
     let actions: Vec<&str> = spec.actions.iter().map(|action| &*action.name).collect();
     let properties = spec.input_schema.get("properties").and_then(Value::as_object);

@@ -1,7 +1,7 @@
 //! Selects the node that a call refers to.
 //!
-//! Only nodes that the caller may use are considered, so a forbidden node and a missing one take the same code path and get the same
-//! error. The selection does not depend on which nodes are online.
+//! Only nodes that the caller may use are considered, so a forbidden node and a missing one take the same code path and
+//! get the same error. The selection does not depend on which nodes are online.
 
 use plexus_auth::Principal;
 use plexus_proto::{ErrorCode, NodeId};

@@ -1,7 +1,7 @@
 //! An index that finds the few tools a written name can refer to.
 //!
-//! All spellings of a name have the same letters and digits in the same order, ignoring case. Tools are indexed by these, for each of
-//! their names, and only tools with the same key are compared further.
+//! All spellings of a name have the same letters and digits in the same order, ignoring case. Tools are indexed by
+//! these, for each of their names, and only tools with the same key are compared further.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

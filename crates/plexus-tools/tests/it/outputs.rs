@@ -68,7 +68,8 @@ async fn every_native_tool_sends_what_its_output_schema_says() {
     .await;
 }
 
-/// Whether every field that was sent is one that the schema names; of one with several forms, the first is the tool's own.
+/// Whether every field that was sent is one that the schema names; of one with several forms, the first is the tool's
+/// own.
 fn describes_all(schema: &Value, sent: &Value) -> bool {
     let own = schema.pointer("/anyOf/0").unwrap_or(schema);
     let named = own["properties"].as_object().unwrap();

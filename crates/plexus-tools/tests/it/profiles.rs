@@ -274,18 +274,19 @@ async fn profile_never_widens_the_view_of_a_token() {
                 let all = registry.visible_to(free);
                 for agent in narrowed {
                     let visible = registry.visible_to(agent);
-                    let what =
+                    let description =
                         || format!("seed {seed}, round {round}: {:?} {:?}", agent.profile(), agent.scopes());
                     for tool in visible.tools() {
                         let same = all.tools().find(|other| other.spec().name == tool.spec().name);
                         // The same also in its actions.
-                        let same = same.unwrap_or_else(|| panic!("{} is shown: {}", tool.name(), what()));
-                        assert_eq!(same.spec(), tool.spec(), "{}", what());
+                        let same =
+                            same.unwrap_or_else(|| panic!("{} is shown: {}", tool.name(), description()));
+                        assert_eq!(same.spec(), tool.spec(), "{}", description());
                     }
                     let profile = live.load().find(agent.profile().unwrap()).unwrap().clone();
                     let candidates = all.candidates();
                     let (own, sub) = (profile.shown(&candidates), profile.subagent_view(&candidates));
-                    assert!(sub.tools.is_subset(&own.tools), "{}", what());
+                    assert!(sub.tools.is_subset(&own.tools), "{}", description());
                     shown += visible.len();
                     hidden += all.len() - visible.len();
                 }

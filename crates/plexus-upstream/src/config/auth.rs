@@ -93,8 +93,8 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
         findings.problem("headers.Authorization", "cannot be combined with `auth`", fix);
     }
     if url.is_some_and(|url| !is_protected(url)) {
-        let what = "would send tokens over an unencrypted connection";
-        findings.problem(OF_OAUTH, what, "use https:// in `url`");
+        let problem = "would send tokens over an unencrypted connection";
+        findings.problem(OF_OAUTH, problem, "use https:// in `url`");
     }
     let grant = match auth.grant {
         Some(GrantName::ClientCredentials) => Grant::ClientCredentials,
@@ -143,9 +143,9 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
     }
     // Without a fixed server, the secret would go to whichever server the upstream names today.
     if client_secret.is_some() && server.is_none() && !findings.is_broken("auth.authorization_server") {
-        let what = "is missing: `auth.client_secret` is sent only to the server named here";
+        let problem = "is missing: `auth.client_secret` is sent only to the server named here";
         let fix = r#"write the address where the hub is registered, such as "https://login.example.net""#;
-        findings.problem("auth.authorization_server", what, fix);
+        findings.problem("auth.authorization_server", problem, fix);
     }
     Some(OauthConfig {
         grant,

@@ -166,9 +166,9 @@ impl Folder {
         if now == Ok(enabled) {
             return Ok(());
         }
-        let changed = format.with_enabled(&text, enabled).map_err(|what| {
+        let changed = format.with_enabled(&text, enabled).map_err(|problem| {
             let mut findings = Findings::new(file.clone());
-            findings.unusable(what, "correct it first");
+            findings.unusable(problem, "correct it first");
             FolderError::Problems(findings.problems)
         })?;
         Ok(private_file::write(&file, changed.as_bytes())?)
@@ -352,21 +352,21 @@ pub(super) fn free_path(folder: &Path, name: &str, ending: &str) -> PathBuf {
 }
 
 fn parse(file: &Path, format: Format, text: &str) -> Result<Map<String, Value>, Vec<Problem>> {
-    format.parse(text).map_err(|what| {
+    format.parse(text).map_err(|problem| {
         let mut findings = Findings::new(file.to_owned());
-        let fix = match what.starts_with("is not an object") || what == "is empty" {
+        let fix = match problem.starts_with("is not an object") || problem == "is empty" {
             true => r#"write an object, such as {"command": "npx"}"#,
             false => "correct it there",
         };
-        findings.unusable(what, fix);
+        findings.unusable(problem, fix);
         findings.problems
     })
 }
 
 fn read_text(file: &Path) -> Result<String, Vec<Problem>> {
-    read_bounded(file, MAX_BYTES).map_err(|(what, fix)| {
+    read_bounded(file, MAX_BYTES).map_err(|(problem, fix)| {
         let mut findings = Findings::new(file.to_owned());
-        findings.unusable(what, fix);
+        findings.unusable(problem, fix);
         findings.problems
     })
 }

@@ -174,9 +174,9 @@ fn http(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) 
         return None;
     };
     if !findings.is_broken("url")
-        && let Err((what, fix)) = check_url(url)
+        && let Err((problem, fix)) = check_url(url)
     {
-        findings.problem("url", what, fix);
+        findings.problem("url", problem, fix);
     }
     let mut headers: BTreeMap<String, Secret> = BTreeMap::new();
     for (name, value) in &document.headers {

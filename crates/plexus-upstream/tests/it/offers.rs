@@ -22,10 +22,10 @@ async fn connect(hub: &TestHub, token: &str) -> AskedClient {
 }
 
 /// Names of prompts, or URIs of resources.
-async fn list(client: &AskedClient, what: &str) -> Vec<String> {
-    let list = client.request(&format!("{what}/list"), json!({})).await.expect("a list");
-    let key = if what == "prompts" { "name" } else { "uri" };
-    let entries = list[what].as_array().expect("entries").iter();
+async fn list(client: &AskedClient, list_kind: &str) -> Vec<String> {
+    let list = client.request(&format!("{list_kind}/list"), json!({})).await.expect("a list");
+    let key = if list_kind == "prompts" { "name" } else { "uri" };
+    let entries = list[list_kind].as_array().expect("entries").iter();
     entries.map(|entry| entry[key].as_str().expect("a key").to_owned()).collect()
 }
 

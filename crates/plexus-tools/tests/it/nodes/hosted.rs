@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{TestNodes, node};
 use crate::hub::{Hub, bounded};
 
-/// The tool `read` of the server `files`, on this machine or behind the hub, which returns the name under which it was called.
+/// The tool `read` of the server `files`, on this machine or behind the hub, which returns the name under which it was
+/// called.
 fn files(host: Option<&NodeEntry>) -> Tool {
     let mut definition = Map::new();
     definition.insert("name".to_owned(), json!("mcp__files_there__read"));

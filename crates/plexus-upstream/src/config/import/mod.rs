@@ -1,8 +1,9 @@
 //! Imports servers from files of other programs: first a plan, then files.
 //!
 //! [`source`] reads the text, [`form`] finds the servers in it, [`dialect`] translates the keys of each program, [`entry`] converts
-//! each server into a document, and [`variables`] rewrites its references. [`this_hub`] recognizes the hub's own entry, which is not
-//! imported. A server that cannot be converted faithfully is skipped with a reason; the others are not affected.
+//! each server into a document, and [`variables`] rewrites its references. [`this_hub`] recognizes the hub's own entry,
+//! which is not imported. A server that cannot be converted faithfully is skipped with a reason; the others are not
+//! affected.
 
 mod dialect;
 mod entry;

@@ -1,4 +1,5 @@
-//! Parses the text of a file: JSON with comments, or TOML. The format is detected from the content, not from the file name.
+//! Parses the text of a file: JSON with comments, or TOML. The format is detected from the content, not from the file
+//! name.
 
 use plexus_kit::syntax::{self, Format};
 use serde_json::Value;

@@ -11,9 +11,9 @@
 //! | `http_client` in `plexus-mcp` | a reused connection ended before a byte was written | over the next one |
 //! | `http_client` in `plexus-mcp` | the server redirected it | at each of up to three redirects |
 //!
-//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server. Any other lost call
-//! is reported to the caller with the advice to check first, and so is a call in which a question was answered, because nobody
-//! should be asked twice.
+//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server. Any other
+//! lost call is reported to the caller with the advice to check first, and so is a call in which a question was
+//! answered, because nobody should be asked twice.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub(super) struct Row {
     pub(super) feature: &'static str,
     /// The name of its test.
     test: &'static str,
-    /// In the order of [`Way::ALL`].
+    /// In the order of [`Direction::ALL`].
     outcomes: [Expected; 4],
 }
 

@@ -305,8 +305,8 @@ async fn task_of_a_server_is_followed_for_every_client() {
         let client = client(&hub, speaks, json!({ "elicitation": {} })).await.answering(accepting);
         let done = client.tool_text("mcp__far__own_task", json!({ "ms": 100 })).await;
         assert_eq!(done, "done as a task: null", "{speaks:?}");
-        let question = client.tool_text("mcp__far__own_task", json!({ "ms": 1, "ask": true })).await;
-        assert!(question.contains(r#""action":"accept""#), "{speaks:?}: {question}");
+        let answered = client.tool_text("mcp__far__own_task", json!({ "ms": 1, "ask": true })).await;
+        assert!(answered.contains(r#""action":"accept""#), "{speaks:?}: {answered}");
         let failed = client.tool("mcp__far__own_task", json!({ "ms": 1, "fail": true })).await.unwrap();
         assert!(failed.to_string().contains("the task cannot be done"), "{speaks:?}: {failed}");
     }
@@ -318,9 +318,9 @@ async fn url_elicitation_error_is_retried_after_the_visit() {
     for speaks in BOTH {
         let client = client(&hub, speaks, json!({ "elicitation": { "url": {} } })).await.answering(accepting);
         assert_eq!(client.tool_text("mcp__far__ask_url_first", json!({})).await, "came back", "{speaks:?}");
-        let question = client.heard();
-        let question = question.iter().find(|message| message["method"] == "elicitation/create");
-        let question = question.unwrap_or_else(|| panic!("nothing was asked: {question:?}"));
+        let received = client.heard();
+        let question = received.iter().find(|message| message["method"] == "elicitation/create");
+        let question = question.unwrap_or_else(|| panic!("nothing was asked: {received:?}"));
         assert_eq!(question["params"]["mode"], "url", "{question}");
     }
 }

@@ -217,9 +217,9 @@ impl ScriptedServer {
     }
 
     /// Waits until this was requested that often.
-    pub(super) async fn wait_for_requests(&self, what: &str, times: usize) {
+    pub(super) async fn wait_for_requests(&self, method: &str, times: usize) {
         super::in_time(async {
-            while self.count(what) < times {
+            while self.count(method) < times {
                 self.changed.notified().await;
             }
         })
@@ -227,8 +227,8 @@ impl ScriptedServer {
     }
 
     /// How often this was requested.
-    pub(super) fn count(&self, what: &str) -> usize {
-        self.requests().iter().filter(|request| request.message_method() == what).count()
+    pub(super) fn count(&self, method: &str) -> usize {
+        self.requests().iter().filter(|request| request.message_method() == method).count()
     }
 
     /// Waits until a request matches.

@@ -59,6 +59,6 @@ async fn server_without_get_is_not_polled() {
     server.wait_for_requests("GET", 1).await;
     // Longer than the pause before the next attempt would be.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    let counts = ["initialize", "GET", "DELETE"].map(|what| server.count(what));
+    let counts = ["initialize", "GET", "DELETE"].map(|method| server.count(method));
     assert_eq!(counts, [1, 1, 0]);
 }
