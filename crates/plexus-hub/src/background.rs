@@ -124,7 +124,7 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
                 tokio::time::sleep(TOOLS).await;
                 let looking = custom.clone();
                 // An error means that the task panicked or that the runtime is shutting down.
-                if tokio::task::spawn_blocking(move || looking.look()).await.is_err() {
+                if tokio::task::spawn_blocking(move || looking.check_for_changes()).await.is_err() {
                     return;
                 }
             }

@@ -26,8 +26,8 @@ pub struct ParamHeader {
 impl ParamHeader {
     /// Its value in these arguments; none if it is absent, null, or not representable in a header.
     pub fn value<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
-        let found = self.path.iter().try_fold(arguments, |value, key| value.get(key))?;
-        matches!(found, Value::String(_) | Value::Bool(_) | Value::Number(_)).then_some(found)
+        let value = self.path.iter().try_fold(arguments, |value, key| value.get(key))?;
+        matches!(value, Value::String(_) | Value::Bool(_) | Value::Number(_)).then_some(value)
     }
 
     /// The header's text for these arguments, before encoding.
@@ -45,14 +45,14 @@ pub struct InvalidMark;
 
 /// The marks in the schema of a tool's arguments.
 pub fn param_headers(schema: &Value) -> Result<Vec<ParamHeader>, InvalidMark> {
-    let mut found = Vec::new();
+    let mut marks = Vec::new();
     if let Some(schema) = schema.as_object() {
-        collect(schema, &mut Vec::new(), &mut found)?;
+        collect(schema, &mut Vec::new(), &mut marks)?;
     }
-    let distinct: HashSet<&HeaderName> = found.iter().map(|mark| &mark.header).collect();
+    let distinct: HashSet<&HeaderName> = marks.iter().map(|mark| &mark.header).collect();
     // A mark elsewhere than on a property is ambiguous: the argument it belongs to depends on the arguments.
-    if distinct.len() == found.len() && found.len() == count(schema, MAX_DEPTH) {
-        Ok(found)
+    if distinct.len() == marks.len() && marks.len() == count(schema, MAX_DEPTH) {
+        Ok(marks)
     } else {
         Err(InvalidMark)
     }
@@ -61,7 +61,7 @@ pub fn param_headers(schema: &Value) -> Result<Vec<ParamHeader>, InvalidMark> {
 fn collect(
     schema: &Map<String, Value>,
     path: &mut Vec<String>,
-    found: &mut Vec<ParamHeader>,
+    marks: &mut Vec<ParamHeader>,
 ) -> Result<(), InvalidMark> {
     if path.len() == MAX_DEPTH {
         return Ok(());
@@ -78,9 +78,9 @@ fn collect(
             let name = mark.as_str().filter(|name| plain && !name.is_empty()).ok_or(InvalidMark)?;
             let header =
                 HeaderName::from_bytes(format!("{PREFIX}{name}").as_bytes()).map_err(|_| InvalidMark)?;
-            found.push(ParamHeader { path: path.clone(), header });
+            marks.push(ParamHeader { path: path.clone(), header });
         }
-        collect(property, path, found)?;
+        collect(property, path, marks)?;
         path.pop();
     }
     Ok(())

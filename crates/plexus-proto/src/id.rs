@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
-    pub what: &'static str,
+    pub kind: &'static str,
     pub text: String,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for InvalidId {
         write!(
             f,
             "{:?} is not a {} (a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057)",
-            self.text, self.what
+            self.text, self.kind
         )
     }
 }
@@ -29,7 +29,7 @@ impl fmt::Display for InvalidId {
 impl std::error::Error for InvalidId {}
 
 macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident => $what:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident => $kind:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(transparent)]
@@ -71,7 +71,7 @@ macro_rules! ids {
             type Err = InvalidId;
 
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId { what: $what, text: text.chars().take(64).collect() })
+                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId { kind: $kind, text: text.chars().take(64).collect() })
             }
         }
     )*};

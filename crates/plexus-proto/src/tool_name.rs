@@ -109,9 +109,9 @@ pub fn is_plain(text: &str) -> bool {
 #[must_use]
 pub fn canonicalized(name: &str) -> Cow<'_, str> {
     let stars = name.contains('*');
-    let own = ["mcp__plexus__", "mcp:plexus:"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    let own_name = ["mcp__plexus__", "mcp:plexus:"].iter().find_map(|prefix| name.strip_prefix(prefix));
     // With a star, the stripped pattern would match tools that the original does not.
-    let name = own.filter(|rest| !stars && !rest.is_empty()).unwrap_or(name);
+    let name = own_name.filter(|rest| !stars && !rest.is_empty()).unwrap_or(name);
     let colons = || name.strip_prefix("mcp:")?.split_once(':').filter(|(_, tool)| !tool.is_empty());
     let Some((server, tool)) = split(name).or_else(colons) else { return name.into() };
     if server.contains('*') || !is_plain(server) || !is_plain(&tool.replace('*', "")) {
@@ -130,12 +130,12 @@ pub fn canonicalized(name: &str) -> Cow<'_, str> {
 
 const HASH: usize = 6;
 
-/// The beginning of `text` and a hash of `whole`, in at most `length` characters.
-fn cut(text: &str, length: usize, whole: &str) -> String {
+/// The beginning of `text` and a hash of `full_name`, in at most `length` characters.
+fn cut(text: &str, length: usize, full_name: &str) -> String {
     let mut name = text[..(length - HASH - 1).min(text.len())].to_owned();
     name.push('_');
     // FNV-1a: the hash only has to distinguish names and stay stable.
-    let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    let hash = full_name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     let _ = write!(name, "{:06x}", (hash ^ (hash >> 32)) & 0xff_ffff);

@@ -1,8 +1,9 @@
 //! Aliases of arguments.
 //!
-//! Models are trained with the tools of their agents, so a model that knows `file_path` and `content` writes these names here too. A
-//! tool declares such aliases beside the type of its arguments. Validation replaces them by the canonical names: the handler, the
-//! records, the idempotency key and the node see only those. Schemas do not list aliases, so they cost no context.
+//! Models are trained with the tools of their agents, so a model that knows `file_path` and `content` writes these
+//! names here too. A tool declares such aliases beside the type of its arguments. Validation replaces them by the
+//! canonical names: the handler, the records, the idempotency key and the node see only those. Schemas do not list
+//! aliases, so they cost no context.
 
 use std::iter;
 
@@ -33,7 +34,8 @@ impl Alias {
     }
 }
 
-/// Replaces aliases by canonical names. Returns a problem for each argument given under several names, which is then not renamed.
+/// Replaces aliases by canonical names. Returns a problem for each argument given under several names, which is then
+/// not renamed.
 pub(crate) fn resolve(aliases: &[Alias], arguments: &mut Map<String, Value>) -> Vec<Value> {
     let mut problems = Vec::new();
     for alias in aliases {
@@ -56,9 +58,9 @@ fn each(
     match object.get_mut(*field) {
         Some(Value::Object(inner)) => each(inner, rest, &path, visit),
         Some(Value::Array(items)) => {
-            for (place, item) in items.iter_mut().enumerate() {
+            for (index, item) in items.iter_mut().enumerate() {
                 if let Value::Object(inner) = item {
-                    each(inner, rest, &format!("{path}/{place}"), visit);
+                    each(inner, rest, &format!("{path}/{index}"), visit);
                 }
             }
         }
@@ -96,42 +98,43 @@ fn rename(alias: &Alias, object: &mut Map<String, Value>, path: &str, problems: 
 
 /// The aliases of arguments of the object at this path.
 pub(crate) fn names_at(aliases: &[Alias], path: &str) -> Vec<&'static str> {
-    let is_place = |part: &&str| part.is_empty() || part.bytes().all(|byte| byte.is_ascii_digit());
-    let within = path.split('/').filter(|part| !is_place(part)).collect::<Vec<_>>().join("/");
+    let is_index = |part: &&str| part.is_empty() || part.bytes().all(|byte| byte.is_ascii_digit());
+    let within = path.split('/').filter(|part| !is_index(part)).collect::<Vec<_>>().join("/");
     let here = aliases.iter().filter(|alias| alias.split().0 == within);
     here.flat_map(|alias| alias.names).copied().collect()
 }
 
-/// The problems with the aliases that a tool declares, given its schema: an argument that does not exist, or an alias of two
-/// arguments. For tests of tools.
+/// The problems with the aliases that a tool declares, given its schema: an argument that does not exist, or an alias
+/// of two arguments. For tests of tools.
 #[must_use]
 pub fn conflicts(aliases: &[Alias], schema: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut seen = Vec::new();
+    let mut problems = Vec::new();
+    let mut names_seen = Vec::new();
     for alias in aliases {
         let (within, canonical) = alias.split();
-        let place = within.split('/').filter(|field| !field.is_empty()).try_fold(schema, |schema, field| {
-            let inner = schema["properties"].get(field)?;
-            Some(inner.get("items").unwrap_or(inner))
-        });
-        let properties = place.map_or(&Value::Null, |place| &place["properties"]);
+        let object_schema =
+            within.split('/').filter(|field| !field.is_empty()).try_fold(schema, |schema, field| {
+                let inner = schema["properties"].get(field)?;
+                Some(inner.get("items").unwrap_or(inner))
+            });
+        let properties = object_schema.map_or(&Value::Null, |schema| &schema["properties"]);
         if properties.get(canonical).is_none() {
-            found.push(format!("{} is not an argument", alias.argument));
+            problems.push(format!("{} is not an argument", alias.argument));
         }
         for name in alias.names {
             if properties.get(*name).is_some() {
-                found.push(format!(
+                problems.push(format!(
                     "{name} is an argument itself and cannot be an alias of {}",
                     alias.argument
                 ));
             }
-            if seen.contains(&(within, *name)) {
-                found.push(format!("{name} is an alias of two arguments"));
+            if names_seen.contains(&(within, *name)) {
+                problems.push(format!("{name} is an alias of two arguments"));
             }
-            seen.push((within, *name));
+            names_seen.push((within, *name));
         }
     }
-    found
+    problems
 }
 
 #[cfg(test)]

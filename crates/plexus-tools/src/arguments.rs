@@ -127,7 +127,7 @@ fn unknown_field(path: &str, field: &str, spec: &ToolSpec, error: &ValidationErr
     // The object schema that refused the field is the parent of its `additionalProperties`.
     let location = error.schema_path().to_string();
     let parent = location.rsplit_once('/').map_or("", |(parent, _)| parent);
-    let known: Vec<&str> = spec
+    let known_fields: Vec<&str> = spec
         .input_schema
         .pointer(&format!("{parent}/properties"))
         .and_then(Value::as_object)
@@ -136,25 +136,25 @@ fn unknown_field(path: &str, field: &str, spec: &ToolSpec, error: &ValidationErr
     let field: String = field.chars().take(VALUE_SHOWN).collect();
     // A misspelled name may be close to an alias, which no schema lists.
     let also = alias::names_at(spec.handling.aliases, path);
-    let near = nearest(&field, also.iter().chain(&known).copied());
-    let message = match near {
-        Some(near) => format!("unknown field; did you mean {near:?}?"),
-        None if known.is_empty() => "unknown field; no fields are allowed here".to_owned(),
-        None => format!("unknown field; known fields are {}", quoted(&known)),
+    let nearest_name = nearest(&field, also.iter().chain(&known_fields).copied());
+    let message = match nearest_name {
+        Some(nearest_name) => format!("unknown field; did you mean {nearest_name:?}?"),
+        None if known_fields.is_empty() => "unknown field; no fields are allowed here".to_owned(),
+        None => format!("unknown field; known fields are {}", quoted(&known_fields)),
     };
-    json!({ "path": format!("{path}/{field}"), "message": message, "expected": known, "nearest": near })
+    json!({ "path": format!("{path}/{field}"), "message": message, "expected": known_fields, "nearest": nearest_name })
 }
 
 fn not_an_option(path: &str, options: &[&str], got: &Value) -> Value {
-    let near = got
+    let nearest_name = got
         .as_str()
         .filter(|_| !path.split('/').any(redact::is_secret_name))
         .and_then(|text| nearest(text, options.iter().copied()));
     let mut message = format!("expected one of {}, got {}", quoted(options), shown(path, got));
-    if let Some(near) = near {
-        message.push_str(&format!("; did you mean {near:?}?"));
+    if let Some(nearest_name) = nearest_name {
+        message.push_str(&format!("; did you mean {nearest_name:?}?"));
     }
-    json!({ "path": path, "message": message, "expected": options, "got": shown(path, got), "nearest": near })
+    json!({ "path": path, "message": message, "expected": options, "got": shown(path, got), "nearest": nearest_name })
 }
 
 fn quoted(names: &[&str]) -> String {

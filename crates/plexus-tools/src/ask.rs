@@ -1,7 +1,7 @@
 //! Questions to the caller during its call.
 //!
-//! Inside the hub a question has the form of revision 2026-07-28. The adapters for clients and servers of other revisions translate
-//! it.
+//! Inside the hub a question has the form of revision 2026-07-28. The adapters for clients and servers of other
+//! revisions translate it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,7 +85,7 @@ pub type Answers = BTreeMap<String, Answer>;
 
 /// Why a question was not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unasked {
+pub enum AskError {
     /// The client lacks these capabilities.
     Incapable(Capabilities),
     /// Too many questions are open.
@@ -96,7 +96,7 @@ pub enum Unasked {
     Gone,
 }
 
-impl fmt::Display for Unasked {
+impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Incapable(lacking) => write!(f, "the client of this call cannot be asked: {lacking}"),
@@ -223,7 +223,7 @@ pub trait Ask: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// Completes when all are answered. Dropping the future stops waiting, but the questions may still be answered.
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, Unasked>>;
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, AskError>>;
 }
 
 pub type SharedAsk = Arc<dyn Ask>;

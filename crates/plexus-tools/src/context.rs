@@ -12,7 +12,7 @@ use plexus_store::Store;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::{Answers, Capabilities, LogSink, MAX_QUESTIONS, Question, SharedAsk, Unasked};
+use crate::ask::{Answers, AskError, Capabilities, LogSink, MAX_QUESTIONS, Question, SharedAsk};
 use crate::dispatcher::{Deadline, NodeDelivery};
 use crate::emit::Emitter;
 use crate::nodes::NodeEntry;
@@ -74,8 +74,8 @@ impl ToolContext {
         }
     }
 
-    /// Emits an event of the running call, an object of a kind such as `terminal_output`; the call's id and the node's name are
-    /// added. Never blocks; returns false if the event was dropped.
+    /// Emits an event of the running call, an object of a kind such as `terminal_output`; the call's id and the node's
+    /// name are added. Never blocks; returns false if the event was dropped.
     pub fn emit(&self, kind: &str, payload: Map<String, Value>) -> bool {
         self.emitter.emit(kind, payload)
     }
@@ -92,14 +92,14 @@ impl ToolContext {
             .map_err(|e| CallError::new(ErrorCode::Internal, format!("the arguments cannot be sent: {e}")))?;
         Ok(node::Call {
             call_id: self.call_id,
-            tool: self.tool.name_there().to_owned(),
+            tool: self.tool.name_on_server().to_owned(),
             arguments,
             session_id: self.session_id,
             caller: node::Caller {
                 subject: self.principal.subject().to_owned(),
                 profile: self.principal.profile().map(str::to_owned),
             },
-            deadline_ms: delivery.left_ms(),
+            deadline_ms: delivery.time_left_ms(),
             keep: delivery.keep,
             idempotency_key: delivery.key.clone(),
             traceparent: self.trace.as_ref().map(|trace| trace.traceparent().to_owned()),
@@ -122,7 +122,7 @@ impl ToolContext {
     /// The time left for a call on a node.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        self.delivery.as_ref().map(|delivery| delivery.left())
+        self.delivery.as_ref().map(|delivery| delivery.time_left())
     }
 
     /// The progress sink, for a tool that forwards progress of others; none if the caller did not ask for progress.
@@ -132,15 +132,15 @@ impl ToolContext {
     }
 
     /// Asks the caller and waits for all answers. The deadline of the call is paused meanwhile.
-    pub async fn ask(&self, questions: Vec<Question>) -> Result<Answers, Unasked> {
+    pub async fn ask(&self, questions: Vec<Question>) -> Result<Answers, AskError> {
         let can = self.capabilities();
         let lacking = questions.iter().filter_map(|question| can.lacks(question)).reduce(Capabilities::and);
         if let Some(lacking) = lacking {
-            return Err(Unasked::Incapable(lacking));
+            return Err(AskError::Incapable(lacking));
         }
-        let Some(asker) = &self.asker else { return Err(Unasked::Gone) };
+        let Some(asker) = &self.asker else { return Err(AskError::Gone) };
         if questions.len() > MAX_QUESTIONS {
-            return Err(Unasked::TooMany("more questions at once than the hub forwards"));
+            return Err(AskError::TooMany("more questions at once than the hub forwards"));
         }
         let _thinking = self.deadline.as_ref().map(|deadline| deadline.pause());
         tokio::select! {
@@ -148,7 +148,7 @@ impl ToolContext {
             () = self.cancel.cancelled() => {
                 // The dispatcher sees the cancellation first and ignores how the tool handles this error.
                 tokio::task::yield_now().await;
-                Err(Unasked::Gone)
+                Err(AskError::Gone)
             }
             answers = asker.ask(questions) => answers,
         }

@@ -1,8 +1,8 @@
 //! The context cost of the tools listed to a caller.
 //!
-//! The cost counts what a client sends to its model: of each tool its name, description and input schema, as one JSON object; and the
-//! instructions about the hub and its servers that a client gets when it connects. Titles, annotations and output schemas go to
-//! clients, not to models.
+//! The cost counts what a client sends to its model: of each tool its name, description and input schema, as one JSON
+//! object; and the instructions about the hub and its servers that a client gets when it connects. Titles, annotations
+//! and output schemas go to clients, not to models.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +34,14 @@ pub async fn cost(
     let mut tools = Vec::new();
     for (tool, tokens) in visible.listed_tools().zip(counts.by_ref()) {
         let server = server_of(tool);
-        let cost = servers.entry(server.clone()).or_insert_with(|| nothing(server.clone()));
+        let cost = servers.entry(server.clone()).or_insert_with(|| empty_cost(server.clone()));
         cost.tools += 1;
         cost.tool_tokens += tokens;
         tools.push(ToolCost { name: tool.name().to_owned(), server, tokens, share: 0.0 });
     }
     let unlisted: Vec<u64> = counts.by_ref().take(visible.unlisted_tools().count()).collect();
     for (part, tokens) in instructions.iter().zip(counts) {
-        let server = || nothing(part.server.clone());
+        let server = || empty_cost(part.server.clone());
         servers.entry(part.server.clone()).or_insert_with(server).instruction_tokens += tokens;
     }
     let mut servers: Vec<ServerCost> = servers.into_values().collect();
@@ -69,13 +69,14 @@ pub async fn cost(
 /// A tool as sent to a model.
 fn as_sent(tool: &Tool) -> String {
     #[derive(Serialize)]
-    struct Sent<'t> {
+    struct SentTool<'t> {
         name: &'t str,
         description: &'t str,
         input_schema: &'t Value,
     }
     let spec = tool.spec();
-    let sent = Sent { name: tool.name(), description: &spec.description, input_schema: &spec.input_schema };
+    let sent =
+        SentTool { name: tool.name(), description: &spec.description, input_schema: &spec.input_schema };
     // A value parsed from JSON can be serialized as JSON.
     serde_json::to_string(&sent).unwrap_or_default()
 }
@@ -84,7 +85,7 @@ fn server_of(tool: &Tool) -> Option<String> {
     tool.spec().upstream().map(|upstream| upstream.server.clone())
 }
 
-fn nothing(server: Option<String>) -> ServerCost {
+fn empty_cost(server: Option<String>) -> ServerCost {
     ServerCost { server, tools: 0, tool_tokens: 0, instruction_tokens: 0, tokens: 0, share: 0.0 }
 }
 

@@ -1,7 +1,8 @@
 //! Events and progress of a running call.
 //!
-//! Emitting never blocks: an event that cannot be accepted at once is dropped, and the emitter is notified. On a hub an event goes to
-//! the log of the call's session, before the end of the call, and to the caller as progress. On a node it goes to the hub.
+//! Emitting never blocks: an event that cannot be accepted at once is dropped, and the emitter is notified. On a hub an
+//! event goes to the log of the call's session, before the end of the call, and to the caller as progress. On a node it
+//! goes to the hub.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +49,7 @@ pub(crate) struct SessionLog {
     /// Bytes logged so far.
     logged: AtomicUsize,
     /// Bytes reported to the caller so far.
-    told: AtomicUsize,
+    reported: AtomicUsize,
 }
 
 impl Emitter {
@@ -77,13 +78,13 @@ impl SessionLog {
             node,
             progress,
             logged: AtomicUsize::new(0),
-            told: AtomicUsize::new(0),
+            reported: AtomicUsize::new(0),
         }
     }
 
     fn emit(&self, kind: &str, mut payload: Map<String, Value>) -> bool {
         if kind == PROGRESS {
-            return self.pass_on(&payload);
+            return self.forward_progress(&payload);
         }
         if !KINDS.contains(&kind) {
             return false;
@@ -107,27 +108,27 @@ impl SessionLog {
         };
         let records = Records { audit: vec![], events: vec![(self.session_id, event)] };
         // Accepted at once by the journal or by the writer's queue; both keep the order.
-        let taken = !matches!(self.store.append_soon(records).now_or_never(), Some(Err(_)));
-        self.tell(&payload);
-        taken
+        let accepted = !matches!(self.store.append_soon(records).now_or_never(), Some(Err(_)));
+        self.report_text(&payload);
+        accepted
     }
 
     /// Reports text of an event to the caller as progress.
-    fn tell(&self, payload: &Map<String, Value>) {
+    fn report_text(&self, payload: &Map<String, Value>) {
         let (Some(sink), Some(text)) = (&self.progress, payload.get("text").and_then(Value::as_str)) else {
             return;
         };
         if text.is_empty() {
             return;
         }
-        let told = self.told.fetch_add(text.len(), Ordering::Relaxed) + text.len();
+        let reported = self.reported.fetch_add(text.len(), Ordering::Relaxed) + text.len();
         let message = text.chars().take(MESSAGE).collect();
         // A count of bytes is exact up to 2^53.
         #[expect(clippy::cast_precision_loss)]
-        sink(Progress { done: told as f64, total: None, message: Some(message) });
+        sink(Progress { done: reported as f64, total: None, message: Some(message) });
     }
 
-    fn pass_on(&self, payload: &Map<String, Value>) -> bool {
+    fn forward_progress(&self, payload: &Map<String, Value>) -> bool {
         let Some(sink) = &self.progress else { return true };
         let number = |name: &str| payload.get(name).and_then(Value::as_f64).filter(|n| n.is_finite());
         let Some(done) = number("done") else { return false };

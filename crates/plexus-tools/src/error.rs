@@ -75,7 +75,7 @@ impl CallError {
 
     /// Marks that the call continues on its node while the hub stops, so its end must not be recorded now.
     #[must_use]
-    pub fn while_it_goes_on(mut self) -> Self {
+    pub fn while_still_running(mut self) -> Self {
         self.goes_on = true;
         self
     }

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 /// Hints about fields that a schema cannot express.
 #[derive(Debug, Clone, Copy)]
-pub struct Words {
+pub struct FieldHints {
     /// The remedy for a key of another program's format.
-    pub elsewhere: fn(&str) -> Option<&'static str>,
+    pub misplaced_key_hint: fn(&str) -> Option<&'static str>,
     /// The remedy for each field.
-    pub wanted: fn(&[&str]) -> &'static str,
+    pub value_hint: fn(&[&str]) -> &'static str,
 }
 
 #[derive(Debug)]
@@ -23,17 +23,17 @@ pub struct FileSchema {
     schema: Value,
     /// None if the schema does not compile; then every file is refused.
     validator: Option<Validator>,
-    words: Words,
+    hints: FieldHints,
 }
 
 impl FileSchema {
     /// Creates the schema from the type of the file.
     #[must_use]
-    pub fn of<T: JsonSchema>(words: Words) -> Self {
+    pub fn of<T: JsonSchema>(hints: FieldHints) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
         simplify(&mut schema);
-        Self { validator: jsonschema::validator_for(&schema).ok(), schema, words }
+        Self { validator: jsonschema::validator_for(&schema).ok(), schema, hints }
     }
 
     /// The schema as it is committed.
@@ -44,55 +44,57 @@ impl FileSchema {
         text
     }
 
-    /// Reports unknown keys and invalid values and removes them from the document, so the rest can be checked. Returns the keys that the
-    /// unknown ones most likely stand for.
+    /// Reports unknown keys and invalid values and removes them from the document, so the rest can be checked. Returns
+    /// the keys that the unknown ones most likely stand for.
     pub fn check(&self, document: &mut Map<String, Value>, findings: &mut Findings) -> Vec<String> {
-        let whole = Value::Object(std::mem::take(document));
-        let (mut wrong, mut meant) = (Vec::new(), Vec::new());
+        let input = Value::Object(std::mem::take(document));
+        let (mut invalid_paths, mut suggested_keys) = (Vec::new(), Vec::new());
         match self.validator.as_ref() {
             Some(validator) => {
-                for error in validator.iter_errors(&whole) {
-                    self.report(&error, findings, &mut wrong, &mut meant);
+                for error in validator.iter_errors(&input) {
+                    self.report(&error, findings, &mut invalid_paths, &mut suggested_keys);
                 }
             }
             // A schema derived from a type compiles; if it does not, refuse the file.
             None => findings.unusable("cannot be checked", "report this: the schema of the files is broken"),
         }
-        if let Value::Object(mut fields) = whole {
-            for path in wrong {
+        if let Value::Object(mut fields) = input {
+            for path in invalid_paths {
                 remove(&mut fields, &path);
             }
             *document = fields;
         }
-        meant
+        suggested_keys
     }
 
     fn report(
         &self,
         error: &ValidationError<'_>,
         findings: &mut Findings,
-        wrong: &mut Vec<Vec<String>>,
-        meant: &mut Vec<String>,
+        invalid_paths: &mut Vec<Vec<String>>,
+        suggested_keys: &mut Vec<String>,
     ) {
         let path: Vec<String> = segments(&error.instance_path().to_string());
         let field = shown_path(&path);
         if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-            let known = self.known_keys(&path);
+            let valid_keys = self.known_keys(&path);
             for key in unexpected {
-                let fix = match ((self.words.elsewhere)(key), nearest(key, known.iter().map(String::as_str)))
-                {
+                let fix = match (
+                    (self.hints.misplaced_key_hint)(key),
+                    nearest(key, valid_keys.iter().map(String::as_str)),
+                ) {
                     (Some(fix), _) if path.is_empty() => fix.to_owned(),
-                    (_, Some(near)) => {
+                    (_, Some(nearest_key)) => {
                         if path.is_empty() {
-                            meant.push(near.to_owned());
+                            suggested_keys.push(nearest_key.to_owned());
                         }
-                        format!("did you mean `{near}`?")
+                        format!("did you mean `{nearest_key}`?")
                     }
-                    (_, None) => format!("the keys here are {}", listed(&known)),
+                    (_, None) => format!("the keys here are {}", listed(&valid_keys)),
                 };
                 let key_path: Vec<String> = path.iter().chain([key]).cloned().collect();
                 findings.problem(shown_path(&key_path), "is not a known key", fix);
-                wrong.push(key_path);
+                invalid_paths.push(key_path);
             }
             return;
         }
@@ -100,12 +102,12 @@ impl FileSchema {
         if error.instance().as_str().is_some_and(reference::is_in) {
             return;
         }
-        wrong.push(path.clone());
+        invalid_paths.push(path.clone());
         // The reference could not be resolved, which has been reported.
         if findings.is_broken(&field) {
             return;
         }
-        let what = match error.kind() {
+        let problem = match error.kind() {
             ValidationErrorKind::Type { .. } | ValidationErrorKind::AnyOf { .. } => {
                 format!("is {}", form(error.instance()))
             }
@@ -116,7 +118,7 @@ impl FileSchema {
             _ => format!("is {}", form(error.instance())),
         };
         let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-        findings.problem(field, what, (self.words.wanted)(&keys));
+        findings.problem(field, problem, (self.hints.value_hint)(&keys));
     }
 
     /// The allowed keys of an object of the document.

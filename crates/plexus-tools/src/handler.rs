@@ -27,8 +27,8 @@ pub type Transaction =
 pub enum Outcome {
     /// Finished, without a write to the hub's database.
     Ready(ToolOutput),
-    /// A write to run in one transaction with the audit record, the events and the idempotency key: a crash leaves all of them
-    /// or none.
+    /// A write to run in one transaction with the audit record, the events and the idempotency key: a crash leaves all
+    /// of them or none.
     Transact(Transaction),
 }
 
@@ -128,8 +128,8 @@ impl Tool {
         Self::new(ToolSpec { input_schema: schema::of_input::<A>(), ..spec }, Handler::Indirect)
     }
 
-    /// A tool of another MCP server. If its schema cannot be compiled, or is too expensive to check, the arguments are passed on
-    /// unchecked: the server validates them too.
+    /// A tool of another MCP server. If its schema cannot be compiled, or is too expensive to check, the arguments are
+    /// passed on unchecked: the server validates them too.
     #[must_use]
     pub fn upstream(spec: ToolSpec, run: Arc<Run>) -> Self {
         let compiled = match weight::is_light(&spec.input_schema) {
@@ -150,8 +150,8 @@ impl Tool {
         Self::new(spec, Handler::Run(run))
     }
 
-    /// A tool that runs on a node selected by each call. Adds the arguments that select the node; the handler delivers the call
-    /// to the node in its context.
+    /// A tool that runs on a node selected by each call. Adds the arguments that select the node; the handler delivers
+    /// the call to the node in its context.
     #[must_use]
     pub fn on_node(spec: ToolSpec, run: Arc<Run>) -> Self {
         let input_schema = schema::with_routing(spec.input_schema);
@@ -207,7 +207,7 @@ impl Tool {
     }
 
     /// The tool's name on the node that runs it.
-    pub(crate) fn name_there(&self) -> &str {
+    pub(crate) fn name_on_server(&self) -> &str {
         let hosted = self.spec.upstream().filter(|upstream| upstream.node.is_some());
         hosted.and_then(|upstream| upstream.definition.get("name")?.as_str()).unwrap_or(&self.spec.name)
     }

@@ -1,8 +1,8 @@
 //! Tools and the dispatcher, the only path to them.
 //!
-//! [`Dispatcher::call`] resolves the name among the tools visible to the caller, validates the arguments, checks the idempotency
-//! key, takes a concurrency slot, executes under a deadline and records the call, in this order. Looking up an unauthorized tool
-//! and a missing one takes the same code path and gives the same error.
+//! [`Dispatcher::call`] resolves the name among the tools visible to the caller, validates the arguments, checks the
+//! idempotency key, takes a concurrency slot, executes under a deadline and records the call, in this order. Looking up
+//! an unauthorized tool and a missing one takes the same code path and gives the same error.
 
 pub mod alias;
 pub mod arguments;
@@ -33,12 +33,14 @@ mod visible;
 
 pub use alias::Alias;
 pub use ask::{
-    Answer, Answers, Ask, Capabilities, Inquiry, LogLevel, LogLine, LogSink, MAX_QUESTIONS, Question,
-    SharedAsk, Unasked,
+    Answer, Answers, Ask, AskError, Capabilities, Inquiry, LogLevel, LogLine, LogSink, MAX_QUESTIONS,
+    Question, SharedAsk,
 };
 pub use context::{Intent, Progress, ProgressSink, ToolContext};
 pub use cost::{InstructionPart, cost};
-pub use dispatcher::{Begun, Call, CallKind, CallReply, Dispatcher, DispatcherOptions, Via, request_digest};
+pub use dispatcher::{
+    Call, CallKind, CallReply, Dispatcher, DispatcherOptions, PendingCall, Via, request_digest,
+};
 pub use emit::EventSink;
 pub use error::{CallError, RpcCause};
 pub use handler::{Outcome, Run, Tool, Transaction, TypedTool};

@@ -1,7 +1,7 @@
 //! The listed names of one caller's tools.
 //!
-//! They depend only on the tools that this caller sees. A name used by an invisible tool counts as free; otherwise its absence would
-//! reveal that tool.
+//! They depend only on the tools that this caller sees. A name used by an invisible tool counts as free; otherwise its
+//! absence would reveal that tool.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use plexus_proto::tool_name;
 
 use crate::Tool;
 
-/// Tools by their listed names: the canonical name, or the tool's own name if its server is configured so and the name is unique. If
-/// two tools have the same own name, both keep the canonical one, so the order does not matter.
+/// Tools by their listed names: the canonical name, or the tool's own name if its server is configured so and the name
+/// is unique. If two tools have the same own name, both keep the canonical one, so the order does not matter.
 pub(crate) fn listed(tools: Vec<Arc<Tool>>) -> BTreeMap<String, Arc<Tool>> {
-    let mut wanted: HashMap<String, usize> = HashMap::new();
+    let mut name_counts: HashMap<String, usize> = HashMap::new();
     for bare in tools.iter().filter_map(|tool| bare_name(tool)) {
-        *wanted.entry(bare).or_default() += 1;
+        *name_counts.entry(bare).or_default() += 1;
     }
-    if !wanted.is_empty() {
+    if !name_counts.is_empty() {
         // Names already in use.
         for tool in &tools {
-            wanted.remove(&*tool.spec().name);
+            name_counts.remove(&*tool.spec().name);
         }
     }
     tools
         .into_iter()
-        .map(|tool| match bare_name(&tool).filter(|bare| wanted.get(bare) == Some(&1)) {
+        .map(|tool| match bare_name(&tool).filter(|bare| name_counts.get(bare) == Some(&1)) {
             Some(bare) => {
                 let tool = Arc::new(tool.listed_as(&bare));
                 (bare, tool)

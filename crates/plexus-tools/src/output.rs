@@ -134,8 +134,8 @@ impl std::fmt::Debug for RawJson {
     }
 }
 
-/// Serialized as a string, so a stored result keeps its exact text. Within an untagged enum, raw JSON would be parsed into a value,
-/// which reorders members and rounds large numbers.
+/// Serialized as a string, so a stored result keeps its exact text. Within an untagged enum, raw JSON would be parsed
+/// into a value, which reorders members and rounds large numbers.
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())

@@ -14,14 +14,14 @@ const MAX_PROFILES: usize = 1_000;
 
 /// The tools that a profile shows, by canonical names.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ProfileView {
     pub(crate) tools: BTreeSet<String>,
     /// The listed ones among them; none for all.
     pub(crate) listed: Option<BTreeSet<String>>,
 }
 
 /// Applies a profile to all tools.
-pub(crate) fn shown(catalog: &Catalog, profile: &str, logged: &LoggedWarnings) -> Shown {
+pub(crate) fn apply_profile(catalog: &Catalog, profile: &str, logged: &LoggedWarnings) -> ProfileView {
     // By the names in the view of all tools, so a profile means the same to every principal.
     let all = listed(catalog.tools.values().cloned().collect());
     let candidates: Vec<_> =
@@ -32,7 +32,7 @@ pub(crate) fn shown(catalog: &Catalog, profile: &str, logged: &LoggedWarnings) -
             tracing::warn!(profile, "{warning}");
         }
     }
-    Shown { tools, listed }
+    ProfileView { tools, listed }
 }
 
 /// The properties of a tool that a profile uses.

@@ -1,5 +1,5 @@
-//! The result of a queued write: the local proxy returns it while the hub is unreachable. The output schema of a tool whose
-//! calls may be queued allows it besides the tool's own result.
+//! The result of a queued write: the local proxy returns it while the hub is unreachable. The output schema of a tool
+//! whose calls may be queued allows it besides the tool's own result.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
-//! Redaction of records: values under credential-like names, and text anywhere, also in names, that looks like a credential.
+//! Redaction of records: values under credential-like names, and text anywhere, also in names, that looks like a
+//! credential.
 //!
-//! Most calls contain neither. So JSON that is stored as text is first scanned as text ([`raw`]) and parsed only if the scan finds
-//! something suspicious.
+//! Most calls contain neither. So JSON that is stored as text is first scanned as text ([`raw`]) and parsed only if the
+//! scan finds something suspicious.
 
 mod raw;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Shorter content could be guessed from its hash.
-const GUESSED: usize = 1024;
+const MIN_HASHED: usize = 1024;
 
 /// Redacts in place.
 pub(crate) fn value(value: &mut Value) {
@@ -47,20 +48,20 @@ pub(crate) fn value(value: &mut Value) {
 
 /// The fields with redacted names. Names that differed still differ.
 fn named(fields: Map<String, Value>) -> Map<String, Value> {
-    let mut kept = Map::new();
+    let mut redacted = Map::new();
     // The last suffix used per name: counting from the start each time would be quadratic.
     let mut counted: HashMap<String, usize> = HashMap::new();
     for (name, field) in fields {
         let plain = text(&name).unwrap_or(name);
         let mut name = plain.clone();
-        while kept.contains_key(&name) {
+        while redacted.contains_key(&name) {
             let number = counted.entry(plain.clone()).or_insert(1);
             *number += 1;
             name = format!("{plain} ({number})");
         }
-        kept.insert(name, field);
+        redacted.insert(name, field);
     }
-    kept
+    redacted
 }
 
 /// The text without credentials; none if it contains none.
@@ -94,38 +95,38 @@ fn parsed(json: &str) -> String {
             self::value(&mut value);
             value.to_string()
         }
-        // Nested too deeply, or with a number that is too large: stored as text if it is clean. Otherwise the extent of a
-        // credential in it cannot be determined.
+        // Nested too deeply, or with a number that is too large: stored as text if it is clean. Otherwise the extent of
+        // a credential in it cannot be determined.
         Err(_) if raw::is_harmless(json) => Value::from(json).to_string(),
         Err(_) => serde_json::json!({ "unreadable": true, "bytes": json.len() }).to_string(),
     }
 }
 
-/// The value without the content of these fields, at any depth: each keeps its length, and its hash if the content is too long to
-/// be guessed from it.
+/// The value without the content of these fields, at any depth: each keeps its length, and its hash if the content is
+/// too long to be guessed from it.
 pub(crate) fn without<'v>(value: &'v Value, fields: &[&str]) -> Cow<'v, Value> {
     match fields.is_empty() {
         true => Cow::Borrowed(value),
-        false => Cow::Owned(left(value, fields)),
+        false => Cow::Owned(without_fields(value, fields)),
     }
 }
 
-fn left(value: &Value, fields: &[&str]) -> Value {
+fn without_fields(value: &Value, fields: &[&str]) -> Value {
     match value {
         Value::Object(object) => {
             let field = |(name, value): (&String, &Value)| match value {
                 Value::String(content) if fields.contains(&name.as_str()) => (name.clone(), length(content)),
-                value => (name.clone(), left(value, fields)),
+                value => (name.clone(), without_fields(value, fields)),
             };
             Value::Object(object.iter().map(field).collect())
         }
-        Value::Array(items) => Value::Array(items.iter().map(|item| left(item, fields)).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(|item| without_fields(item, fields)).collect()),
         other => other.clone(),
     }
 }
 
 fn length(content: &str) -> Value {
-    if content.len() < GUESSED {
+    if content.len() < MIN_HASHED {
         return serde_json::json!({ "not_recorded": content.len() });
     }
     let hash = digest::digest(&digest::SHA256, content.as_bytes());
@@ -138,6 +139,6 @@ pub(crate) fn bounded(json: &str, limit: usize) -> Cow<'_, str> {
         return Cow::Borrowed(json);
     }
     let cut = json.floor_char_boundary(limit);
-    let kept = serde_json::json!({ "truncated": true, "bytes": json.len(), "beginning": &json[..cut] });
-    Cow::Owned(kept.to_string())
+    let redacted = serde_json::json!({ "truncated": true, "bytes": json.len(), "beginning": &json[..cut] });
+    Cow::Owned(redacted.to_string())
 }

@@ -34,13 +34,13 @@ pub(crate) struct Catalog {
 pub struct Registry {
     catalog: ArcSwap<Catalog>,
     /// Serializes changes; readers never wait for it.
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
     versions: watch::Sender<u64>,
     views: Cache<TokenId, Arc<Visible>>,
     profiles: ArcSwapOption<LiveProfiles>,
     logged_warnings: LoggedWarnings,
     /// Canonical names of quarantined tools, and their servers. Not used by lists or search.
-    held: ArcSwap<BTreeMap<String, String>>,
+    quarantined: ArcSwap<BTreeMap<String, String>>,
     /// User-defined tools that cannot be called, and why. Not used by lists or search.
     absent: ArcSwap<BTreeMap<String, String>>,
 }
@@ -50,12 +50,12 @@ impl Registry {
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         let registry = Self {
             catalog: ArcSwap::default(),
-            changing: Mutex::new(()),
+            change_lock: Mutex::new(()),
             versions: watch::Sender::new(0),
             views: Cache::new(VIEWS),
             profiles: ArcSwapOption::empty(),
             logged_warnings: LoggedWarnings::default(),
-            held: ArcSwap::default(),
+            quarantined: ArcSwap::default(),
             absent: ArcSwap::default(),
         };
         registry.change(|catalog| {
@@ -84,8 +84,8 @@ impl Registry {
         });
     }
 
-    /// Replaces the tools of the servers that run on nodes. A tool whose name is taken is omitted, so it never replaces a tool of the
-    /// hub. Returns the omitted ones.
+    /// Replaces the tools of the servers that run on nodes. A tool whose name is taken is omitted, so it never replaces
+    /// a tool of the hub. Returns the omitted ones.
     pub fn set_hosted(&self, tools: Vec<Tool>) -> Vec<String> {
         let mut left_out = Vec::new();
         self.change(|catalog| {
@@ -93,7 +93,7 @@ impl Registry {
             for tool in tools {
                 let name = tool.spec().name.to_string();
                 match catalog.entry(name) {
-                    Entry::Occupied(taken) => left_out.push(taken.key().clone()),
+                    Entry::Occupied(existing) => left_out.push(existing.key().clone()),
                     Entry::Vacant(free) => {
                         free.insert(Arc::new(tool));
                     }
@@ -106,24 +106,24 @@ impl Registry {
     /// Replaces the [facilities](crate::Facility) of a server.
     pub fn set_facilities(&self, server: &str, facilities: impl IntoIterator<Item = Tool>) {
         self.edit(|catalog| {
-            let there = &mut catalog.facilities;
-            there.retain(|_, tool| !is_of(tool, server));
-            there.extend(facilities.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
+            let current = &mut catalog.facilities;
+            current.retain(|_, tool| !is_of(tool, server));
+            current.extend(facilities.into_iter().map(|tool| (tool.spec().name.to_string(), Arc::new(tool))));
         });
     }
 
     /// Replaces the canonical names of the quarantined tools of a server, given by its own name.
-    pub fn set_held(&self, server: &str, names: impl IntoIterator<Item = String>) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held = BTreeMap::clone(&self.held.load());
-        held.retain(|_, of| of != server);
-        held.extend(names.into_iter().map(|name| (name, server.to_owned())));
-        self.held.store(Arc::new(held));
+    pub fn set_quarantined(&self, server: &str, names: impl IntoIterator<Item = String>) {
+        let _one_at_a_time = self.change_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quarantined = BTreeMap::clone(&self.quarantined.load());
+        quarantined.retain(|_, of| of != server);
+        quarantined.extend(names.into_iter().map(|name| (name, server.to_owned())));
+        self.quarantined.store(Arc::new(quarantined));
     }
 
     /// The server of a quarantined tool, for admins.
-    pub(crate) fn holds_back(&self, name: &str) -> Option<String> {
-        self.held.load().get(name).cloned()
+    pub(crate) fn quarantining_server(&self, name: &str) -> Option<String> {
+        self.quarantined.load().get(name).cloned()
     }
 
     /// Replaces the user-defined tools that cannot be called, each with the reason.
@@ -176,17 +176,17 @@ impl Registry {
     }
 
     fn edit(&self, edit: impl FnOnce(&mut Catalog)) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.change_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.catalog.load();
         let mut catalog = Catalog::clone(&current);
         edit(&mut catalog);
         if same(&catalog.tools, &current.tools) && same(&catalog.facilities, &current.facilities) {
             return;
         }
-        self.put(catalog);
+        self.publish(catalog);
     }
 
-    fn put(&self, catalog: Catalog) {
+    fn publish(&self, catalog: Catalog) {
         let version = catalog.version + 1;
         self.catalog.store(Arc::new(Catalog { version, ..catalog }));
         self.versions.send_replace(version);
@@ -215,9 +215,9 @@ impl Registry {
 
     /// Calls of `profiles` are serialized, so the newest result wins.
     fn change_profiles(&self, profiles: impl FnOnce() -> Arc<Profiles>) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.change_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.logged_warnings.forget();
-        self.put(Catalog { profiles: profiles(), ..Catalog::clone(&self.catalog.load()) });
+        self.publish(Catalog { profiles: profiles(), ..Catalog::clone(&self.catalog.load()) });
     }
 
     /// Watches the version; a new version means that views may have changed.
@@ -275,11 +275,11 @@ fn is_hosted(tool: &Tool) -> bool {
 }
 
 /// Whether a change has no effect, so views stay valid.
-fn same(tools: &Tools, others: &Tools) -> bool {
+fn same(tools: &Tools, other: &Tools) -> bool {
     let alike = |(one, other): (&Arc<Tool>, &Arc<Tool>)| Arc::ptr_eq(one, other) || one.same_as(other);
-    tools.len() == others.len()
-        && tools.keys().eq(others.keys())
-        && tools.values().zip(others.values()).all(alike)
+    tools.len() == other.len()
+        && tools.keys().eq(other.keys())
+        && tools.values().zip(other.values()).all(alike)
 }
 
 impl fmt::Debug for Registry {

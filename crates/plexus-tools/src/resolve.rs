@@ -1,11 +1,11 @@
 //! Resolves a name as written by a caller to one tool.
 //!
-//! Models write inexact names: without the server, with other separators, with their client's prefix. Each [step](STEPS) handles
-//! one such variant; the first step with a match decides. If several tools match it, the error lists them: nothing is guessed, and
-//! later steps do not break the tie.
+//! Models write inexact names: without the server, with other separators, with their client's prefix. Each
+//! [step](STEPS) handles one such variant; the first step with a match decides. If several tools match it, the error
+//! lists them: nothing is guessed, and later steps do not break the tie.
 //!
-//! Invariant: only tools visible to the caller are considered, so an invisible tool affects neither the result nor the text of an
-//! error.
+//! Invariant: only tools visible to the caller are considered, so an invisible tool affects neither the result nor the
+//! text of an error.
 
 mod index;
 
@@ -39,14 +39,14 @@ pub(crate) fn resolve<'t>(
     if let Some(tool) = tools.get(name) {
         return Ok(tool);
     }
-    let found = match tool_name::is_plain(name) && (1..=LONGEST).contains(&name.len()) {
+    let matching = match tool_name::is_plain(name) && (1..=LONGEST).contains(&name.len()) {
         true => fitting(tools, index.get_or_init(|| Index::new(tools)), name),
         false => Vec::new(),
     };
-    match found[..] {
+    match matching[..] {
         [tool] => Ok(tool),
         [] => Err(unknown(tools, name)),
-        _ => Err(ambiguous(name, &found)),
+        _ => Err(ambiguous(name, &matching)),
     }
 }
 
@@ -55,12 +55,12 @@ fn fitting<'t>(tools: &'t Tools, index: &Index, name: &str) -> Vec<&'t Arc<Tool>
     let spellings = [Some(name), without_client_prefix(name)];
     for name in spellings.into_iter().flatten() {
         for any_case in [false, true] {
-            let written = Written::new(name, any_case);
+            let written = WrittenName::new(name, any_case);
             let possible = index.possible(tools, &written);
             for step in STEPS {
-                let found: Vec<_> = possible.iter().copied().filter(|tool| step(&written, tool)).collect();
-                if !found.is_empty() {
-                    return found;
+                let matching: Vec<_> = possible.iter().copied().filter(|tool| step(&written, tool)).collect();
+                if !matching.is_empty() {
+                    return matching;
                 }
             }
         }
@@ -68,23 +68,23 @@ fn fitting<'t>(tools: &'t Tools, index: &Index, name: &str) -> Vec<&'t Arc<Tool>
     Vec::new()
 }
 
-type Step = fn(&Written<'_>, &Tool) -> bool;
+type Step = fn(&WrittenName<'_>, &Tool) -> bool;
 
 /// The variants of a name, in the order in which they are tried.
 const STEPS: [Step; 7] = [exact, bare, dashes, separated, joined, separated_without_mcp, joined_without_mcp];
 
 /// The listed or the canonical name.
-fn exact(written: &Written<'_>, tool: &Tool) -> bool {
+fn exact(written: &WrittenName<'_>, tool: &Tool) -> bool {
     written.is(tool.name()) || written.is(&tool.spec().name)
 }
 
 /// The tool's name without its server.
-fn bare(written: &Written<'_>, tool: &Tool) -> bool {
+fn bare(written: &WrittenName<'_>, tool: &Tool) -> bool {
     own_names(tool).is_some_and(|(_, names)| names.iter().any(|name| written.is(name)))
 }
 
 /// One of these with `-` and `_` exchanged, or the canonical name with the server's own name.
-fn dashes(written: &Written<'_>, tool: &Tool) -> bool {
+fn dashes(written: &WrittenName<'_>, tool: &Tool) -> bool {
     let canonical = &tool.spec().name;
     let is = |name: &str| same(written.name, name, written.any_case, dash);
     is(tool.name())
@@ -94,33 +94,33 @@ fn dashes(written: &Written<'_>, tool: &Tool) -> bool {
 }
 
 /// `mcp:<server>:<tool>`, also with `.` or `/`.
-fn separated(written: &Written<'_>, tool: &Tool) -> bool {
+fn separated(written: &WrittenName<'_>, tool: &Tool) -> bool {
     is_any_of(&written.splits_after_mcp, written, tool)
 }
 
 /// `mcp_<server>_<tool>`, with separators of any kind and number.
-fn joined(written: &Written<'_>, tool: &Tool) -> bool {
+fn joined(written: &WrittenName<'_>, tool: &Tool) -> bool {
     written.after_mcp.is_some_and(|rest| is_joined(rest, written, tool))
 }
 
 /// `<server>:<tool>`, also with `.` or `/`.
-fn separated_without_mcp(written: &Written<'_>, tool: &Tool) -> bool {
+fn separated_without_mcp(written: &WrittenName<'_>, tool: &Tool) -> bool {
     is_any_of(&written.splits, written, tool)
 }
 
 /// `<server>_<tool>`, with separators of any kind and number.
-fn joined_without_mcp(written: &Written<'_>, tool: &Tool) -> bool {
+fn joined_without_mcp(written: &WrittenName<'_>, tool: &Tool) -> bool {
     is_joined(written.name, written, tool)
 }
 
 /// The server of an upstream tool, the tool's name there, and the tool part of its canonical name.
 fn own_names(tool: &Tool) -> Option<(&UpstreamTool, [&str; 2])> {
     let upstream = tool.spec().upstream()?;
-    let ours = tool_name::split(&tool.spec().name).map_or("", |(_, tool)| tool);
-    Some((upstream, [upstream.tool.as_str(), ours]))
+    let canonical_name = tool_name::split(&tool.spec().name).map_or("", |(_, tool)| tool);
+    Some((upstream, [upstream.tool.as_str(), canonical_name]))
 }
 
-fn is_any_of(splits: &[(String, &str)], written: &Written<'_>, tool: &Tool) -> bool {
+fn is_any_of(splits: &[(String, &str)], written: &WrittenName<'_>, tool: &Tool) -> bool {
     let Some((upstream, names)) = own_names(tool) else { return false };
     splits.iter().any(|(server, tool)| {
         same(server, &upstream.server, written.any_case, as_is)
@@ -128,16 +128,16 @@ fn is_any_of(splits: &[(String, &str)], written: &Written<'_>, tool: &Tool) -> b
     })
 }
 
-fn is_joined(text: &str, written: &Written<'_>, tool: &Tool) -> bool {
+fn is_joined(text: &str, written: &WrittenName<'_>, tool: &Tool) -> bool {
     let Some((upstream, names)) = own_names(tool) else { return false };
     names.iter().any(|name| {
-        let whole = upstream.server.chars().chain(['_']).chain(name.chars());
-        flat(text.chars(), written.any_case).eq(flat(whole, written.any_case))
+        let full_name = upstream.server.chars().chain(['_']).chain(name.chars());
+        flat(text.chars(), written.any_case).eq(flat(full_name, written.any_case))
     })
 }
 
 /// A name as written by a caller, parsed once for all tools.
-struct Written<'n> {
+struct WrittenName<'n> {
     name: &'n str,
     any_case: bool,
     /// Its canonical form, if it has the form of a canonical name.
@@ -148,7 +148,7 @@ struct Written<'n> {
     splits_after_mcp: Vec<(String, &'n str)>,
 }
 
-impl<'n> Written<'n> {
+impl<'n> WrittenName<'n> {
     fn new(name: &'n str, any_case: bool) -> Self {
         let parts = tool_name::split(name);
         let canonical = parts
@@ -227,13 +227,13 @@ fn shown(name: &str) -> String {
     name.chars().take(NAME_SHOWN).collect()
 }
 
-fn ambiguous(name: &str, found: &[&Arc<Tool>]) -> CallError {
-    let names: Vec<&str> = found.iter().take(CANDIDATES).map(|tool| tool.name()).collect();
-    let more = match found.len() - names.len() {
+fn ambiguous(name: &str, matching: &[&Arc<Tool>]) -> CallError {
+    let names: Vec<&str> = matching.iter().take(CANDIDATES).map(|tool| tool.name()).collect();
+    let more = match matching.len() - names.len() {
         0 => String::new(),
         more => format!(" or one of {more} more"),
     };
-    let message = format!("{} matches {} tools", shown(name), found.len());
+    let message = format!("{} matches {} tools", shown(name), matching.len());
     CallError::new(ErrorCode::UnknownTool, message)
         .hint(format!("Nothing was run. Call one of them by its full name: {}{more}.", names.join(", ")))
         .details(json!({ "candidates": names }))
@@ -243,7 +243,7 @@ fn ambiguous(name: &str, found: &[&Arc<Tool>]) -> CallError {
 fn unknown(tools: &Tools, name: &str) -> CallError {
     let shown = shown(name);
     let mut hint = match likely(tools, &shown) {
-        Some(near) => format!("Did you mean {near}?"),
+        Some(nearest_name) => format!("Did you mean {nearest_name}?"),
         None => "List the tools to see which exist.".to_owned(),
     };
     // A confusable character may make it look like the right name.
@@ -262,7 +262,9 @@ fn likely<'t>(tools: &'t Tools, name: &str) -> Option<&'t str> {
     let without_server = |tool: &'t Arc<Tool>| tool_name::split(tool.name()).map(|(_, tool)| tool);
     // Of two equally close names the last wins, so a full name is preferred to a part.
     let names = tools.values().filter_map(without_server).chain(tools.keys().map(String::as_str));
-    let near = nearest(&name, names)?;
-    let found = tools.get(near).or_else(|| tools.values().find(|tool| without_server(tool) == Some(near)));
-    found.map(|tool| tool.name())
+    let nearest_name = nearest(&name, names)?;
+    let matching = tools
+        .get(nearest_name)
+        .or_else(|| tools.values().find(|tool| without_server(tool) == Some(nearest_name)));
+    matching.map(|tool| tool.name())
 }

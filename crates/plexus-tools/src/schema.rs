@@ -1,5 +1,5 @@
-//! JSON Schema from Rust types, in the simple form that models and older clients handle well: inlined, without `$schema` and titles,
-//! and with optional fields absent instead of nullable.
+//! JSON Schema from Rust types, in the simple form that models and older clients handle well: inlined, without
+//! `$schema` and titles, and with optional fields absent instead of nullable.
 
 use plexus_kit::json_schema;
 use schemars::JsonSchema;
@@ -18,8 +18,8 @@ pub(crate) fn of_output<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::for_serialize, false)
 }
 
-/// The output schema of a tool whose calls may be buffered: its own output, or the notice that the call was queued. Both forms forbid
-/// additional properties, so no other value matches; definitions stay where references point to.
+/// The output schema of a tool whose calls may be buffered: its own output, or the notice that the call was queued.
+/// Both forms forbid additional properties, so no other value matches; definitions stay where references point to.
 pub(crate) fn or_queued(output: Value) -> Value {
     let mut forms = [output, of_output::<QueuedWrite>()];
     let mut schema = json!({ "type": "object" });

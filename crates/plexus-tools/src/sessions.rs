@@ -1,7 +1,7 @@
 //! Finds the session of a call.
 //!
-//! A session is identified by its owner and a key. The owner is the subject of the token, so a client reaches only its own
-//! sessions, whatever it claims about its thread.
+//! A session is identified by its owner and a key. The owner is the subject of the token, so a client reaches only its
+//! own sessions, whatever it claims about its thread.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use plexus_store::{Store, StoreError};
 use crate::{CallError, Intent};
 
 /// The number of cached session ids.
-const REMEMBERED: u64 = 50_000;
+const MAX_REMEMBERED: u64 = 50_000;
 const MAX_PART: usize = 120;
 /// Longest path of a folder, in bytes.
 const MAX_FOLDER: usize = 1_024;
@@ -48,8 +48,8 @@ impl SessionKey {
         Self { key, client: client.map(clean), folder: None }
     }
 
-    /// The key of a client's conversation. It is the same whether the client sends the id with a call or the program that started the
-    /// client does.
+    /// The key of a client's conversation. It is the same whether the client sends the id with a call or the program
+    /// that started the client does.
     ///
     /// ```
     /// use plexus_tools::SessionKey;
@@ -66,7 +66,7 @@ impl SessionKey {
         }
     }
 
-    /// With the folder in which the client works. It is no part of the key. A path with control characters is left out.
+    /// Adds the working folder of the client. It is not part of the key. A path with control characters is left out.
     #[must_use]
     pub fn in_folder(mut self, folder: Option<&str>) -> Self {
         let fits =
@@ -86,8 +86,8 @@ impl SessionKey {
     }
 }
 
-/// Sanitizes a part: printable ASCII without the separator, at most [`MAX_PART`] characters, never empty. A changed part gets a hash
-/// of the original, so different names stay different.
+/// Sanitizes a part: printable ASCII without the separator, at most [`MAX_PART`] characters, never empty. A changed
+/// part gets a hash of the original, so different names stay different.
 fn clean(part: &str) -> String {
     let keep = |c: char| c.is_ascii_graphic() && c != ':';
     if !part.is_empty() && part.len() <= MAX_PART && part.chars().all(keep) {
@@ -109,19 +109,19 @@ pub(crate) struct SessionDirectory {
 
 impl SessionDirectory {
     pub(crate) fn new(store: Store, clock: Clock, files: PathBuf) -> Self {
-        Self { store, clock, files, ids: Cache::new(REMEMBERED) }
+        Self { store, clock, files, ids: Cache::new(MAX_REMEMBERED) }
     }
 
     /// The caller's session, created if it does not exist.
     pub(crate) async fn open(&self, owner: &str, key: &SessionKey) -> Result<SessionId, StoreError> {
         let cached = (owner.to_owned(), key.key.clone());
-        let known = self.ids.get(&cached);
-        if let Some((id, noted)) = &known
+        let cached_session = self.ids.get(&cached);
+        if let Some((id, noted)) = &cached_session
             && (key.folder.is_none() || key.folder == *noted)
         {
             return Ok(*id);
         }
-        let folder = key.folder.clone().or_else(|| known.and_then(|(_, noted)| noted));
+        let folder = key.folder.clone().or_else(|| cached_session.and_then(|(_, noted)| noted));
         let ((owner, key), now) = ((owner.to_owned(), key.clone()), self.clock.now());
         let id = self
             .store

@@ -61,8 +61,8 @@ pub struct UpstreamTool {
     pub definition: Map<String, Value>,
 }
 
-/// What another MCP server offers besides tools. Access to it works like access to an unlisted tool: by scopes and profiles, through
-/// the dispatcher, with a record of each use.
+/// What another MCP server offers besides tools. Access to it works like access to an unlisted tool: by scopes and
+/// profiles, through the dispatcher, with a record of each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facility {
     Resources,
@@ -78,8 +78,8 @@ impl Facility {
         }
     }
 
-    /// The canonical name for a server, as used in scopes, profiles and records. It contains a dot and one separator, so it cannot be
-    /// the name of a tool.
+    /// The canonical name for a server, as used in scopes, profiles and records. It contains a dot and one separator,
+    /// so it cannot be the name of a tool.
     #[must_use]
     pub fn name(self, server: &str) -> String {
         format!("{}{server}.{}", tool_name::PREFIX, self.as_str())
@@ -107,7 +107,8 @@ pub struct Access {
     pub annotations: ToolAnnotations,
     /// Whether the local proxy may accept the call while the hub is unreachable.
     pub bufferable: bool,
-    /// Its caller repeats it until it gets a reply, and it is idempotent, so it is not stored on disk on its way to a node.
+    /// Its caller repeats it until it gets a reply, and it is idempotent, so it is not stored on disk on its way to a
+    /// node.
     pub repeated: bool,
 }
 
@@ -219,8 +220,8 @@ impl ToolSpec {
         }
     }
 
-    /// Which of its calls may be buffered. None for a tool that runs outside the hub: the outcome of such a call may be unknown, and a
-    /// buffered call is repeated until its outcome is known.
+    /// Which of its calls may be buffered. None for a tool that runs outside the hub: the outcome of such a call may be
+    /// unknown, and a buffered call is repeated until its outcome is known.
     #[must_use]
     pub fn buffered(&self) -> Buffered<'_> {
         let actions = self.actions.iter().filter(|action| action.access.bufferable);
@@ -274,18 +275,18 @@ impl ToolSpec {
     /// The time limit of a call with these validated arguments.
     #[must_use]
     pub fn allowed_time(&self, arguments: &Value) -> Duration {
-        let asked = self.time.as_ref().and_then(|time| {
+        let requested = self.time.as_ref().and_then(|time| {
             let seconds = arguments[&*time.name].as_u64()?;
             Some(Duration::from_secs(seconds).min(time.most) + time.grace)
         });
-        asked.unwrap_or(self.deadline)
+        requested.unwrap_or(self.deadline)
     }
 
     /// The access of a call with these arguments: that of its action, if the tool has actions.
     #[must_use]
     pub fn access_of(&self, arguments: &Value) -> Access {
         let action = arguments["action"].as_str();
-        let named = self.actions.iter().find(|known| Some(&*known.name) == action);
+        let named = self.actions.iter().find(|declared| Some(&*declared.name) == action);
         named.map_or(self.access, |action| action.access)
     }
 

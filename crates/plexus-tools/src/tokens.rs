@@ -1,7 +1,7 @@
 //! Counts the tokens of texts.
 //!
-//! The loaded vocabulary takes about 25 MB, more than the rest of an idle hub. So it is loaded for a count and dropped afterwards, by
-//! one thread at a time, and counts are cached.
+//! The loaded vocabulary takes about 25 MB, more than the rest of an idle hub. So it is loaded for a count and dropped
+//! afterwards, by one thread at a time, and counts are cached.
 
 use aws_lc_rs::digest;
 use moka::sync::Cache;
@@ -13,13 +13,13 @@ use crate::CallError;
 /// The vocabulary of OpenAI's models since GPT-4o.
 pub const TOKENIZER: &str = "o200k_base";
 /// The number of cached counts, about 100 bytes each.
-const KNOWN: u64 = 20_000;
+const MAX_CACHED: u64 = 20_000;
 /// The most bytes of all texts of one request; counting runs at some megabytes per second.
 const MAX_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
 pub struct TokenCounter {
-    known: Cache<Digest, u64>,
+    cached: Cache<Digest, u64>,
     /// Held while the vocabulary is loaded. Waiting requests find many of their texts cached.
     counting: Semaphore,
 }
@@ -28,7 +28,7 @@ type Digest = [u8; digest::SHA256_OUTPUT_LEN];
 
 impl Default for TokenCounter {
     fn default() -> Self {
-        Self { known: Cache::new(KNOWN), counting: Semaphore::new(1) }
+        Self { cached: Cache::new(MAX_CACHED), counting: Semaphore::new(1) }
     }
 }
 
@@ -41,12 +41,12 @@ impl TokenCounter {
             return Err(CallError::new(ErrorCode::TooLarge, message).hint("Ask for the cost of a profile."));
         }
         let digests: Vec<Digest> = texts.iter().map(|text| digest_of(text)).collect();
-        if let Some(counts) = self.known(&digests) {
+        if let Some(counts) = self.cached(&digests) {
             return Ok(counts);
         }
         // The semaphore is never closed.
         let _one_at_a_time = self.counting.acquire().await.map_err(|error| failed(&error))?;
-        if let Some(counts) = self.known(&digests) {
+        if let Some(counts) = self.cached(&digests) {
             return Ok(counts);
         }
         let counted = tokio::task::spawn_blocking(move || {
@@ -56,14 +56,14 @@ impl TokenCounter {
         });
         let counts = counted.await.map_err(|error| failed(&error))?;
         for (digest, count) in digests.into_iter().zip(&counts) {
-            self.known.insert(digest, *count);
+            self.cached.insert(digest, *count);
         }
         Ok(counts)
     }
 
     /// The cached counts, if all texts are cached.
-    fn known(&self, digests: &[Digest]) -> Option<Vec<u64>> {
-        digests.iter().map(|digest| self.known.get(digest)).collect()
+    fn cached(&self, digests: &[Digest]) -> Option<Vec<u64>> {
+        digests.iter().map(|digest| self.cached.get(digest)).collect()
     }
 }
 

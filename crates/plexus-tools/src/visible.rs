@@ -33,16 +33,27 @@ impl Visible {
         Self::through(catalog, principal, principal.profile(), |_| true, logged)
     }
 
-    /// The view of a token with this profile within a principal's view. Admin tools are not visible to tokens with a profile.
+    /// The view of a token with this profile within a principal's view. Admin tools are not visible to tokens with a
+    /// profile.
     pub(crate) fn of_profile(
         catalog: &Catalog,
         principal: &Principal,
         profile: &str,
         logged: &LoggedWarnings,
     ) -> Self {
-        let own = principal.profile().map(|own| profile_view::shown(catalog, own, logged).tools);
-        let seen = |tool: &Tool| own.as_ref().is_none_or(|own| own.contains(&*tool.spec().name));
-        Self::through(catalog, principal, Some(profile), |tool| !tool.spec().admin && seen(tool), logged)
+        let profile_tools = principal
+            .profile()
+            .map(|profile_tools| profile_view::apply_profile(catalog, profile_tools, logged).tools);
+        let is_visible = |tool: &Tool| {
+            profile_tools.as_ref().is_none_or(|profile_tools| profile_tools.contains(&*tool.spec().name))
+        };
+        Self::through(
+            catalog,
+            principal,
+            Some(profile),
+            |tool| !tool.spec().admin && is_visible(tool),
+            logged,
+        )
     }
 
     fn through(
@@ -52,15 +63,15 @@ impl Visible {
         also: impl Fn(&Tool) -> bool,
         logged: &LoggedWarnings,
     ) -> Self {
-        let shown = profile.map(|profile| profile_view::shown(catalog, profile, logged));
+        let shown = profile.map(|profile| profile_view::apply_profile(catalog, profile, logged));
         let is_shown = |tool: &&Arc<Tool>| {
             shown.as_ref().is_none_or(|shown| shown.tools.contains(&*tool.spec().name)) && also(tool)
         };
-        let seen = |tools: &BTreeMap<String, Arc<Tool>>| -> Vec<Arc<Tool>> {
+        let is_visible = |tools: &BTreeMap<String, Arc<Tool>>| -> Vec<Arc<Tool>> {
             tools.values().filter(is_shown).filter_map(|tool| tool.narrowed_to(principal)).collect()
         };
-        let tools = listed(seen(&catalog.tools));
-        let facilities = seen(&catalog.facilities).into_iter();
+        let tools = listed(is_visible(&catalog.tools));
+        let facilities = is_visible(&catalog.facilities).into_iter();
         let facilities = facilities.map(|tool| (tool.spec().name.to_string(), tool)).collect();
         // A caller that cannot use `tool_search` and `tool_call` gets the full list.
         let finds = [tool_name::SEARCH, tool_name::CALL].iter().all(|name| tools.contains_key(*name));
@@ -162,18 +173,18 @@ const MIN_SIMILARITY: f64 = 0.6;
 /// The candidate closest to a misspelled word; of two equally close ones, the last.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.to_lowercase().chars().take(MAX_LENGTH).collect();
-    let letters = LetterCounts::of(&word);
+    let counts = LetterCounts::of(&word);
     let has_prefix = |candidate: &str| word.len() >= 3 && candidate.starts_with(&word);
     let mut promising: Vec<(f64, usize, &str)> = candidates
         .enumerate()
         .filter(|(_, candidate)| candidate.len() <= MAX_LENGTH)
-        .map(|(place, candidate)| (letters.max_similarity(&LetterCounts::of(candidate)), place, candidate))
+        .map(|(index, candidate)| (counts.max_similarity(&LetterCounts::of(candidate)), index, candidate))
         .filter(|(most, _, candidate)| *most >= MIN_SIMILARITY || has_prefix(candidate))
         .collect();
     if promising.len() > MAX_COMPARED {
         promising.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
         promising.truncate(MAX_COMPARED);
-        promising.sort_by_key(|(_, place, _)| *place);
+        promising.sort_by_key(|(_, index, _)| *index);
     }
     promising
         .into_iter()
@@ -194,14 +205,14 @@ struct LetterCounts {
 impl LetterCounts {
     /// The counts of a word of at most [`MAX_LENGTH`] letters.
     fn of(word: &str) -> Self {
-        let mut letters = Self { counts: [0; 32], length: 0 };
+        let mut counts = Self { counts: [0; 32], length: 0 };
         for letter in word.chars().flat_map(char::to_lowercase) {
             // Several letters share a slot, which can only overestimate the similarity.
-            let count = &mut letters.counts[u32::from(letter) as usize % 32];
+            let count = &mut counts.counts[u32::from(letter) as usize % 32];
             *count = count.saturating_add(1);
-            letters.length = letters.length.saturating_add(1);
+            counts.length = counts.length.saturating_add(1);
         }
-        letters
+        counts
     }
 
     /// An upper bound for the similarity of two words.

@@ -99,7 +99,7 @@ async fn run(gateway: &Gateway, context: ToolContext, arguments: &Value) -> Resu
             let error = why.error(&node.name);
             // Its row is retained, and its end is recorded by the next start of the hub.
             Err(match why {
-                Undelivered::Stopping { goes_on: true } => error.while_it_goes_on(),
+                Undelivered::Stopping { goes_on: true } => error.while_still_running(),
                 _ => error,
             })
         }

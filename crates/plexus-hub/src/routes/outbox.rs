@@ -7,7 +7,7 @@ use aws_lc_rs::digest;
 use axum::Json;
 use axum::extract::Request;
 use plexus_kit::hex;
-use plexus_proto::api::{DeadLetter, MAX_LETTERS, TellLettersParams, TellLettersResponse};
+use plexus_proto::api::{DeadLetter, MAX_DEAD_LETTERS, TellLettersParams, TellLettersResponse};
 use plexus_proto::{EventKind, NewEvent};
 use plexus_store::{AppendError, Conn, Records};
 use plexus_tools::{SessionKey, redacted};
@@ -53,8 +53,8 @@ pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLe
     if let Some(session) = &session {
         check_name("session", session)?;
     }
-    if !(1..=MAX_LETTERS).contains(&letters.len()) {
-        return Err(ApiError::bad_request(format!("report 1 to {MAX_LETTERS} letters at a time")));
+    if !(1..=MAX_DEAD_LETTERS).contains(&letters.len()) {
+        return Err(ApiError::bad_request(format!("report 1 to {MAX_DEAD_LETTERS} letters at a time")));
     }
     let (owner, now) = (caller.principal.subject().to_owned(), caller.services.clock.now());
     // The key that a stateless client of this name would have.

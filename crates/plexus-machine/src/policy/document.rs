@@ -2,12 +2,12 @@
 
 use std::sync::LazyLock;
 
-use plexus_tools::file_schema::{FileSchema, Words};
+use plexus_tools::file_schema::{FieldHints, FileSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) static SCHEMA: LazyLock<FileSchema> = LazyLock::new(|| {
-    FileSchema::of::<Document>(Words { elsewhere: misplaced_key_hint, wanted: expected_value })
+    FileSchema::of::<Document>(FieldHints { misplaced_key_hint, value_hint: expected_value })
 });
 
 /// The JSON schema, as committed to the repository.

@@ -67,7 +67,7 @@ impl HttpClient {
 
     /// Whether the configured headers include this one.
     #[must_use]
-    pub fn sets(&self, header: &HeaderName) -> bool {
+    pub fn has_own_header(&self, header: &HeaderName) -> bool {
         self.headers.contains_key(header)
     }
 
@@ -302,7 +302,7 @@ impl Reply {
     }
 
     /// The whole body. A body that arrives in one piece is not copied.
-    pub async fn whole(mut self) -> Result<Bytes, HttpError> {
+    pub async fn bytes(mut self) -> Result<Bytes, HttpError> {
         let limit = self.client.limit;
         let announced =
             self.head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -312,16 +312,16 @@ impl Reply {
         }
         let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.piece().await? else { return Ok(first) };
-        let mut whole = BytesMut::with_capacity(announced.max(first.len() + second.len()));
-        whole.extend_from_slice(&first);
-        whole.extend_from_slice(&second);
+        let mut body = BytesMut::with_capacity(announced.max(first.len() + second.len()));
+        body.extend_from_slice(&first);
+        body.extend_from_slice(&second);
         while let Some(piece) = self.piece().await? {
-            if whole.len() + piece.len() > limit {
+            if body.len() + piece.len() > limit {
                 return Err(self.too_long());
             }
-            whole.extend_from_slice(&piece);
+            body.extend_from_slice(&piece);
         }
-        Ok(whole.freeze())
+        Ok(body.freeze())
     }
 
     pub fn too_long(&self) -> HttpError {

@@ -38,7 +38,7 @@ pub struct SseParser {
     searched: usize,
     /// The last line ended with a carriage return; a line feed right after it belongs to that line end.
     after_return: bool,
-    begun: bool,
+    started: bool,
     event: PartialEvent,
     last_id: Option<String>,
     retry: Option<Duration>,
@@ -91,7 +91,7 @@ impl SseParser {
             rest: BytesMut::new(),
             searched: 0,
             after_return: false,
-            begun: false,
+            started: false,
             event: PartialEvent::default(),
             last_id: None,
             retry: None,
@@ -114,7 +114,7 @@ impl SseParser {
         self.rest.clear();
         self.searched = 0;
         self.after_return = false;
-        self.begun = false;
+        self.started = false;
         self.event = PartialEvent::default();
     }
 
@@ -148,8 +148,8 @@ impl SseParser {
                 let _ = self.rest.split_to(1);
             }
         }
-        let found = self.rest[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-        let Some(end) = found.map(|at| self.searched + at) else {
+        let line_end = self.rest[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let Some(end) = line_end.map(|at| self.searched + at) else {
             self.searched = self.rest.len();
             return if self.searched > self.limit { Err(EventTooLong) } else { Ok(None) };
         };
@@ -157,7 +157,7 @@ impl SseParser {
         self.searched = 0;
         let mut line = self.rest.split_to(end + 1).freeze();
         line.truncate(end);
-        if !std::mem::replace(&mut self.begun, true) && line.starts_with(b"\xef\xbb\xbf") {
+        if !std::mem::replace(&mut self.started, true) && line.starts_with(b"\xef\xbb\xbf") {
             line = line.slice(3..);
         }
         Ok(Some(line))

@@ -102,7 +102,7 @@ impl Fetcher {
                     let announced =
                         head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
                     return self
-                        .whole(&endpoint, &mut connection, &mut body, announced.unwrap_or_default())
+                        .read_body(&endpoint, &mut connection, &mut body, announced.unwrap_or_default())
                         .await;
                 }
             }
@@ -110,7 +110,7 @@ impl Fetcher {
         Err(FetchError::Failed(format!("{first} redirects more than {MAX_REDIRECTS} times in a row")))
     }
 
-    async fn whole(
+    async fn read_body(
         &self,
         endpoint: &Endpoint,
         connection: &mut HttpConnection,
@@ -122,17 +122,17 @@ impl Fetcher {
             return Err(too_long());
         }
         // Not preallocated: announcing a large size costs the server nothing.
-        let mut whole = BytesMut::new();
+        let mut bytes = BytesMut::new();
         while let Some(piece) = connection.piece(body).await {
             let piece = piece.map_err(|error| {
                 FetchError::Failed(format!("the answer of {} broke off: {error}", origin_of(&endpoint.url)))
             })?;
-            if whole.len() + piece.len() > self.limit {
+            if bytes.len() + piece.len() > self.limit {
                 return Err(too_long());
             }
-            whole.extend_from_slice(&piece);
+            bytes.extend_from_slice(&piece);
         }
-        Ok(whole.freeze())
+        Ok(bytes.freeze())
     }
 }
 

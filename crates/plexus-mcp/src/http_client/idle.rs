@@ -54,22 +54,23 @@ impl IdlePool {
     /// A usable connection to this origin, the most recently used first.
     pub(super) async fn take(&self, origin: &Origin) -> Option<HttpConnection> {
         let mut unfinished = Vec::new();
-        let mut found = None;
-        while found.is_none()
+        let mut reusable = None;
+        while reusable.is_none()
             && let Some(mut idle) = self.pop(origin)
         {
             match idle.finish().now_or_never() {
-                Some(true) => found = Some(idle.connection),
+                Some(true) => reusable = Some(idle.connection),
                 Some(false) => {}
                 None => unfinished.push(idle),
             }
         }
-        if found.is_none() && !unfinished.is_empty() && self.lingers.load(Ordering::Relaxed) < MAX_LINGERS {
+        if reusable.is_none() && !unfinished.is_empty() && self.lingers.load(Ordering::Relaxed) < MAX_LINGERS
+        {
             let mut newest = unfinished.remove(0);
             match tokio::time::timeout(LINGER, newest.finish()).await {
                 Ok(true) => {
                     self.lingers.store(0, Ordering::Relaxed);
-                    found = Some(newest.connection);
+                    reusable = Some(newest.connection);
                 }
                 Ok(false) => {}
                 Err(_) => {
@@ -81,14 +82,14 @@ impl IdlePool {
         if !unfinished.is_empty() {
             self.put_all(unfinished.into_iter().rev());
         }
-        found
+        reusable
     }
 
     fn pop(&self, origin: &Origin) -> Option<IdleConnection> {
         let mut all = self.connections();
         all.retain(|idle| !idle.connection.is_stale());
-        let found = all.iter().rposition(|idle| idle.origin == *origin)?;
-        Some(all.remove(found))
+        let reusable = all.iter().rposition(|idle| idle.origin == *origin)?;
+        Some(all.remove(reusable))
     }
 
     /// Closes connections that have been idle too long.

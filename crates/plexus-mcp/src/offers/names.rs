@@ -16,27 +16,30 @@ pub(super) struct ServerPrompt<'o> {
 /// The prompts by the name they are listed under.
 pub(super) fn listed<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, ServerPrompt<'o>> {
     let canonical = canonical(prompts);
-    let mut wanted: BTreeMap<String, usize> = BTreeMap::new();
+    let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
     for bare in prompts.iter().filter_map(bare_name) {
-        *wanted.entry(bare).or_default() += 1;
+        *name_counts.entry(bare).or_default() += 1;
     }
-    let is_free = |name: &String| wanted.get(name) == Some(&1);
-    canonical.into_iter().map(|(name, own)| (bare_name(&own).filter(is_free).unwrap_or(name), own)).collect()
+    let is_free = |name: &String| name_counts.get(name) == Some(&1);
+    canonical
+        .into_iter()
+        .map(|(name, prompt)| (bare_name(&prompt).filter(is_free).unwrap_or(name), prompt))
+        .collect()
 }
 
 /// The prompts by their canonical names, which always work. If two prompts of a server would have the same name, a
 /// hash is added to each.
 pub(super) fn canonical<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, ServerPrompt<'o>> {
     let mut plain: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    let name = |own: &ServerPrompt<'_>| tool_name::canonical(own.server, own.prompt);
-    for own in prompts {
-        plain.entry(name(own)).or_default().insert(own.prompt);
+    let name = |prompt: &ServerPrompt<'_>| tool_name::canonical(prompt.server, prompt.prompt);
+    for prompt in prompts {
+        plain.entry(name(prompt)).or_default().insert(prompt.prompt);
     }
     prompts
         .iter()
-        .map(|own| match plain[&name(own)].len() {
-            1 => (name(own), *own),
-            _ => (tool_name::distinct(own.server, own.prompt), *own),
+        .map(|prompt| match plain[&name(prompt)].len() {
+            1 => (name(prompt), *prompt),
+            _ => (tool_name::distinct(prompt.server, prompt.prompt), *prompt),
         })
         .collect()
 }
@@ -44,36 +47,36 @@ pub(super) fn canonical<'o>(prompts: &[ServerPrompt<'o>]) -> BTreeMap<String, Se
 /// The prompt that a name denotes: its listed name, else its canonical name in any notation, else its own name if
 /// that is unique.
 pub(super) fn resolve<'o>(prompts: &[ServerPrompt<'o>], name: &str) -> Option<ServerPrompt<'o>> {
-    if let Some(own) = listed(prompts).get(name) {
-        return Some(*own);
+    if let Some(prompt) = listed(prompts).get(name) {
+        return Some(*prompt);
     }
-    if let Some(own) = canonical(prompts).get(&*tool_name::canonicalized(name)) {
-        return Some(*own);
+    if let Some(prompt) = canonical(prompts).get(&*tool_name::canonicalized(name)) {
+        return Some(*prompt);
     }
-    let mut named = prompts.iter().filter(|own| own.prompt == name);
+    let mut named = prompts.iter().filter(|prompt| prompt.prompt == name);
     named.next().filter(|_| named.next().is_none()).copied()
 }
 
 /// The prompt's own name, if it may be listed under it. A name that looks like a canonical one cannot be used.
-fn bare_name(own: &ServerPrompt<'_>) -> Option<String> {
-    let fits = own.bare
-        && !own.prompt.is_empty()
-        && own.prompt.len() <= tool_name::MAX
-        && !own.prompt.starts_with(tool_name::PREFIX);
-    fits.then(|| own.prompt.to_owned())
+fn bare_name(prompt: &ServerPrompt<'_>) -> Option<String> {
+    let fits = prompt.bare
+        && !prompt.prompt.is_empty()
+        && prompt.prompt.len() <= tool_name::MAX
+        && !prompt.prompt.starts_with(tool_name::PREFIX);
+    fits.then(|| prompt.prompt.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ServerPrompt, listed, resolve};
 
-    fn own<'o>(server: &'o str, prompt: &'o str, bare: bool) -> ServerPrompt<'o> {
+    fn prompt<'o>(server: &'o str, prompt: &'o str, bare: bool) -> ServerPrompt<'o> {
         ServerPrompt { server, prompt, bare }
     }
 
     #[test]
     fn prompts_are_listed_by_server_and_name() {
-        let prompts = [own("wiki", "summarise", false), own("git", "summarise", false)];
+        let prompts = [prompt("wiki", "summarise", false), prompt("git", "summarise", false)];
         let names: Vec<String> = listed(&prompts).into_keys().collect();
         assert_eq!(names, ["mcp__git__summarise", "mcp__wiki__summarise"]);
         assert_eq!(resolve(&prompts, "mcp__git__summarise"), Some(prompts[1]));
@@ -83,18 +86,18 @@ mod tests {
 
     #[test]
     fn bare_name_is_used_if_unique() {
-        let prompts = [own("a", "one", true), own("b", "two", true), own("c", "two", true)];
+        let prompts = [prompt("a", "one", true), prompt("b", "two", true), prompt("c", "two", true)];
         let names: Vec<String> = listed(&prompts).into_keys().collect();
         assert_eq!(names, ["mcp__b__two", "mcp__c__two", "one"]);
         assert_eq!(resolve(&prompts, "one"), Some(prompts[0]));
         assert_eq!(resolve(&prompts, "mcp__a__one"), Some(prompts[0]));
-        let posing = [own("a", "mcp__b__two", true), own("b", "two", false)];
+        let posing = [prompt("a", "mcp__b__two", true), prompt("b", "two", false)];
         assert_eq!(resolve(&posing, "mcp__b__two"), Some(posing[1]));
     }
 
     #[test]
     fn colliding_prompt_names_get_a_hash() {
-        let prompts = [own("a", "x y", false), own("a", "x_y", false)];
+        let prompts = [prompt("a", "x y", false), prompt("a", "x_y", false)];
         let names = listed(&prompts);
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(names.keys().all(|name| name.starts_with("mcp__a__x_y_")), "{names:?}");

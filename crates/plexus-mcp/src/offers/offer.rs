@@ -113,37 +113,43 @@ pub(super) fn text<'e>(entry: &'e Entry, member: &str) -> &'e str {
 
 /// The limits of a list.
 struct ListRules {
-    what: &'static str,
+    kind: &'static str,
     /// The member that identifies an entry, and its longest value in bytes.
     key: &'static str,
-    longest: usize,
-    most: usize,
+    max_key_bytes: usize,
+    max_entries: usize,
 }
 
 const RESOURCES: ListRules =
-    ListRules { what: "resource", key: "uri", longest: MAX_URI, most: MAX_RESOURCES };
-const TEMPLATES: ListRules =
-    ListRules { what: "resource template", key: "uriTemplate", longest: MAX_URI, most: MAX_TEMPLATES };
-const PROMPTS: ListRules = ListRules { what: "prompt", key: "name", longest: MAX_NAME, most: MAX_PROMPTS };
+    ListRules { kind: "resource", key: "uri", max_key_bytes: MAX_URI, max_entries: MAX_RESOURCES };
+const TEMPLATES: ListRules = ListRules {
+    kind: "resource template",
+    key: "uriTemplate",
+    max_key_bytes: MAX_URI,
+    max_entries: MAX_TEMPLATES,
+};
+const PROMPTS: ListRules =
+    ListRules { kind: "prompt", key: "name", max_key_bytes: MAX_NAME, max_entries: MAX_PROMPTS };
 
 /// The usable entries, without duplicates.
 fn usable_entries(entries: Vec<Entry>, rules: &ListRules, warnings: &mut Vec<String>) -> Vec<Entry> {
-    let mut seen = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     let mut usable = Vec::new();
     let count = entries.len();
     for mut entry in entries {
         let key = text(&entry, rules.key).to_owned();
         let start: String = key.chars().take(40).collect();
         let why = if key.is_empty() {
-            format!("it lists a {} without {:?}, which is left out", rules.what, rules.key)
-        } else if key.len() > rules.longest {
-            format!("{start:?}… has more than {} bytes and is left out", rules.longest)
+            format!("it lists a {} without {:?}, which is left out", rules.kind, rules.key)
+        } else if key.len() > rules.max_key_bytes {
+            format!("{start:?}… has more than {} bytes and is left out", rules.max_key_bytes)
         } else if serde_json::to_vec(&entry).map_or(usize::MAX, |json| json.len()) > MAX_ENTRY {
             format!("the definition of {start:?} has more than {MAX_ENTRY} bytes and is left out")
-        } else if usable.len() >= rules.most {
-            warnings.push(format!("it lists {count} {}s; the first {} are used", rules.what, rules.most));
+        } else if usable.len() >= rules.max_entries {
+            warnings
+                .push(format!("it lists {count} {}s; the first {} are used", rules.kind, rules.max_entries));
             break;
-        } else if !seen.insert(key.clone()) {
+        } else if !keys.insert(key.clone()) {
             format!("{start:?} is listed twice; the first one is used")
         } else {
             remove_invalid_members(&mut entry, &key);

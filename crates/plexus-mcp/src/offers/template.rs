@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn hostile_template_is_matched_quickly() {
         let template = Template::parse(&"{+x}a".repeat(16)).expect("a template");
-        let begun = std::time::Instant::now();
+        let began = std::time::Instant::now();
         assert!(!template.matches(&format!("{}b", "a".repeat(MAX_LENGTH - 1))));
-        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+        assert!(began.elapsed().as_secs() < 2, "{:?}", began.elapsed());
     }
 
     #[test]

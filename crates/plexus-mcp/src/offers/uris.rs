@@ -72,11 +72,11 @@ pub(super) fn owner(servers: &[ResourceServer<'_>], uri: &str) -> Result<Resourc
             .map_or(Err(UnknownOwner { candidates: Vec::new() }), |(server, rest)| owned(server, rest));
     }
     let listing: Vec<_> = servers.iter().filter(|server| server.offer.lists_uri(uri)).collect();
-    let found = match listing.is_empty() {
+    let matches = match listing.is_empty() {
         false => listing,
         true => best_matches(servers, uri),
     };
-    match (found.as_slice(), servers) {
+    match (matches.as_slice(), servers) {
         ([server], _) => owned(server, uri),
         ([], [only]) => owned(only, uri),
         ([], several) => Err(UnknownOwner { candidates: candidates(several.iter(), uri) }),
@@ -127,7 +127,7 @@ mod tests {
         })
     }
 
-    fn found(server: &str, uri: &str) -> Result<ResourceOwner, super::UnknownOwner> {
+    fn owned_by(server: &str, uri: &str) -> Result<ResourceOwner, super::UnknownOwner> {
         Ok(ResourceOwner { server: server.to_owned(), uri: uri.to_owned() })
     }
 
@@ -138,8 +138,8 @@ mod tests {
             ResourceServer { server: "docs", offer: &docs },
             ResourceServer { server: "files", offer: &files },
         ];
-        assert_eq!(owner(&servers, "docs://a"), found("docs", "docs://a"));
-        assert_eq!(owner(&servers, "file:///b/c"), found("files", "file:///b/c"));
+        assert_eq!(owner(&servers, "docs://a"), owned_by("docs", "docs://a"));
+        assert_eq!(owner(&servers, "file:///b/c"), owned_by("files", "file:///b/c"));
         let unknown = owner(&servers, "other://x").unwrap_err();
         assert_eq!(unknown.candidates, ["plexus+mcp://docs/other://x", "plexus+mcp://files/other://x"]);
     }
@@ -150,8 +150,8 @@ mod tests {
         let servers = [ResourceServer { server: "a", offer: &a }, ResourceServer { server: "b", offer: &b }];
         let unknown = owner(&servers, "x://1").unwrap_err();
         assert_eq!(unknown.candidates, ["plexus+mcp://a/x://1", "plexus+mcp://b/x://1"]);
-        assert_eq!(owner(&servers, &unknown.candidates[1]), found("b", "x://1"));
-        assert_eq!(owner(&servers, "PLEXUS+mcp://b/x://1"), found("b", "x://1"));
+        assert_eq!(owner(&servers, &unknown.candidates[1]), owned_by("b", "x://1"));
+        assert_eq!(owner(&servers, "PLEXUS+mcp://b/x://1"), owned_by("b", "x://1"));
     }
 
     #[test]
@@ -161,8 +161,8 @@ mod tests {
             ResourceServer { server: "wide", offer: &wide },
             ResourceServer { server: "narrow", offer: &narrow },
         ];
-        assert_eq!(owner(&servers, "file:///home/a"), found("narrow", "file:///home/a"));
-        assert_eq!(owner(&servers, "file:///etc/a"), found("wide", "file:///etc/a"));
+        assert_eq!(owner(&servers, "file:///home/a"), owned_by("narrow", "file:///home/a"));
+        assert_eq!(owner(&servers, "file:///etc/a"), owned_by("wide", "file:///etc/a"));
         let twice = [
             ResourceServer { server: "wide", offer: &wide },
             ResourceServer { server: "wider", offer: &wide },
@@ -174,7 +174,7 @@ mod tests {
     fn unlisted_uri_belongs_to_the_only_server() {
         let only = offer(&[], &[]);
         let servers = [ResourceServer { server: "only", offer: &only }];
-        assert_eq!(owner(&servers, "any://thing"), found("only", "any://thing"));
+        assert_eq!(owner(&servers, "any://thing"), owned_by("only", "any://thing"));
         assert!(owner(&[], "any://thing").unwrap_err().candidates.is_empty());
     }
 
@@ -187,7 +187,7 @@ mod tests {
             assert!(owner(&servers, uri).is_err(), "{uri}");
         }
         let behind = qualified("only", "plexus+mcp://hidden/x://1");
-        assert_eq!(owner(&servers, &behind), found("only", "plexus+mcp://hidden/x://1"));
+        assert_eq!(owner(&servers, &behind), owned_by("only", "plexus+mcp://hidden/x://1"));
     }
 
     #[test]

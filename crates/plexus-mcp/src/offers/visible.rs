@@ -63,8 +63,8 @@ impl VisibleOffers {
 
     /// The prompt that a name denotes.
     pub(crate) fn prompt(&self, name: &str) -> Option<PromptOwner> {
-        let found = names::resolve(&self.server_prompts(), name)?;
-        Some(PromptOwner { server: found.server.to_owned(), prompt: found.prompt.to_owned() })
+        let prompt = names::resolve(&self.server_prompts(), name)?;
+        Some(PromptOwner { server: prompt.server.to_owned(), prompt: prompt.prompt.to_owned() })
     }
 
     /// The resources by the URIs they are listed under.

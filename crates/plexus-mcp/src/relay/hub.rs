@@ -154,8 +154,8 @@ impl HubReply {
     ///
     /// # Errors
     /// If it ends early or is too long.
-    pub async fn whole(self) -> Result<Bytes, HubRequestError> {
-        Ok(self.reply.whole().await?)
+    pub async fn bytes(self) -> Result<Bytes, HubRequestError> {
+        Ok(self.reply.bytes().await?)
     }
 
     /// The next message of a stream; none at its end. A stream on which nothing arrives for `silence`, not even a

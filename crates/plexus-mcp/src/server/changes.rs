@@ -77,7 +77,7 @@ pub(super) struct ListWatcher {
     features: Features,
     registry: watch::Receiver<u64>,
     offers: watch::Receiver<u64>,
-    seen: ListSnapshot,
+    last_snapshot: ListSnapshot,
     /// ListKind lists that have not been returned yet.
     pending: VecDeque<ListKind>,
 }
@@ -89,7 +89,7 @@ impl ListWatcher {
             // Subscribed before the lists are read, so that no change is missed.
             registry: state.dispatcher.registry().versions(),
             offers: state.upstreams.offer_versions(),
-            seen: ListSnapshot::now(state, principal, features),
+            last_snapshot: ListSnapshot::now(state, principal, features),
             pending: VecDeque::new(),
         }
     }
@@ -107,15 +107,17 @@ impl ListWatcher {
                 else => return std::future::pending().await,
             }
             let now = ListSnapshot::now(state, principal, self.features);
-            self.pending.extend(ListKind::ALL.into_iter().filter(|list| !now.same(&self.seen, *list)));
-            self.seen = now;
+            self.pending
+                .extend(ListKind::ALL.into_iter().filter(|list| !now.same(&self.last_snapshot, *list)));
+            self.last_snapshot = now;
         }
     }
 
     /// A hash of each list, which does not depend on anything that the client cannot see.
     pub(super) fn fingerprints(&self) -> [u64; 3] {
-        let resources = self.seen.resources.fingerprint() ^ self.seen.templates.fingerprint().rotate_left(1);
-        [self.seen.tools.fingerprint(), self.seen.prompts.fingerprint(), resources]
+        let resources = self.last_snapshot.resources.fingerprint()
+            ^ self.last_snapshot.templates.fingerprint().rotate_left(1);
+        [self.last_snapshot.tools.fingerprint(), self.last_snapshot.prompts.fingerprint(), resources]
     }
 }
 

@@ -6,7 +6,7 @@
 
 use http::StatusCode;
 use plexus_proto::ErrorCode;
-use plexus_tools::{CallError, Capabilities, RpcCause, Unasked};
+use plexus_tools::{AskError, CallError, Capabilities, RpcCause};
 use serde_json::{Value, json};
 
 use super::call::TargetKind;
@@ -73,7 +73,7 @@ fn without_data(error: CallError, kind: &TargetKind, dialect: Dialect) -> Result
 /// The error of a tool that has to ask its caller something which the caller does not support.
 pub(super) fn missing_capabilities(lacking: Capabilities) -> RpcError {
     let code = i32::try_from(MISSING_CAPABILITY).unwrap_or(INVALID_REQUEST);
-    RpcError::new(StatusCode::BAD_REQUEST, code, Unasked::Incapable(lacking).to_string())
+    RpcError::new(StatusCode::BAD_REQUEST, code, AskError::Incapable(lacking).to_string())
         .with_data(json!({ "requiredCapabilities": lacking.to_json() }))
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), RpcError> {
 }
 
 /// Whether the client accepts this media type. Without an `Accept` header it accepts everything.
-pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let mut present = false;
     for value in headers.get_all(ACCEPT) {
         present = true;
@@ -49,9 +49,9 @@ pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
             let matches = match range.split_once('/') {
                 Some(("*", "*")) => true,
                 Some((kind, "*")) => {
-                    wanted.split_once('/').is_some_and(|(w, _)| w.eq_ignore_ascii_case(kind))
+                    media_type.split_once('/').is_some_and(|(w, _)| w.eq_ignore_ascii_case(kind))
                 }
-                _ => range.eq_ignore_ascii_case(wanted),
+                _ => range.eq_ignore_ascii_case(media_type),
             };
             if matches {
                 return true;

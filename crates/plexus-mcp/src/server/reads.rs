@@ -56,8 +56,8 @@ fn resource(visible: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcE
 fn prompt(visible: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcError> {
     let name = rpc::text(params.name)
         .ok_or_else(|| RpcError::invalid_params("params.name must be the name of a prompt"))?;
-    let own = visible.prompt(&name).ok_or_else(|| unknown_prompt(&name))?;
-    let mut arguments = Map::from_iter([("name".to_owned(), Value::from(own.prompt))]);
+    let owner = visible.prompt(&name).ok_or_else(|| unknown_prompt(&name))?;
+    let mut arguments = Map::from_iter([("name".to_owned(), Value::from(owner.prompt))]);
     if let Some(given) = params.arguments.filter(|given| given.get() != "null") {
         let given: Map<String, Value> = serde_json::from_str(given.get())
             .map_err(|_| RpcError::invalid_params("params.arguments must be an object"))?;
@@ -65,7 +65,7 @@ fn prompt(visible: &VisibleOffers, params: &Params<'_>) -> Result<Target, RpcErr
     }
     Ok(Target {
         kind: TargetKind::Prompt,
-        name: Facility::Prompts.name(&own.server),
+        name: Facility::Prompts.name(&owner.server),
         arguments: Value::Object(arguments),
     })
 }
@@ -130,9 +130,9 @@ pub(super) fn members(result: &RawJson, kind: &TargetKind, dialect: Dialect) -> 
 /// The contents of a resource under the URI in the client's request.
 fn contents(contents: &RawValue, requested: &str) -> String {
     let unchanged = || contents.get().to_owned();
-    let Some(own) = server_uri(requested) else { return unchanged() };
+    let Some(owner) = server_uri(requested) else { return unchanged() };
     let Ok(mut parts) = serde_json::from_str::<Vec<Value>>(contents.get()) else { return unchanged() };
-    for part in parts.iter_mut().filter(|part| part["uri"] == own) {
+    for part in parts.iter_mut().filter(|part| part["uri"] == owner) {
         part["uri"] = Value::from(requested);
     }
     Value::from(parts).to_string()
@@ -152,18 +152,18 @@ pub(super) async fn complete(
     dialect: Dialect,
 ) -> Result<String, RpcError> {
     let (server, request) = completion(&offers::visible(state, principal), params, dialect)?;
-    let Some(_place) = state.completing.enter(principal.subject()) else {
+    let Some(_slot) = state.completing.enter(principal.subject()) else {
         let message = format!("{COMPLETIONS} completions are already running, which is the limit");
         return Err(RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, message));
     };
-    let found = match server {
+    let completion_result = match server {
         Some(server) => state.upstreams.complete(&server, request).await.map_err(|error| {
             let code = if error.is_about_params { rpc::INVALID_PARAMS } else { rpc::INTERNAL_ERROR };
             RpcError::new(StatusCode::OK, code, error.message)
         })?,
         None => None,
     };
-    Ok(format!("\"completion\":{}", completion_json(found.as_ref().map(|text| &text[..]))))
+    Ok(format!("\"completion\":{}", completion_json(completion_result.as_ref().map(|text| &text[..]))))
 }
 
 /// The server, if it supports completion, and the parameters of the request to it.
@@ -185,11 +185,11 @@ fn completion(
             RpcError::invalid_params("params.argument must have a name and a value, both strings")
         })?;
     let text = |member: &str| reference.get(member).and_then(Value::as_str).unwrap_or_default();
-    let (server, member, own) = match text("type") {
+    let (server, member, owner) = match text("type") {
         "ref/prompt" => {
             let name = text("name");
-            let own = visible.prompt(name).ok_or_else(|| unknown_prompt(name))?;
-            (own.server, "name", own.prompt)
+            let owner = visible.prompt(name).ok_or_else(|| unknown_prompt(name))?;
+            (owner.server, "name", owner.prompt)
         }
         "ref/resource" => {
             let uri = text("uri");
@@ -201,7 +201,7 @@ fn completion(
         }
         _ => return Err(RpcError::invalid_params("params.ref.type must be ref/prompt or ref/resource")),
     };
-    reference.insert(member.to_owned(), Value::from(own));
+    reference.insert(member.to_owned(), Value::from(owner));
     let mut request = Map::from_iter([
         ("ref".to_owned(), Value::Object(reference)),
         ("argument".to_owned(), Value::Object(argument)),
@@ -215,8 +215,8 @@ fn completion(
 /// A server's completion, limited to what clients accept.
 fn completion_json(result: Option<&[u8]>) -> Value {
     let result: Option<Value> = result.and_then(|text| serde_json::from_slice(text).ok());
-    let found = result.as_ref().and_then(|result| result.get("completion")?.as_object());
-    let member = |name: &str| found.and_then(|found| found.get(name));
+    let completion_result = result.as_ref().and_then(|result| result.get("completion")?.as_object());
+    let member = |name: &str| completion_result.and_then(|completion_result| completion_result.get(name));
     let values = member("values").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let all: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
     let mut completion = json!({ "values": &all[..all.len().min(MAX_VALUES)] });

@@ -12,8 +12,8 @@ use plexus_auth::Principal;
 use plexus_kit::SeeThrough;
 use plexus_proto::CallId;
 use plexus_tools::{
-    Answers, Ask, Begun, Call, CallReply, Capabilities, Dispatcher, LogLevel, LogLine, LogSink, Progress,
-    Question, Unasked,
+    Answers, Ask, AskError, Call, CallReply, Capabilities, Dispatcher, LogLevel, LogLine, LogSink,
+    PendingCall, Progress, Question,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ pub(super) enum CallEvent {
 pub(super) struct QuestionRound {
     pub(super) questions: Vec<Question>,
     /// Closed when the call no longer waits. Dropping it reports that the client is gone.
-    pub(super) answer: oneshot::Sender<Result<Answers, Unasked>>,
+    pub(super) answer: oneshot::Sender<Result<Answers, AskError>>,
 }
 
 pub(super) enum CallStep {
@@ -102,7 +102,7 @@ impl RunningCall {
             events
         });
         let cancel = call.cancel.clone();
-        let Begun { call_id, reply } = dispatcher.begin(principal, call);
+        let PendingCall { call_id, reply } = dispatcher.begin(principal, call);
         Self { call_id, cancel, reply, events, put_back: None, asker, ended: None }
     }
 
@@ -158,16 +158,16 @@ impl Ask for Asker {
         *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, Unasked>> {
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'static, Result<Answers, AskError>> {
         if self.rounds.fetch_add(1, Ordering::Relaxed) >= MAX_ROUNDS {
-            return async { Err(Unasked::TooMany("the call has asked too many times")) }.boxed();
+            return async { Err(AskError::TooMany("the call has asked too many times")) }.boxed();
         }
         let events = self.events.clone();
         async move {
             let (answer, answers) = oneshot::channel();
             let round = CallEvent::Questions(QuestionRound { questions, answer });
-            events.send(round).await.map_err(|_| Unasked::Gone)?;
-            answers.await.unwrap_or(Err(Unasked::Gone))
+            events.send(round).await.map_err(|_| AskError::Gone)?;
+            answers.await.unwrap_or(Err(AskError::Gone))
         }
         .boxed()
     }

@@ -60,8 +60,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong =
         |error: &dyn std::fmt::Display| format!("{} contains no certificates: {error}", file.display());
     let read = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
-    let found: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| wrong(&error))?;
-    if found.is_empty() { Err(wrong(&"no PEM block found")) } else { Ok(found) }
+    let items: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| wrong(&error))?;
+    if items.is_empty() { Err(wrong(&"no PEM block found")) } else { Ok(items) }
 }
 
 fn text(error: rustls::Error) -> String {

@@ -8,8 +8,8 @@ use plexus_proto::ErrorCode;
 use plexus_testkit::asked::all;
 use plexus_testkit::{McpClient, TestHub};
 use plexus_tools::{
-    Access, Answer, CallError, Inquiry, LogLevel, LogLine, Outcome, Placement, Question, RawJson, Tool,
-    ToolContext, ToolOutput, ToolSpec, TypedTool, Unasked,
+    Access, Answer, AskError, CallError, Inquiry, LogLevel, LogLine, Outcome, Placement, Question, RawJson,
+    Tool, ToolContext, ToolOutput, ToolSpec, TypedTool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,13 +47,13 @@ struct Answers {
 /// Counts the calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallCounter {
-    begun: AtomicUsize,
+    started_calls: AtomicUsize,
     ended: watch::Sender<usize>,
 }
 
 impl CallCounter {
-    pub(crate) fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
+    pub(crate) fn started_calls(&self) -> usize {
+        self.started_calls.load(Ordering::SeqCst)
     }
 
     /// Waits until this many calls have left the handler, also by cancellation.
@@ -111,7 +111,7 @@ impl TypedTool for AskingTool {
     }
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
-        self.calls.begun.fetch_add(1, Ordering::SeqCst);
+        self.calls.started_calls.fetch_add(1, Ordering::SeqCst);
         let _end = CountEnd(self.calls.clone());
         for level in &args.log {
             if let Some(sink) = context.log_sink() {
@@ -122,7 +122,7 @@ impl TypedTool for AskingTool {
         let mut all = Vec::new();
         for round in args.rounds {
             let questions = round.into_iter().map(question).collect();
-            let answers = context.ask(questions).await.map_err(|why| unasked(&why))?;
+            let answers = context.ask(questions).await.map_err(|why| ask_error(&why))?;
             let answers = answers.into_iter().map(|(key, answer)| (key, answer_json(answer)));
             all.push(answers.collect::<serde_json::Map<_, _>>());
             tokio::time::sleep(Duration::from_millis(args.work_ms)).await;
@@ -148,10 +148,10 @@ fn answer_json(answer: Answer) -> Value {
     }
 }
 
-fn unasked(why: &Unasked) -> CallError {
+fn ask_error(why: &AskError) -> CallError {
     let error = CallError::new(ErrorCode::ToolFailed, why.to_string());
     match why {
-        Unasked::Incapable(lacking) => {
+        AskError::Incapable(lacking) => {
             error.from_rpc(-32021, "", Some(json!({ "requiredCapabilities": lacking.to_json() })))
         }
         _ => error,

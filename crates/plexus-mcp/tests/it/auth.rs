@@ -26,12 +26,12 @@ async fn all_forms_of_the_url_are_one_endpoint() {
         assert_eq!(session.delete().await.status, 204, "{path}");
     }
     assert!(lists.windows(2).all(|pair| pair[0] == pair[1]));
-    let elsewhere = client.at(hub.url("/mcp/v2")).modern("tools/list", json!({})).await;
-    assert_eq!(elsewhere.status, 404);
+    let wrong_path = client.at(hub.url("/mcp/v2")).modern("tools/list", json!({})).await;
+    assert_eq!(wrong_path.status, 404);
 }
 
 struct Credential {
-    what: &'static str,
+    label: &'static str,
     /// `TOKEN` stands for a valid token. None: no header.
     authorization: Option<&'static str>,
     /// Appended to the URL; `TOKEN` as above.
@@ -45,21 +45,21 @@ const INVALID: Option<&str> = Some("Bearer error=\"invalid_token\"");
 
 #[rustfmt::skip]
 const CREDENTIALS: &[Credential] = &[
-    Credential { what: "a bearer token",           authorization: Some("Bearer TOKEN"),         query: "",                    status: 200, challenge: None },
-    Credential { what: "the scheme in lower case", authorization: Some("bearer TOKEN"),         query: "",                    status: 200, challenge: None },
-    Credential { what: "beside one in the URL",    authorization: Some("Bearer TOKEN"),         query: "?token=nonsense",     status: 200, challenge: None },
-    Credential { what: "none",                     authorization: None,                         query: "",                    status: 401, challenge: PLAIN },
-    Credential { what: "?token=",                  authorization: None,                         query: "?token=TOKEN",        status: 401, challenge: PLAIN },
-    Credential { what: "?access_token=",           authorization: None,                         query: "?access_token=TOKEN", status: 401, challenge: PLAIN },
-    Credential { what: "?authorization=",          authorization: None,                         query: "?authorization=Bearer%20TOKEN", status: 401, challenge: PLAIN },
-    Credential { what: "Basic",                    authorization: Some("Basic TOKEN"),          query: "",                    status: 401, challenge: PLAIN },
-    Credential { what: "the token alone",          authorization: Some("TOKEN"),                query: "",                    status: 401, challenge: PLAIN },
-    Credential { what: "the scheme alone",         authorization: Some("Bearer"),               query: "",                    status: 401, challenge: PLAIN },
-    Credential { what: "an empty token",           authorization: Some("Bearer "),              query: "",                    status: 401, challenge: PLAIN },
-    Credential { what: "nonsense",                 authorization: Some("Bearer nonsense"),      query: "",                    status: 401, challenge: INVALID },
-    Credential { what: "nonsense, good in URL",    authorization: Some("Bearer nonsense"),      query: "?token=TOKEN",        status: 401, challenge: INVALID },
-    Credential { what: "a token with a tail",      authorization: Some("Bearer TOKENx"),        query: "",                    status: 401, challenge: INVALID },
-    Credential { what: "two tokens",               authorization: Some("Bearer TOKEN, Bearer TOKEN"), query: "",              status: 401, challenge: INVALID },
+    Credential { label: "a bearer token",           authorization: Some("Bearer TOKEN"),         query: "",                    status: 200, challenge: None },
+    Credential { label: "the scheme in lower case", authorization: Some("bearer TOKEN"),         query: "",                    status: 200, challenge: None },
+    Credential { label: "beside one in the URL",    authorization: Some("Bearer TOKEN"),         query: "?token=nonsense",     status: 200, challenge: None },
+    Credential { label: "none",                     authorization: None,                         query: "",                    status: 401, challenge: PLAIN },
+    Credential { label: "?token=",                  authorization: None,                         query: "?token=TOKEN",        status: 401, challenge: PLAIN },
+    Credential { label: "?access_token=",           authorization: None,                         query: "?access_token=TOKEN", status: 401, challenge: PLAIN },
+    Credential { label: "?authorization=",          authorization: None,                         query: "?authorization=Bearer%20TOKEN", status: 401, challenge: PLAIN },
+    Credential { label: "Basic",                    authorization: Some("Basic TOKEN"),          query: "",                    status: 401, challenge: PLAIN },
+    Credential { label: "the token alone",          authorization: Some("TOKEN"),                query: "",                    status: 401, challenge: PLAIN },
+    Credential { label: "the scheme alone",         authorization: Some("Bearer"),               query: "",                    status: 401, challenge: PLAIN },
+    Credential { label: "an empty token",           authorization: Some("Bearer "),              query: "",                    status: 401, challenge: PLAIN },
+    Credential { label: "nonsense",                 authorization: Some("Bearer nonsense"),      query: "",                    status: 401, challenge: INVALID },
+    Credential { label: "nonsense, good in URL",    authorization: Some("Bearer nonsense"),      query: "?token=TOKEN",        status: 401, challenge: INVALID },
+    Credential { label: "a token with a tail",      authorization: Some("Bearer TOKENx"),        query: "",                    status: 401, challenge: INVALID },
+    Credential { label: "two tokens",               authorization: Some("Bearer TOKEN, Bearer TOKEN"), query: "",              status: 401, challenge: INVALID },
 ];
 
 #[tokio::test]
@@ -74,21 +74,21 @@ async fn only_a_bearer_token_in_the_header_authenticates() {
             None => client.without("authorization"),
         };
         let answer = client.modern("tools/list", json!({})).await;
-        assert_eq!(answer.status, credential.status, "{}: {answer:?}", credential.what);
-        assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.what);
+        assert_eq!(answer.status, credential.status, "{}: {answer:?}", credential.label);
+        assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.label);
         if credential.status == 401 {
             // The same for every method, without the token in the answer.
-            assert_eq!(answer.json()["code"], "unauthenticated", "{}", credential.what);
-            assert!(!answer.body.contains(&token), "{}", credential.what);
+            assert_eq!(answer.json()["code"], "unauthenticated", "{}", credential.label);
+            assert!(!answer.body.contains(&token), "{}", credential.label);
             let mut initialize = client.clone();
             for method in ["mcp-method", "mcp-protocol-version"] {
                 initialize = initialize.without(method);
             }
             let params = json!({ "protocolVersion": "2025-06-18" });
-            assert_eq!(initialize.call("initialize", params).await.status, 401, "{}", credential.what);
+            assert_eq!(initialize.call("initialize", params).await.status, 401, "{}", credential.label);
             for answer in [client.get().await, client.delete().await] {
-                assert_eq!(answer.status, 401, "{}", credential.what);
-                assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.what);
+                assert_eq!(answer.status, 401, "{}", credential.label);
+                assert_eq!(answer.header("www-authenticate"), credential.challenge, "{}", credential.label);
             }
         }
     }

@@ -88,11 +88,11 @@ async fn invalid_batch_is_a_400() {
         ("initialize among others", json!([request(2, "ping"), initialize]), -32600),
         ("over fifty", json!(crowd), -32600),
     ];
-    for (what, batch, code) in cases {
+    for (label, batch, code) in cases {
         let answer = client.post_json(&batch).await;
-        assert_eq!(answer.error(), (400, code), "{what}");
-        assert!(answer.json().is_object(), "{what}: one error, not a batch of them");
-        assert_eq!(answer.header("mcp-session-id"), None, "{what}");
+        assert_eq!(answer.error(), (400, code), "{label}");
+        assert!(answer.json().is_object(), "{label}: one error, not a batch of them");
+        assert_eq!(answer.header("mcp-session-id"), None, "{label}");
     }
     assert_eq!(client.post("[{").await.error(), (400, -32700));
     assert_eq!(client.without("mcp-session-id").post_json(&json!([initialize])).await.error(), (400, -32600));

@@ -4,7 +4,7 @@ use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
 struct Client {
-    what: &'static str,
+    label: &'static str,
     /// The name in the client info; None: no client info.
     name: Option<&'static str>,
     /// An additional member of `_meta`.
@@ -16,16 +16,16 @@ struct Client {
 
 #[rustfmt::skip]
 const CLIENTS: &[Client] = &[
-    Client { what: "Codex with a thread",         name: Some("codex-mcp-client"),   meta: Some(("threadId", "t-1")),               modern: "codex:t-1",                     session: "codex:t-1" },
-    Client { what: "Claude Code with a session",  name: Some("claude-code"),        meta: Some(("claudecode/sessionId", "s-1")),   modern: "claude:s-1",                    session: "claude:s-1" },
-    Client { what: "ChatGPT",                     name: Some("openai-mcp"),         meta: Some(("openai/session", "o-1")),         modern: "external:openai-mcp:o-1",       session: "external:openai-mcp:o-1" },
-    Client { what: "VS Code",                     name: Some("Visual Studio Code"), meta: Some(("vscode.conversationId", "v-1")),  modern: "external:Visual_Studio_Code-bf90b52b:v-1", session: "external:Visual_Studio_Code-bf90b52b:v-1" },
-    Client { what: "OpenCode",                    name: Some("opencode"),           meta: Some(("ai.opencode/sessionID", "ses_1")), modern: "external:opencode:ses_1",      session: "external:opencode:ses_1" },
-    Client { what: "another with a thread",       name: Some("homemade"),           meta: Some(("threadId", "t-1")),               modern: "external:homemade:t-1",         session: "external:homemade:t-1" },
-    Client { what: "Codex without a thread",      name: Some("codex-mcp-client"),   meta: None,                                    modern: "external:codex-mcp-client:TOKEN", session: "external:codex-mcp-client:MCP" },
-    Client { what: "a client that says nothing",  name: None,                       meta: None,                                    modern: "external:unknown:TOKEN",        session: "external:unknown:MCP" },
-    Client { what: "a thread that is no text",    name: Some("homemade"),           meta: Some(("unheard/of", "x")),               modern: "external:homemade:TOKEN",       session: "external:homemade:MCP" },
-    Client { what: "a thread with separators",    name: Some("codex-mcp-client"),   meta: Some(("threadId", "a:b\n c/../d")),      modern: "codex:a_b__c/../d-0f8ddbaa",             session: "codex:a_b__c/../d-0f8ddbaa" },
+    Client { label: "Codex with a thread",         name: Some("codex-mcp-client"),   meta: Some(("threadId", "t-1")),               modern: "codex:t-1",                     session: "codex:t-1" },
+    Client { label: "Claude Code with a session",  name: Some("claude-code"),        meta: Some(("claudecode/sessionId", "s-1")),   modern: "claude:s-1",                    session: "claude:s-1" },
+    Client { label: "ChatGPT",                     name: Some("openai-mcp"),         meta: Some(("openai/session", "o-1")),         modern: "external:openai-mcp:o-1",       session: "external:openai-mcp:o-1" },
+    Client { label: "VS Code",                     name: Some("Visual Studio Code"), meta: Some(("vscode.conversationId", "v-1")),  modern: "external:Visual_Studio_Code-bf90b52b:v-1", session: "external:Visual_Studio_Code-bf90b52b:v-1" },
+    Client { label: "OpenCode",                    name: Some("opencode"),           meta: Some(("ai.opencode/sessionID", "ses_1")), modern: "external:opencode:ses_1",      session: "external:opencode:ses_1" },
+    Client { label: "another with a thread",       name: Some("homemade"),           meta: Some(("threadId", "t-1")),               modern: "external:homemade:t-1",         session: "external:homemade:t-1" },
+    Client { label: "Codex without a thread",      name: Some("codex-mcp-client"),   meta: None,                                    modern: "external:codex-mcp-client:TOKEN", session: "external:codex-mcp-client:MCP" },
+    Client { label: "a client that says nothing",  name: None,                       meta: None,                                    modern: "external:unknown:TOKEN",        session: "external:unknown:MCP" },
+    Client { label: "a thread that is no text",    name: Some("homemade"),           meta: Some(("unheard/of", "x")),               modern: "external:homemade:TOKEN",       session: "external:homemade:MCP" },
+    Client { label: "a thread with separators",    name: Some("codex-mcp-client"),   meta: Some(("threadId", "a:b\n c/../d")),      modern: "codex:a_b__c/../d-0f8ddbaa",             session: "codex:a_b__c/../d-0f8ddbaa" },
 ];
 
 fn key(result: &Value) -> &str {
@@ -66,8 +66,8 @@ async fn session_key_prefers_the_conversation() {
     let client = hub.mcp(&hub.token("laptop", &["call:*"]).await.token);
     for case in CLIENTS {
         let expected = case.modern.replace("TOKEN", "laptop");
-        assert_eq!(modern_key(&client, case.name, case.meta).await, expected, "{}", case.what);
-        assert_eq!(session_key(&client, case.name, case.meta).await, case.session, "{}", case.what);
+        assert_eq!(modern_key(&client, case.name, case.meta).await, expected, "{}", case.label);
+        assert_eq!(session_key(&client, case.name, case.meta).await, case.session, "{}", case.label);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::tools::idle;
 const MANY: usize = 1_100;
 
 /// A hub with [`MANY`] tools, and a client that sees exactly these.
-async fn crowded() -> (TestHub, McpClient) {
+async fn hub_with_many_tools() -> (TestHub, McpClient) {
     let hub = TestHub::start().await;
     hub.registry().add((0..MANY).map(|number| idle(format!("bulk_{number:04}"))));
     let client = hub.mcp(&hub.token("browser", &["call:bulk_*"]).await.token);
@@ -21,11 +21,11 @@ fn names(page: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn pages_contain_every_tool_once_in_order() {
-    let (_hub, client) = crowded().await;
+    let (_hub, client) = hub_with_many_tools().await;
     let expected: Vec<String> = (0..MANY).map(|number| format!("bulk_{number:04}")).collect();
     let (session, _) = client.initialize("2025-06-18").await;
     for era in ["session", "modern"] {
-        let mut seen = Vec::new();
+        let mut listed = Vec::new();
         let mut sizes = Vec::new();
         let mut params = json!({});
         loop {
@@ -35,20 +35,20 @@ async fn pages_contain_every_tool_once_in_order() {
             };
             let page = answer.result();
             sizes.push(names(&page).len());
-            seen.extend(names(&page));
+            listed.extend(names(&page));
             match page.get("nextCursor") {
                 None => break,
                 Some(cursor) => params = json!({ "cursor": cursor.as_str().unwrap() }),
             }
         }
         assert_eq!(sizes, [500, 500, 100], "{era}");
-        assert_eq!(seen, expected, "{era}");
+        assert_eq!(listed, expected, "{era}");
     }
 }
 
 #[tokio::test]
 async fn cursor_stays_valid_when_tools_change() {
-    let (hub, client) = crowded().await;
+    let (hub, client) = hub_with_many_tools().await;
     let first = client.modern("tools/list", json!({})).await.result();
     hub.registry().remove(&["bulk_0000", "bulk_0499"]);
     hub.registry().add([idle("bulk_0000_new"), idle("bulk_0600_new")]);

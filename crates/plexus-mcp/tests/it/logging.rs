@@ -15,8 +15,8 @@ async fn hub() -> (TestHub, String) {
     (hub, token)
 }
 
-fn levels(heard: &[Value]) -> Vec<&str> {
-    heard.iter().map(|message| message["params"]["level"].as_str().unwrap()).collect()
+fn levels(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["params"]["level"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -25,10 +25,10 @@ async fn requested_log_lines_come_before_the_result() {
     for speaks in [OLD, NEW, Speaks::Stateless] {
         let client = willing(&hub, &token, speaks).await.reading_log("notice").await;
         client.tool_text(NAME, json!({ "log": ["debug", "notice", "info", "error"] })).await;
-        let heard = client.heard();
-        assert_eq!(levels(&heard), ["notice", "error"], "{speaks:?}");
-        assert_eq!(heard[0]["method"], "notifications/message");
-        assert_eq!(heard[0]["params"]["logger"], "asking");
+        let messages = client.heard();
+        assert_eq!(levels(&messages), ["notice", "error"], "{speaks:?}");
+        assert_eq!(messages[0]["method"], "notifications/message");
+        assert_eq!(messages[0]["params"]["logger"], "asking");
     }
 }
 
@@ -54,9 +54,9 @@ async fn log_level_belongs_to_one_session_and_survives_a_restart() {
     let client = client.at(hub.url("/mcp"));
     let params = json!({ "name": NAME, "arguments": { "log": ["error", "info"] } });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let heard = client.post_stream(&call).await.to_end().await;
-    assert_eq!(levels(&heard[..1]), ["error"]);
-    assert_eq!(heard[1]["result"]["isError"], false, "{heard:?}");
+    let messages = client.post_stream(&call).await.to_end().await;
+    assert_eq!(levels(&messages[..1]), ["error"]);
+    assert_eq!(messages[1]["result"]["isError"], false, "{messages:?}");
     let other = hub.mcp(&token).initialize("2025-11-25").await.0;
     assert_eq!(other.post_json(&call).await.result()["isError"], false);
 }

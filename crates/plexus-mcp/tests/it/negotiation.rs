@@ -4,7 +4,7 @@ use plexus_testkit::TestHub;
 use serde_json::json;
 
 struct Offer {
-    what: &'static str,
+    label: &'static str,
     offered: &'static str,
     /// Value of the `MCP-Protocol-Version` header, if the client sends one already.
     header: Option<&'static str>,
@@ -13,14 +13,14 @@ struct Offer {
 
 #[rustfmt::skip]
 const OFFERS: &[Offer] = &[
-    Offer { what: "the oldest is echoed",        offered: "2024-11-05", header: None,               agreed: "2024-11-05" },
-    Offer { what: "with batches, is echoed",     offered: "2025-03-26", header: None,               agreed: "2025-03-26" },
-    Offer { what: "structured, is echoed",       offered: "2025-06-18", header: None,               agreed: "2025-06-18" },
-    Offer { what: "the newest with sessions",    offered: "2025-11-25", header: None,               agreed: "2025-11-25" },
-    Offer { what: "header and body agree",       offered: "2025-06-18", header: Some("2025-06-18"), agreed: "2025-06-18" },
-    Offer { what: "the stateless one has none",  offered: "2026-07-28", header: None,               agreed: "2025-11-25" },
-    Offer { what: "one from the future",         offered: "2099-01-01", header: None,               agreed: "2025-11-25" },
-    Offer { what: "no date at all",              offered: "latest",     header: None,               agreed: "2025-11-25" },
+    Offer { label: "the oldest is echoed",        offered: "2024-11-05", header: None,               agreed: "2024-11-05" },
+    Offer { label: "with batches, is echoed",     offered: "2025-03-26", header: None,               agreed: "2025-03-26" },
+    Offer { label: "structured, is echoed",       offered: "2025-06-18", header: None,               agreed: "2025-06-18" },
+    Offer { label: "the newest with sessions",    offered: "2025-11-25", header: None,               agreed: "2025-11-25" },
+    Offer { label: "header and body agree",       offered: "2025-06-18", header: Some("2025-06-18"), agreed: "2025-06-18" },
+    Offer { label: "the stateless one has none",  offered: "2026-07-28", header: None,               agreed: "2025-11-25" },
+    Offer { label: "one from the future",         offered: "2099-01-01", header: None,               agreed: "2025-11-25" },
+    Offer { label: "no date at all",              offered: "latest",     header: None,               agreed: "2025-11-25" },
 ];
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn initialize_agrees_to_a_known_revision_or_the_newest() {
             None => client.clone(),
         };
         let (client, result) = client.initialize(offer.offered).await;
-        assert_eq!(result["protocolVersion"], offer.agreed, "{}", offer.what);
+        assert_eq!(result["protocolVersion"], offer.agreed, "{}", offer.label);
         for (capability, value) in [
             ("tools", json!({ "listChanged": true })),
             ("prompts", json!({ "listChanged": true })),
@@ -41,16 +41,16 @@ async fn initialize_agrees_to_a_known_revision_or_the_newest() {
             ("completions", json!({})),
             ("logging", json!({})),
         ] {
-            assert_eq!(result["capabilities"][capability], value, "{}: {capability}", offer.what);
+            assert_eq!(result["capabilities"][capability], value, "{}: {capability}", offer.label);
         }
-        assert_eq!(result["serverInfo"]["name"], "plexus", "{}", offer.what);
-        assert!(result["instructions"].as_str().unwrap().contains("Plexus"), "{}", offer.what);
+        assert_eq!(result["serverInfo"]["name"], "plexus", "{}", offer.label);
+        assert!(result["instructions"].as_str().unwrap().contains("Plexus"), "{}", offer.label);
         for modern in ["resultType", "ttlMs", "cacheScope"] {
-            assert!(result.get(modern).is_none(), "{}: {modern} belongs to another era", offer.what);
+            assert!(result.get(modern).is_none(), "{}: {modern} belongs to another era", offer.label);
         }
         // The session works in the agreed revision, which may differ from the offered one.
         let ping = client.header("mcp-protocol-version", offer.agreed).call("ping", json!({})).await;
-        assert_eq!((ping.status, ping.result()), (200, json!({})), "{}", offer.what);
+        assert_eq!((ping.status, ping.result()), (200, json!({})), "{}", offer.label);
     }
 }
 
@@ -81,7 +81,7 @@ async fn session_ids_are_visible_ascii_and_unique() {
 }
 
 struct HeaderCase {
-    what: &'static str,
+    label: &'static str,
     /// None: the header is left out.
     version: Option<&'static str>,
     status: u16,
@@ -89,13 +89,13 @@ struct HeaderCase {
 
 #[rustfmt::skip]
 const HEADERS: &[HeaderCase] = &[
-    HeaderCase { what: "left out: the session knows",   version: None,               status: 200 },
-    HeaderCase { what: "what was agreed on",            version: Some("2025-06-18"), status: 200 },
-    HeaderCase { what: "another one of the era",        version: Some("2025-11-25"), status: 200 },
-    HeaderCase { what: "one that never was",            version: Some("1999-01-01"), status: 400 },
-    HeaderCase { what: "one that is not yet",           version: Some("2099-01-01"), status: 400 },
-    HeaderCase { what: "no date at all",                version: Some("latest"),     status: 400 },
-    HeaderCase { what: "empty",                         version: Some(""),           status: 400 },
+    HeaderCase { label: "left out: the session knows",   version: None,               status: 200 },
+    HeaderCase { label: "what was agreed on",            version: Some("2025-06-18"), status: 200 },
+    HeaderCase { label: "another one of the era",        version: Some("2025-11-25"), status: 200 },
+    HeaderCase { label: "one that never was",            version: Some("1999-01-01"), status: 400 },
+    HeaderCase { label: "one that is not yet",           version: Some("2099-01-01"), status: 400 },
+    HeaderCase { label: "no date at all",                version: Some("latest"),     status: 400 },
+    HeaderCase { label: "empty",                         version: Some(""),           status: 400 },
 ];
 
 #[tokio::test]
@@ -109,10 +109,10 @@ async fn unsupported_version_header_is_a_400_in_a_session() {
             None => client.clone(),
         };
         let answer = client.call("tools/list", json!({})).await;
-        assert_eq!(answer.status, case.status, "POST, {}: {answer:?}", case.what);
+        assert_eq!(answer.status, case.status, "POST, {}: {answer:?}", case.label);
         if case.status != 200 {
-            assert_eq!(client.get().await.status, case.status, "GET, {}", case.what);
-            assert_eq!(client.delete().await.status, case.status, "DELETE, {}", case.what);
+            assert_eq!(client.get().await.status, case.status, "GET, {}", case.label);
+            assert_eq!(client.delete().await.status, case.status, "DELETE, {}", case.label);
         }
     }
 }

@@ -54,15 +54,15 @@ async fn refused(client: &McpClient, params: Value) -> String {
 #[tokio::test]
 async fn request_with_answers_gets_the_result_of_the_same_call() {
     let Scene { hub, client, runs } = scene().await;
-    let (state, asked) = park(&client).await;
-    assert_eq!(asked["inputRequests"]["a"]["method"], "elicitation/create");
-    assert_eq!(asked["inputRequests"]["a"]["params"]["mode"], "form");
-    assert!(asked.get("ttlMs").is_none() && asked.get("content").is_none(), "{asked}");
+    let (state, parked) = park(&client).await;
+    assert_eq!(parked["inputRequests"]["a"]["method"], "elicitation/create");
+    assert_eq!(parked["inputRequests"]["a"]["params"]["mode"], "form");
+    assert!(parked.get("ttlMs").is_none() && parked.get("content").is_none(), "{parked}");
     let result = stateless(&client, retry(&state)).await.result();
     assert_eq!(result["resultType"], "complete");
     assert_eq!(result["isError"], false, "{result}");
-    assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(result["_meta"]["plexus/call-id"], parked["_meta"]["plexus/call-id"]);
+    assert_eq!(runs.started_calls(), 1);
     let audited = hub.api(&format!("/api/v1/audit?tool={NAME}")).await;
     assert_eq!(audited["items"].as_array().unwrap().len(), 1, "{audited}");
     assert_eq!(audited["items"][0]["outcome"], "ok");
@@ -80,7 +80,7 @@ async fn state_is_valid_once() {
     let both = tokio::join!(stateless(&client, retry(&state)), stateless(&client, retry(&state)));
     let good = [&both.0, &both.1].iter().filter(|answer| answer.json().get("result").is_some()).count();
     assert_eq!(good, 1, "{both:?}");
-    assert_eq!(runs.begun(), 2);
+    assert_eq!(runs.started_calls(), 2);
 }
 
 #[tokio::test]
@@ -109,25 +109,25 @@ async fn changed_or_foreign_state_is_refused() {
     // None of these used up the state.
     let result = stateless(&client, retry(&state)).await.result();
     assert_eq!(result["isError"], false);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
 async fn unanswered_questions_are_repeated_and_unknown_answers_ignored() {
     let Scene { hub: _hub, client, runs } = scene().await;
     let both = json!({ "rounds": [[form("a"), roots("r")]] });
-    let asked = stateless(&client, json!({ "arguments": both })).await.result();
-    assert_eq!(asked["inputRequests"].as_object().unwrap().len(), 2);
-    let mut states = vec![asked["requestState"].clone()];
+    let parked = stateless(&client, json!({ "arguments": both })).await.result();
+    assert_eq!(parked["inputRequests"].as_object().unwrap().len(), 2);
+    let mut states = vec![parked["requestState"].clone()];
     let wrong = json!({ "a": { "action": "perhaps" }, "r": 7, "x": { "action": "accept" } });
-    for (responses, left) in
+    for (responses, remaining) in
         [(json!({}), vec!["a", "r"]), (wrong, vec!["a", "r"]), (json!({ "a": accepted("Ann") }), vec!["r"])]
     {
         let params = json!({ "arguments": both, "requestState": states.last(), "inputResponses": responses });
         let again = stateless(&client, params).await.result();
         assert_eq!(again["resultType"], "input_required");
         let keys: Vec<_> = again["inputRequests"].as_object().unwrap().keys().collect();
-        assert_eq!(keys, left, "{again}");
+        assert_eq!(keys, remaining, "{again}");
         assert!(!states.contains(&again["requestState"]), "each response has a new state");
         states.push(again["requestState"].clone());
     }
@@ -136,7 +136,7 @@ async fn unanswered_questions_are_repeated_and_unknown_answers_ignored() {
     let result = stateless(&client, params).await.result();
     assert_eq!(result["resultType"], "complete");
     assert!(result["content"][0]["text"].as_str().unwrap().contains("Ann"), "{result}");
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn each_round_of_questions_has_a_new_state() {
     assert_eq!(refused(&client, params.clone()).await, "used");
     params["requestState"] = second["requestState"].clone();
     assert_eq!(stateless(&client, params).await.result()["resultType"], "complete");
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn call_that_is_not_resumed_is_cancelled() {
     let (state, _) = park(&client).await;
     runs.wait_for_end_of(1).await;
     assert_eq!(refused(&client, retry(&state)).await, "expired");
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
@@ -193,7 +193,7 @@ async fn parked_calls_are_limited_per_caller() {
     park(&bob).await;
     stateless(&client, retry(&states[0])).await.result();
     park(&client).await;
-    assert_eq!(runs.begun(), 19);
+    assert_eq!(runs.started_calls(), 19);
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn revoked_token_cannot_resume() {
     let (state, _) = park(&client).await;
     hub.revoke(&token.jti).await;
     assert_eq!(stateless(&client, retry(&state)).await.status, 401);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn stopping_hub_cancels_parked_calls_and_reports_them_lost() {
     let answer = stateless(&client, retry(&state)).await;
     assert_eq!(answer.json()["error"]["data"]["plexus"], "lost", "{answer:?}");
     assert!(answer.body.contains("not run again"), "{answer:?}");
-    assert_eq!(runs.begun(), 0);
+    assert_eq!(runs.started_calls(), 0);
     assert_eq!(hub.outcome_of(NAME).await, "cancelled");
 }
 
@@ -238,10 +238,9 @@ async fn stopping_hub_cancels_parked_calls_and_reports_them_lost() {
 async fn closing_a_resumed_request_cancels_the_call() {
     let Scene { hub, client, runs } = scene().await;
     let arguments = json!({ "rounds": [[form("a")]], "work_ms": 60_000 });
-    let asked = stateless(&client, json!({ "arguments": arguments })).await.result();
+    let parked = stateless(&client, json!({ "arguments": arguments })).await.result();
     let responses = json!({ "a": accepted("Ann") });
-    let params =
-        json!({ "arguments": arguments, "requestState": asked["requestState"], "inputResponses": responses });
+    let params = json!({ "arguments": arguments, "requestState": parked["requestState"], "inputResponses": responses });
     let working = tokio::time::timeout(Duration::from_millis(500), stateless(&client, params));
     assert!(working.await.is_err(), "the call works for a minute");
     runs.wait_for_end_of(1).await;
@@ -255,17 +254,17 @@ async fn idempotency_key_waits_for_the_parked_call() {
         params["_meta"] = json!({ "plexus/idempotency-key": "k1" });
         params
     };
-    let asked = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
+    let parked = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
     // Another request with the key waits for the first call.
     let waiting = stateless(&client, keyed(json!({ "arguments": arguments() })));
-    let answering = stateless(&client, keyed(retry(&asked["requestState"])));
+    let answering = stateless(&client, keyed(retry(&parked["requestState"])));
     let (waited, answered) = tokio::join!(waiting, answering);
     assert_eq!(answered.result()["resultType"], "complete");
     assert_eq!(waited.result()["_meta"]["plexus/replayed"], true, "{waited:?}");
     let third = stateless(&client, keyed(json!({ "arguments": arguments() }))).await.result();
     assert_eq!(third["_meta"]["plexus/replayed"], true, "{third}");
     assert_eq!(third["content"], answered.result()["content"]);
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(runs.started_calls(), 1);
 }
 
 #[tokio::test]
@@ -277,27 +276,27 @@ async fn question_is_the_last_event_of_a_stream() {
     });
     let params = json!({ "name": NAME, "arguments": arguments(), "_meta": meta });
     let (streaming, body) = client.modern_request(1, "tools/call", params);
-    let heard = streaming.post_stream(&body).await.to_end().await;
-    assert_eq!(heard.len(), 1, "{heard:?}");
-    assert_eq!(heard[0]["result"]["resultType"], "input_required");
-    let mut params = retry(&heard[0]["result"]["requestState"]);
+    let messages = streaming.post_stream(&body).await.to_end().await;
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert_eq!(messages[0]["result"]["resultType"], "input_required");
+    let mut params = retry(&messages[0]["result"]["requestState"]);
     params["_meta"]["progressToken"] = json!("q");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = plexus_testkit::asked::all();
     params["name"] = NAME.into();
     let (streaming, body) = client.modern_request(2, "tools/call", params);
-    let heard = streaming.post_stream(&body).await.to_end().await;
-    assert_eq!(heard.last().unwrap()["result"]["resultType"], "complete", "{heard:?}");
+    let messages = streaming.post_stream(&body).await.to_end().await;
+    assert_eq!(messages.last().unwrap()["result"]["resultType"], "complete", "{messages:?}");
 }
 
 #[tokio::test]
 async fn capabilities_of_the_latest_request_apply() {
     let Scene { hub: _hub, client, .. } = scene().await;
     let arguments = json!({ "rounds": [[form("a")], [roots("r")]] });
-    let asked = stateless(&client, json!({ "arguments": arguments })).await.result();
+    let parked = stateless(&client, json!({ "arguments": arguments })).await.result();
     let params = json!({
         "name": NAME,
         "arguments": arguments,
-        "requestState": asked["requestState"],
+        "requestState": parked["requestState"],
         "inputResponses": { "a": accepted("Ann") },
         "_meta": { "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } },
     });

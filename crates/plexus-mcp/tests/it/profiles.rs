@@ -123,8 +123,8 @@ async fn changed_profile_is_notified_as_list_changed() {
     let hub = hub().await;
     let (writer, reader) = (agent(&hub, "writer").await, agent(&hub, "reader").await);
     let listen = async |client: &McpClient| {
-        let wanted = json!({ "notifications": { "toolsListChanged": true } });
-        let (client, body) = client.modern_request(1, "subscriptions/listen", wanted);
+        let params = json!({ "notifications": { "toolsListChanged": true } });
+        let (client, body) = client.modern_request(1, "subscriptions/listen", params);
         let mut stream = client.post_stream(&body).await;
         assert_eq!(stream.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
         stream
@@ -182,9 +182,9 @@ async fn rest_expands_a_profile_for_the_requesting_token() {
     // A token with fewer scopes sees fewer tools.
     let token = hub.token("narrow", &["call:todo", "read:profiles"]).await.token;
     let answer = hub.http().get(hub.url("/api/v1/profiles/writer")).bearer_auth(token).send().await.unwrap();
-    let seen: Value = answer.json().await.unwrap();
-    assert_eq!(seen["enabled_tools"], json!(["todo"]));
-    assert!(!seen.to_string().contains("mcp__github__"), "{seen}");
+    let expanded: Value = answer.json().await.unwrap();
+    assert_eq!(expanded["enabled_tools"], json!(["todo"]));
+    assert!(!expanded.to_string().contains("mcp__github__"), "{expanded}");
 }
 
 #[tokio::test]
@@ -226,8 +226,11 @@ async fn thin_profile_lists_pinned_tools_and_explains_search() {
         text.contains("tool_search") && text.contains("These servers have more tools: github."),
         "{text}"
     );
-    let found = client.tool("tool_search", json!({ "query": "create an issue" })).await;
-    assert_eq!(found["structuredContent"]["tools"][0]["name"], "mcp__github__create_issue", "{found}");
+    let search_result = client.tool("tool_search", json!({ "query": "create an issue" })).await;
+    assert_eq!(
+        search_result["structuredContent"]["tools"][0]["name"], "mcp__github__create_issue",
+        "{search_result}"
+    );
     let called = client.tool("tool_call", json!({ "name": "mcp__github__create_issue" })).await;
     assert_eq!(called["content"][0]["text"], "mcp__github__create_issue", "{called}");
     // Also by its own name: an unlisted tool is not forbidden.
@@ -236,8 +239,8 @@ async fn thin_profile_lists_pinned_tools_and_explains_search() {
     let shown = hub.api("/api/v1/profiles/thin").await;
     assert_eq!((&shown["thin"], &shown["pinned"]), (&json!(true), &json!(["mcp__files__read"])));
 
-    let wanted = json!({ "notifications": { "toolsListChanged": true } });
-    let (listening, body) = client.modern_request(1, "subscriptions/listen", wanted);
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    let (listening, body) = client.modern_request(1, "subscriptions/listen", params);
     let mut stream = listening.post_stream(&body).await;
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
     write(&hub, "thin", &json!({ "enabled_tools": ["todo", "mcp__*"] }));

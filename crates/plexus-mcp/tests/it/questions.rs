@@ -64,10 +64,10 @@ async fn forms_are_sent_only_in_revisions_with_forms() {
         let client = willing(&hub, &token, Speaks::Session(version)).await;
         let result = client.tool(NAME, json!({ "rounds": [[form("a")]] })).await.unwrap();
         assert_eq!(result["isError"], json!(!asked), "{version}: {result}");
-        let heard = client.heard();
-        assert_eq!(heard.len(), usize::from(asked), "{heard:?}");
+        let messages = client.heard();
+        assert_eq!(messages.len(), usize::from(asked), "{messages:?}");
         if asked {
-            assert_eq!(heard[0]["params"].get("mode").is_some(), version == "2025-11-25", "{heard:?}");
+            assert_eq!(messages[0]["params"].get("mode").is_some(), version == "2025-11-25", "{messages:?}");
         }
     }
 }
@@ -120,13 +120,13 @@ async fn question_is_sent_only_on_the_stream_of_its_call() {
     let other = hub.token("bob", &["call:*"]).await.token;
     let ann = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let bob = hub.mcp(&other).initialize_with("2025-11-25", &all()).await.0;
-    let mut others = [ann.get_stream().await, bob.get_stream().await];
+    let mut other_streams = [ann.get_stream().await, bob.get_stream().await];
     let mut bobs = begin(&bob, 1, asking(json!([[form("of_bob")]]))).await;
     let mut anns = begin(&ann, 1, asking(json!([[form("of_ann")]]))).await;
     let (of_ann, of_bob) = (anns.message().await.unwrap(), bobs.message().await.unwrap());
     assert_eq!(of_ann["params"]["message"], "of_ann?");
     assert_eq!(of_bob["params"]["message"], "of_bob?");
-    for stream in &mut others {
+    for stream in &mut other_streams {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
     }
     // An answer counts only in the session that was asked.
@@ -172,10 +172,10 @@ async fn unanswered_question_expires() {
     let token = hub.token("ann", &["call:*"]).await.token;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
-    let heard = stream.to_end().await;
-    let methods: Vec<_> = heard.iter().map(|message| message["method"].as_str()).collect();
+    let messages = stream.to_end().await;
+    let methods: Vec<_> = messages.iter().map(|message| message["method"].as_str()).collect();
     assert_eq!(methods, [Some("elicitation/create"), Some("notifications/cancelled"), None]);
-    let text = heard[2]["result"]["content"][0]["text"].as_str().unwrap();
+    let text = messages[2]["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("nobody answered in time"), "{text}");
 }
 
@@ -218,7 +218,7 @@ async fn evicted_session_with_a_running_call_is_found_again() {
     let hub = TestHub::start_answering(|options| options.sessions = 1).await;
     add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
-    let others = async || {
+    let other_streams = async || {
         for _ in 0..4 {
             let other = hub.mcp(&token).initialize("2025-11-25").await.0;
             // Frequent use of other sessions must not prevent caching a new one.
@@ -229,20 +229,20 @@ async fn evicted_session_with_a_running_call_is_found_again() {
         // Counting also applies the cache limit.
         assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 1);
     };
-    others().await;
+    other_streams().await;
     let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
     let mut stream = begin(&client, 1, asking(json!([[form("a")], [form("b")]]))).await;
     let Some(SseEvent::Priming { id }) = stream.next().await else { panic!("an id to come back with") };
-    others().await;
+    other_streams().await;
     let question = stream.message().await.unwrap();
     answer(&client, &question["id"], accepted("Ann")).await;
     assert_eq!(stream.message().await.unwrap()["params"]["message"], "b?");
     drop(stream);
-    others().await;
+    other_streams().await;
     let mut stream = client.header("last-event-id", &id).get_stream().await;
     assert_eq!(stream.message().await.unwrap(), question);
     let question = stream.message().await.unwrap();
-    others().await;
+    other_streams().await;
     answer(&client, &question["id"], accepted("Eve")).await;
     assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Eve"));
     // An ended session is not found, although its stream still references it.
@@ -274,11 +274,11 @@ async fn stream_limit_refuses_new_streams_and_questions() {
     let asked = call(asking(json!([[form("a")]])), json!(["error"])).await.result();
     let text = asked["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("too many open streams"), "{text}");
-    assert_eq!(runs.begun(), 2);
+    assert_eq!(runs.started_calls(), 2);
     let mut streamed = asking(json!([]));
     streamed["_meta"] = json!({ "progressToken": 1 });
     assert_eq!(call(streamed, json!([])).await.error().0, 429);
-    assert_eq!(runs.begun(), 2, "a refused call does not begin");
+    assert_eq!(runs.started_calls(), 2, "a refused call does not begin");
 }
 
 #[tokio::test]
@@ -329,8 +329,8 @@ async fn elicitation_page_is_completed_with_its_call() {
         "params": { "mode": "url", "message": "Go", "url": "https://example.com/" },
     });
     client.tool_text(NAME, json!({ "rounds": [[page]] })).await;
-    let heard = client.heard();
+    let messages = client.heard();
     assert_eq!(client.methods(), ["elicitation/create", "notifications/elicitation/complete"]);
-    assert_eq!(heard[0]["params"]["elicitationId"], heard[1]["params"]["elicitationId"]);
-    assert!(heard[0]["params"]["elicitationId"].is_string());
+    assert_eq!(messages[0]["params"]["elicitationId"], messages[1]["params"]["elicitationId"]);
+    assert!(messages[0]["params"]["elicitationId"].is_string());
 }

@@ -14,7 +14,7 @@ use Header::{Drop, More, Set};
 
 /// `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` agree with the body unless a row changes them.
 struct Case {
-    what: &'static str,
+    label: &'static str,
     method: &'static str,
     /// JSON in which the keys of [`META`] are replaced by their values.
     params: &'static str,
@@ -51,70 +51,70 @@ const META: &[(&str, &str)] = &[
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     // Valid; client info is not required.
-    Case { what: "discover",                     method: "server/discover", params: r#"{"_meta":META}"#,                              headers: &[], status: 200, code: 0 },
-    Case { what: "list",                         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[], status: 200, code: 0 },
-    Case { what: "call",                         method: "tools/call",      params: r#"{"name":"session_info","_meta":META}"#,        headers: &[], status: 200, code: 0 },
-    Case { what: "meta with more in it",         method: "tools/list",      params: r#"{"_meta":META-DEBUG}"#,                        headers: &[], status: 200, code: 0 },
+    Case { label: "discover",                     method: "server/discover", params: r#"{"_meta":META}"#,                              headers: &[], status: 200, code: 0 },
+    Case { label: "list",                         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[], status: 200, code: 0 },
+    Case { label: "call",                         method: "tools/call",      params: r#"{"name":"session_info","_meta":META}"#,        headers: &[], status: 200, code: 0 },
+    Case { label: "meta with more in it",         method: "tools/list",      params: r#"{"_meta":META-DEBUG}"#,                        headers: &[], status: 200, code: 0 },
     // Media types.
-    Case { what: "content type missing",         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop("content-type")],                                status: 415, code: -32600 },
-    Case { what: "content type of a form",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("content-type", "text/plain")],                   status: 415, code: -32600 },
-    Case { what: "content type with a charset",  method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("content-type", "Application/JSON; charset=utf-8")], status: 200, code: 0 },
-    Case { what: "accepts JSON only",            method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("accept", "application/json")],                   status: 406, code: -32600 },
-    Case { what: "accepts streams only",         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("accept", "text/event-stream")],                  status: 406, code: -32600 },
-    Case { what: "accepts anything",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("accept", "*/*")],                                status: 200, code: 0 },
-    Case { what: "does not say what it accepts", method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop("accept")],                                      status: 200, code: 0 },
+    Case { label: "content type missing",         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop("content-type")],                                status: 415, code: -32600 },
+    Case { label: "content type of a form",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("content-type", "text/plain")],                   status: 415, code: -32600 },
+    Case { label: "content type with a charset",  method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("content-type", "Application/JSON; charset=utf-8")], status: 200, code: 0 },
+    Case { label: "accepts JSON only",            method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("accept", "application/json")],                   status: 406, code: -32600 },
+    Case { label: "accepts streams only",         method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("accept", "text/event-stream")],                  status: 406, code: -32600 },
+    Case { label: "accepts anything",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("accept", "*/*")],                                status: 200, code: 0 },
+    Case { label: "does not say what it accepts", method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop("accept")],                                      status: 200, code: 0 },
     // Duplicates, even of equal values.
-    Case { what: "version twice",                method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[More(VERSION, "2026-07-28")],                         status: 400, code: -32020 },
-    Case { what: "method twice",                 method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[More(METHOD, "tools/list")],                          status: 400, code: -32020 },
-    Case { what: "name twice",                   method: "tools/call",      params: r#"{"name":"session_info","_meta":META}"#,        headers: &[More(NAME, "session_info")],                          status: 400, code: -32020 },
+    Case { label: "version twice",                method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[More(VERSION, "2026-07-28")],                         status: 400, code: -32020 },
+    Case { label: "method twice",                 method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[More(METHOD, "tools/list")],                          status: 400, code: -32020 },
+    Case { label: "name twice",                   method: "tools/call",      params: r#"{"name":"session_info","_meta":META}"#,        headers: &[More(NAME, "session_info")],                          status: 400, code: -32020 },
     // `_meta` before the headers.
-    Case { what: "no params",                    method: "tools/list",      params: "",                                               headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "no meta",                      method: "server/discover", params: "{}",                                             headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "no meta, wrong method header", method: "server/discover", params: "{}",                                             headers: &[Set(METHOD, "tools/list")],                           status: 400, code: -32602 },
-    Case { what: "no meta, no headers",          method: "server/discover", params: "{}",                                             headers: &[Drop(VERSION), Drop(METHOD)],                         status: 400, code: -32602 },
-    Case { what: "no meta, unknown version",     method: "tools/list",      params: "{}",                                             headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32602 },
-    Case { what: "meta null",                    method: "tools/list",      params: r#"{"_meta":null}"#,                              headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "meta an array",                method: "tools/list",      params: r#"{"_meta":[]}"#,                                headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "meta empty",                   method: "tools/list",      params: r#"{"_meta":{}}"#,                                headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "meta without version",         method: "tools/list",      params: r#"{"_meta":META-NO-VERSION}"#,                   headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "meta with a number there",     method: "tools/list",      params: r#"{"_meta":META-VERSION-7}"#,                    headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "meta without capabilities",    method: "tools/list",      params: r#"{"_meta":META-NO-CAPABILITIES}"#,              headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "capabilities no object",       method: "tools/list",      params: r#"{"_meta":META-CAPS-TRUE}"#,                    headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "no params",                    method: "tools/list",      params: "",                                               headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "no meta",                      method: "server/discover", params: "{}",                                             headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "no meta, wrong method header", method: "server/discover", params: "{}",                                             headers: &[Set(METHOD, "tools/list")],                           status: 400, code: -32602 },
+    Case { label: "no meta, no headers",          method: "server/discover", params: "{}",                                             headers: &[Drop(VERSION), Drop(METHOD)],                         status: 400, code: -32602 },
+    Case { label: "no meta, unknown version",     method: "tools/list",      params: "{}",                                             headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32602 },
+    Case { label: "meta null",                    method: "tools/list",      params: r#"{"_meta":null}"#,                              headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "meta an array",                method: "tools/list",      params: r#"{"_meta":[]}"#,                                headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "meta empty",                   method: "tools/list",      params: r#"{"_meta":{}}"#,                                headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "meta without version",         method: "tools/list",      params: r#"{"_meta":META-NO-VERSION}"#,                   headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "meta with a number there",     method: "tools/list",      params: r#"{"_meta":META-VERSION-7}"#,                    headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "meta without capabilities",    method: "tools/list",      params: r#"{"_meta":META-NO-CAPABILITIES}"#,              headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "capabilities no object",       method: "tools/list",      params: r#"{"_meta":META-CAPS-TRUE}"#,                    headers: &[],                                                    status: 400, code: -32602 },
     // Headers are compared with the body before the version is checked.
-    Case { what: "version header missing",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop(VERSION)],                                       status: 400, code: -32020 },
-    Case { what: "version of another era",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "2025-11-25")],                          status: 400, code: -32020 },
-    Case { what: "version header unknown",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32020 },
-    Case { what: "version in meta unknown",      method: "tools/list",      params: r#"{"_meta":META-V999}"#,                         headers: &[],                                                    status: 400, code: -32020 },
-    Case { what: "version with spaces around",   method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "  2026-07-28\t")],                      status: 200, code: 0 },
-    Case { what: "version in bytes",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "２026-07-28")],                         status: 400, code: -32020 },
-    Case { what: "method header missing",        method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop(METHOD)],                                        status: 400, code: -32020 },
-    Case { what: "method header of another",     method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "tools/call")],                           status: 400, code: -32020 },
-    Case { what: "method in capitals",           method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "TOOLS/LIST")],                           status: 400, code: -32020 },
-    Case { what: "method with spaces around",    method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "  tools/list  ")],                       status: 200, code: 0 },
-    Case { what: "method in Base64",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "=?base64?dG9vbHMvbGlzdA==?=")],          status: 400, code: -32020 },
-    Case { what: "unknown method, wrong header", method: "no/such",         params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "tools/list")],                           status: 400, code: -32020 },
-    Case { what: "discover, method missing",     method: "server/discover", params: r#"{"_meta":META}"#,                              headers: &[Drop(METHOD)],                                        status: 400, code: -32020 },
+    Case { label: "version header missing",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop(VERSION)],                                       status: 400, code: -32020 },
+    Case { label: "version of another era",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "2025-11-25")],                          status: 400, code: -32020 },
+    Case { label: "version header unknown",       method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32020 },
+    Case { label: "version in meta unknown",      method: "tools/list",      params: r#"{"_meta":META-V999}"#,                         headers: &[],                                                    status: 400, code: -32020 },
+    Case { label: "version with spaces around",   method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "  2026-07-28\t")],                      status: 200, code: 0 },
+    Case { label: "version in bytes",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(VERSION, "２026-07-28")],                         status: 400, code: -32020 },
+    Case { label: "method header missing",        method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Drop(METHOD)],                                        status: 400, code: -32020 },
+    Case { label: "method header of another",     method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "tools/call")],                           status: 400, code: -32020 },
+    Case { label: "method in capitals",           method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "TOOLS/LIST")],                           status: 400, code: -32020 },
+    Case { label: "method with spaces around",    method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "  tools/list  ")],                       status: 200, code: 0 },
+    Case { label: "method in Base64",             method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "=?base64?dG9vbHMvbGlzdA==?=")],          status: 400, code: -32020 },
+    Case { label: "unknown method, wrong header", method: "no/such",         params: r#"{"_meta":META}"#,                              headers: &[Set(METHOD, "tools/list")],                           status: 400, code: -32020 },
+    Case { label: "discover, method missing",     method: "server/discover", params: r#"{"_meta":META}"#,                              headers: &[Drop(METHOD)],                                        status: 400, code: -32020 },
     // The version is checked before the method.
-    Case { what: "both say an unknown version",  method: "tools/list",      params: r#"{"_meta":META-V999}"#,                         headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32022 },
-    Case { what: "unknown version and method",   method: "no/such",         params: r#"{"_meta":META-V999}"#,                         headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32022 },
-    Case { what: "discover of the session era",  method: "server/discover", params: r#"{"_meta":META-2025}"#,                         headers: &[Set(VERSION, "2025-06-18")],                          status: 400, code: -32022 },
+    Case { label: "both say an unknown version",  method: "tools/list",      params: r#"{"_meta":META-V999}"#,                         headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32022 },
+    Case { label: "unknown version and method",   method: "no/such",         params: r#"{"_meta":META-V999}"#,                         headers: &[Set(VERSION, "v999.0.0")],                            status: 400, code: -32022 },
+    Case { label: "discover of the session era",  method: "server/discover", params: r#"{"_meta":META-2025}"#,                         headers: &[Set(VERSION, "2025-06-18")],                          status: 400, code: -32022 },
     // A session-era revision in both places requires a session.
-    Case { what: "both say the session era",     method: "tools/list",      params: r#"{"_meta":META-2025}"#,                         headers: &[Set(VERSION, "2025-06-18")],                          status: 400, code: -32600 },
+    Case { label: "both say the session era",     method: "tools/list",      params: r#"{"_meta":META-2025}"#,                         headers: &[Set(VERSION, "2025-06-18")],                          status: 400, code: -32600 },
     // Parameters are checked by the method.
-    Case { what: "log level unheard of",         method: "tools/list",      params: r#"{"_meta":META-LOUD}"#,                         headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "unknown tool",                 method: "tools/call",      params: r#"{"name":"nope","_meta":META}"#,                headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "arguments an array",           method: "tools/call",      params: r#"{"name":"todo","arguments":[],"_meta":META}"#, headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "progress token a boolean",     method: "tools/call",      params: r#"{"name":"session_info","_meta":META-TOKEN-TRUE}"#, headers: &[],                                                status: 200, code: -32602 },
-    Case { what: "idempotency key a number",     method: "tools/call",      params: r#"{"name":"session_info","_meta":META-KEY-7}"#,  headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "time a word",                  method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-NONSENSE}"#,  headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "time a number",                method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-7}"#,  headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "time without an offset",       method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-LOCAL}"#,  headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "time with an offset",          method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN}"#,  headers: &[],                                                    status: 200, code: 0 },
-    Case { what: "bad cursor",                   method: "tools/list",      params: r#"{"cursor":"?","_meta":META}"#,                 headers: &[],                                                    status: 200, code: -32602 },
-    Case { what: "listen without notifications", method: "subscriptions/listen", params: r#"{"_meta":META}"#,                         headers: &[],                                                    status: 400, code: -32602 },
-    Case { what: "notifications a list",         method: "subscriptions/listen", params: r#"{"notifications":[],"_meta":META}"#,      headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "log level unheard of",         method: "tools/list",      params: r#"{"_meta":META-LOUD}"#,                         headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "unknown tool",                 method: "tools/call",      params: r#"{"name":"nope","_meta":META}"#,                headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "arguments an array",           method: "tools/call",      params: r#"{"name":"todo","arguments":[],"_meta":META}"#, headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "progress token a boolean",     method: "tools/call",      params: r#"{"name":"session_info","_meta":META-TOKEN-TRUE}"#, headers: &[],                                                status: 200, code: -32602 },
+    Case { label: "idempotency key a number",     method: "tools/call",      params: r#"{"name":"session_info","_meta":META-KEY-7}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "time a word",                  method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-NONSENSE}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "time a number",                method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-7}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "time without an offset",       method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN-LOCAL}"#,  headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "time with an offset",          method: "tools/call",      params: r#"{"name":"session_info","_meta":META-WHEN}"#,  headers: &[],                                                    status: 200, code: 0 },
+    Case { label: "bad cursor",                   method: "tools/list",      params: r#"{"cursor":"?","_meta":META}"#,                 headers: &[],                                                    status: 200, code: -32602 },
+    Case { label: "listen without notifications", method: "subscriptions/listen", params: r#"{"_meta":META}"#,                         headers: &[],                                                    status: 400, code: -32602 },
+    Case { label: "notifications a list",         method: "subscriptions/listen", params: r#"{"notifications":[],"_meta":META}"#,      headers: &[],                                                    status: 400, code: -32602 },
     // Ignored in this revision.
-    Case { what: "a session id is ignored",      method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("mcp-session-id", "gone"), Set("last-event-id", "c-1-1")], status: 200, code: 0 },
+    Case { label: "a session id is ignored",      method: "tools/list",      params: r#"{"_meta":META}"#,                              headers: &[Set("mcp-session-id", "gone"), Set("last-event-id", "c-1-1")], status: 200, code: 0 },
 ];
 
 fn body_of(method: &str, params: &str) -> Value {
@@ -151,27 +151,27 @@ async fn checks_are_made_in_order() {
             with_headers = with_headers.header(NAME, name);
         }
         let answer = apply(with_headers, case.headers).post_json(&body).await;
-        let what = format!("{}: {answer:?}", case.what);
-        assert_eq!(answer.status, case.status, "{what}");
+        let label = format!("{}: {answer:?}", case.label);
+        assert_eq!(answer.status, case.status, "{label}");
         let json = answer.json();
-        assert_eq!(json["error"]["code"].as_i64().unwrap_or(0), case.code, "{what}");
-        assert_eq!(answer.header("mcp-session-id"), None, "{what}");
-        assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
+        assert_eq!(json["error"]["code"].as_i64().unwrap_or(0), case.code, "{label}");
+        assert_eq!(answer.header("mcp-session-id"), None, "{label}");
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{label}");
         // Before the body is parsed, the id is unknown.
         let id = if matches!(case.status, 406 | 415) { Value::Null } else { json!("the id") };
-        assert_eq!(json["id"], id, "{what}");
-        assert!(![-32002, -32042].contains(&case.code), "{what}");
+        assert_eq!(json["id"], id, "{label}");
+        assert!(![-32002, -32042].contains(&case.code), "{label}");
         if case.code == -32022 {
             let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-            assert_eq!(json["error"]["data"]["supported"], json!(supported), "{what}");
-            let asked = &body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
-            assert_eq!(&json["error"]["data"]["requested"], asked, "{what}");
+            assert_eq!(json["error"]["data"]["supported"], json!(supported), "{label}");
+            let requested = &body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+            assert_eq!(&json["error"]["data"]["requested"], requested, "{label}");
         }
     }
 }
 
 struct Name {
-    what: &'static str,
+    label: &'static str,
     /// The `Mcp-Name` header.
     header: Option<&'static str>,
     /// The tool in the body.
@@ -182,28 +182,28 @@ struct Name {
 
 #[rustfmt::skip]
 const NAMES: &[Name] = &[
-    Name { what: "plain",                            header: Some("session_info"),                     tool: "session_info",         answer: (200, 0) },
-    Name { what: "with spaces around",               header: Some("  session_info  "),                 tool: "session_info",         answer: (200, 0) },
-    Name { what: "a plain name encoded",             header: Some("=?base64?c2Vzc2lvbl9pbmZv?="),      tool: "session_info",         answer: (200, 0) },
-    Name { what: "encoded, with spaces around",      header: Some(" =?base64?c2Vzc2lvbl9pbmZv?= "),    tool: "session_info",         answer: (200, 0) },
-    Name { what: "missing",                          header: None,                                     tool: "session_info",         answer: (400, -32020) },
-    Name { what: "empty",                            header: Some(""),                                 tool: "session_info",         answer: (400, -32020) },
-    Name { what: "another",                          header: Some("todo"),                             tool: "session_info",         answer: (400, -32020) },
-    Name { what: "in capitals",                      header: Some("SESSION_INFO"),                     tool: "session_info",         answer: (400, -32020) },
-    Name { what: "a variant the hub would resolve",  header: Some("session-info"),                     tool: "session_info",         answer: (400, -32020) },
-    Name { what: "bytes that are not ASCII",         header: Some("tödö"),                             tool: "tödö",                 answer: (400, -32020) },
-    Name { what: "the same, encoded",                header: Some("=?base64?dMO2ZMO2?="),              tool: "tödö",                 answer: (200, -32602) },
-    Name { what: "another, encoded",                 header: Some("=?base64?dG9kbw==?="),              tool: "session_info",         answer: (400, -32020) },
-    Name { what: "encoded text that looks encoded",  header: Some("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="), tool: "=?base64?literal?=", answer: (200, -32602) },
-    Name { what: "padding missing",                  header: Some("=?base64?dG9kbw?="),                tool: "todo",                 answer: (400, -32020) },
-    Name { what: "bits left over",                   header: Some("=?base64?dG9kbx==?="),              tool: "todo",                 answer: (400, -32020) },
-    Name { what: "bad alphabet",                     header: Some("=?base64?dG9k-w==?="),              tool: "todo",                 answer: (400, -32020) },
-    Name { what: "not UTF-8",                        header: Some("=?base64?//4=?="),                  tool: "todo",                 answer: (400, -32020) },
-    Name { what: "no suffix: taken literally",       header: Some("=?base64?dG9kbw=="),                tool: "todo",                 answer: (400, -32020) },
-    Name { what: "no suffix, and meant so",          header: Some("=?base64?dG9kbw=="),                tool: "=?base64?dG9kbw==",    answer: (200, -32602) },
-    Name { what: "no prefix: taken literally",       header: Some("dG9kbw==?="),                       tool: "todo",                 answer: (400, -32020) },
-    Name { what: "marker in capitals: literally",    header: Some("=?BASE64?dG9kbw==?="),              tool: "todo",                 answer: (400, -32020) },
-    Name { what: "nothing encoded",                  header: Some("=?base64??="),                      tool: "todo",                 answer: (400, -32020) },
+    Name { label: "plain",                            header: Some("session_info"),                     tool: "session_info",         answer: (200, 0) },
+    Name { label: "with spaces around",               header: Some("  session_info  "),                 tool: "session_info",         answer: (200, 0) },
+    Name { label: "a plain name encoded",             header: Some("=?base64?c2Vzc2lvbl9pbmZv?="),      tool: "session_info",         answer: (200, 0) },
+    Name { label: "encoded, with spaces around",      header: Some(" =?base64?c2Vzc2lvbl9pbmZv?= "),    tool: "session_info",         answer: (200, 0) },
+    Name { label: "missing",                          header: None,                                     tool: "session_info",         answer: (400, -32020) },
+    Name { label: "empty",                            header: Some(""),                                 tool: "session_info",         answer: (400, -32020) },
+    Name { label: "another",                          header: Some("todo"),                             tool: "session_info",         answer: (400, -32020) },
+    Name { label: "in capitals",                      header: Some("SESSION_INFO"),                     tool: "session_info",         answer: (400, -32020) },
+    Name { label: "a variant the hub would resolve",  header: Some("session-info"),                     tool: "session_info",         answer: (400, -32020) },
+    Name { label: "bytes that are not ASCII",         header: Some("tödö"),                             tool: "tödö",                 answer: (400, -32020) },
+    Name { label: "the same, encoded",                header: Some("=?base64?dMO2ZMO2?="),              tool: "tödö",                 answer: (200, -32602) },
+    Name { label: "another, encoded",                 header: Some("=?base64?dG9kbw==?="),              tool: "session_info",         answer: (400, -32020) },
+    Name { label: "encoded text that looks encoded",  header: Some("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="), tool: "=?base64?literal?=", answer: (200, -32602) },
+    Name { label: "padding missing",                  header: Some("=?base64?dG9kbw?="),                tool: "todo",                 answer: (400, -32020) },
+    Name { label: "bits left over",                   header: Some("=?base64?dG9kbx==?="),              tool: "todo",                 answer: (400, -32020) },
+    Name { label: "bad alphabet",                     header: Some("=?base64?dG9k-w==?="),              tool: "todo",                 answer: (400, -32020) },
+    Name { label: "not UTF-8",                        header: Some("=?base64?//4=?="),                  tool: "todo",                 answer: (400, -32020) },
+    Name { label: "no suffix: taken literally",       header: Some("=?base64?dG9kbw=="),                tool: "todo",                 answer: (400, -32020) },
+    Name { label: "no suffix, and meant so",          header: Some("=?base64?dG9kbw=="),                tool: "=?base64?dG9kbw==",    answer: (200, -32602) },
+    Name { label: "no prefix: taken literally",       header: Some("dG9kbw==?="),                       tool: "todo",                 answer: (400, -32020) },
+    Name { label: "marker in capitals: literally",    header: Some("=?BASE64?dG9kbw==?="),              tool: "todo",                 answer: (400, -32020) },
+    Name { label: "nothing encoded",                  header: Some("=?base64??="),                      tool: "todo",                 answer: (400, -32020) },
 ];
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn name_header_is_decoded_before_comparison() {
         };
         let answer = client.post_json(&body).await;
         let code = answer.json()["error"]["code"].as_i64().unwrap_or(0);
-        assert_eq!((answer.status, code), name.answer, "{}: {answer:?}", name.what);
+        assert_eq!((answer.status, code), name.answer, "{}: {answer:?}", name.label);
     }
 }
 
@@ -284,7 +284,7 @@ async fn removed_or_unknown_method_is_a_404() {
 }
 
 struct Shape {
-    what: &'static str,
+    label: &'static str,
     body: &'static str,
     status: u16,
     /// 0: an empty body.
@@ -293,19 +293,19 @@ struct Shape {
 
 #[rustfmt::skip]
 const SHAPES: &[Shape] = &[
-    Shape { what: "not JSON",            body: "{",                                                          status: 400, code: -32700 },
-    Shape { what: "nothing",             body: "",                                                           status: 400, code: -32700 },
-    Shape { what: "two documents",       body: "{} {}",                                                      status: 400, code: -32700 },
-    Shape { what: "not UTF-8 text",      body: "\"\\ud800",                                                  status: 400, code: -32700 },
-    Shape { what: "a number",            body: "1",                                                          status: 400, code: -32600 },
-    Shape { what: "a batch",             body: r#"[{"jsonrpc":"2.0","id":1,"method":"server/discover"}]"#,    status: 400, code: -32600 },
-    Shape { what: "an empty batch",      body: "[]",                                                         status: 400, code: -32600 },
-    Shape { what: "a posted result",     body: r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,                    status: 400, code: -32600 },
-    Shape { what: "a posted error",      body: r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, status: 400, code: -32600 },
-    Shape { what: "jsonrpc missing",     body: r#"{"id":1,"method":"tools/list"}"#,                          status: 400, code: -32600 },
-    Shape { what: "id null",             body: r#"{"jsonrpc":"2.0","id":null,"method":"tools/list"}"#,       status: 400, code: -32600 },
-    Shape { what: "a notification",      body: r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#, status: 202, code: 0 },
-    Shape { what: "any notification",    body: r#"{"jsonrpc":"2.0","method":"notifications/unheard_of"}"#,   status: 202, code: 0 },
+    Shape { label: "not JSON",            body: "{",                                                          status: 400, code: -32700 },
+    Shape { label: "nothing",             body: "",                                                           status: 400, code: -32700 },
+    Shape { label: "two documents",       body: "{} {}",                                                      status: 400, code: -32700 },
+    Shape { label: "not UTF-8 text",      body: "\"\\ud800",                                                  status: 400, code: -32700 },
+    Shape { label: "a number",            body: "1",                                                          status: 400, code: -32600 },
+    Shape { label: "a batch",             body: r#"[{"jsonrpc":"2.0","id":1,"method":"server/discover"}]"#,    status: 400, code: -32600 },
+    Shape { label: "an empty batch",      body: "[]",                                                         status: 400, code: -32600 },
+    Shape { label: "a posted result",     body: r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,                    status: 400, code: -32600 },
+    Shape { label: "a posted error",      body: r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, status: 400, code: -32600 },
+    Shape { label: "jsonrpc missing",     body: r#"{"id":1,"method":"tools/list"}"#,                          status: 400, code: -32600 },
+    Shape { label: "id null",             body: r#"{"jsonrpc":"2.0","id":null,"method":"tools/list"}"#,       status: 400, code: -32600 },
+    Shape { label: "a notification",      body: r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#, status: 202, code: 0 },
+    Shape { label: "any notification",    body: r#"{"jsonrpc":"2.0","method":"notifications/unheard_of"}"#,   status: 202, code: 0 },
 ];
 
 #[tokio::test]
@@ -314,10 +314,10 @@ async fn body_must_be_one_request_or_notification() {
     let client = hub.mcp(&hub.token("climber", &["call:*"]).await.token).header(VERSION, "2026-07-28");
     for shape in SHAPES {
         let answer = client.post(shape.body).await;
-        assert_eq!(answer.status, shape.status, "{}: {answer:?}", shape.what);
+        assert_eq!(answer.status, shape.status, "{}: {answer:?}", shape.label);
         match shape.code {
-            0 => assert_eq!(answer.body, "", "{}", shape.what),
-            code => assert_eq!(answer.error(), (shape.status, code), "{}", shape.what),
+            0 => assert_eq!(answer.body, "", "{}", shape.label),
+            code => assert_eq!(answer.error(), (shape.status, code), "{}", shape.label),
         }
     }
 }

@@ -110,12 +110,12 @@ async fn call_survives_a_lost_connection_and_can_be_resumed() {
         control.progress(2.0).await;
         control.progress(3.0).await;
         control.finish("kept").await;
-        control.over().await;
+        control.wait_until_over().await;
         assert_eq!(hub.outcome_of("work").await, "ok", "a lost connection does not cancel, {version}");
 
-        let back = client.header("last-event-id", &last);
+        let resumed = client.header("last-event-id", &last);
         for round in ["first", "again"] {
-            let messages = back.get_stream().await.to_end().await;
+            let messages = resumed.get_stream().await.to_end().await;
             assert_eq!(messages.len(), 3, "{round} in {version}: {messages:?}");
             assert_eq!(as_integers(messages[0].clone()), progress("t", 2));
             assert_eq!(as_integers(messages[1].clone()), progress("t", 3));
@@ -159,15 +159,15 @@ async fn streams_are_resumed_separately_within_their_session() {
         last.push(next_message(&mut stream).await.0);
         drop(stream);
         control.finish(name).await;
-        control.over().await;
+        control.wait_until_over().await;
     }
     for (id, name) in last.iter().zip(["left", "right"]) {
         let messages = client.header("last-event-id", id).get_stream().await.to_end().await;
         assert_eq!(messages.len(), 1, "{messages:?}");
         assert_eq!(messages[0]["result"]["content"][0]["text"], name);
     }
-    let elsewhere = session(&hub, "2025-06-18").await.header("last-event-id", &last[0]);
-    assert_eq!(elsewhere.get_stream().await.to_end().await, Vec::<Value>::new());
+    let other_session = session(&hub, "2025-06-18").await.header("last-event-id", &last[0]);
+    assert_eq!(other_session.get_stream().await.to_end().await, Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -190,9 +190,9 @@ async fn stream_from_before_a_restart_resumes_as_empty() {
     control.finish("after").await;
     assert_eq!(stream.to_end().await.len(), 1);
     // An empty stream: neither the other call nor a stream that stays open.
-    for gone in [id.as_str(), "c-1-0"] {
-        let resumed = client.header("last-event-id", gone).get_stream().await.to_end().await;
-        assert_eq!(resumed, Vec::<Value>::new(), "{gone}");
+    for unknown_id in [id.as_str(), "c-1-0"] {
+        let resumed = client.header("last-event-id", unknown_id).get_stream().await.to_end().await;
+        assert_eq!(resumed, Vec::<Value>::new(), "{unknown_id}");
     }
 }
 
@@ -217,7 +217,7 @@ async fn lost_connection_does_not_cancel_a_plain_call() {
         connection.hang_up().await;
         assert!(!control.is_over(), "{version}");
         control.finish("done").await;
-        control.over().await;
+        control.wait_until_over().await;
         assert_eq!(hub.outcome_of("work").await, "ok", "{version}");
     }
 }
@@ -232,7 +232,7 @@ async fn cancellation_ends_a_stream_without_an_answer() {
         let stream = client.post_stream(&streamed_call(id.clone(), "work", "t")).await;
         control.started().await;
         assert_eq!(client.post_json(&cancelled(id)).await.status, 202);
-        control.over().await;
+        control.wait_until_over().await;
         assert_eq!(stream.to_end().await, Vec::<Value>::new(), "{version}");
         assert_eq!(hub.outcome_of("work").await, "cancelled", "{version}");
     }
@@ -248,7 +248,7 @@ async fn cancellation_stops_a_plain_call() {
         let cancel = async {
             control.started().await;
             assert_eq!(client.post_json(&cancelled("p")).await.status, 202);
-            control.over().await;
+            control.wait_until_over().await;
         };
         // HTTP requires an answer although MCP does not.
         let work = call("p", "work");

@@ -39,15 +39,15 @@ async fn tools_and_results_have_the_members_of_the_revision() {
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(names, TOOLS, "{}", revision.version);
         for tool in tools {
-            let what = format!("{} in {}: {tool}", tool["name"], revision.version);
-            assert_eq!(tool["inputSchema"]["type"], "object", "{what}");
-            assert!(!tool["description"].as_str().unwrap().is_empty(), "{what}");
-            assert_eq!(tool["annotations"].is_object(), revision.annotations, "{what}");
-            assert_eq!(tool["title"].is_string(), revision.structured, "{what}");
+            let label = format!("{} in {}: {tool}", tool["name"], revision.version);
+            assert_eq!(tool["inputSchema"]["type"], "object", "{label}");
+            assert!(!tool["description"].as_str().unwrap().is_empty(), "{label}");
+            assert_eq!(tool["annotations"].is_object(), revision.annotations, "{label}");
+            assert_eq!(tool["title"].is_string(), revision.structured, "{label}");
             // The output of `tool_call` depends on the called tool.
             let declares = revision.structured && tool["name"] != "tool_call";
-            assert_eq!(tool["outputSchema"].is_object(), declares, "{what}");
-            assert_eq!(tool["_meta"], crate::tools::meta_of(tool["name"].as_str().unwrap()), "{what}");
+            assert_eq!(tool["outputSchema"].is_object(), declares, "{label}");
+            assert_eq!(tool["_meta"], crate::tools::meta_of(tool["name"].as_str().unwrap()), "{label}");
         }
         let added = client
             .call("tools/call", json!({ "name": "todo", "arguments": { "action": "add", "text": "milk" } }))
@@ -156,22 +156,22 @@ async fn ping_returns_an_empty_result_and_the_same_id() {
 }
 
 struct Malformed {
-    what: &'static str,
+    label: &'static str,
     body: &'static str,
     code: i64,
 }
 
 #[rustfmt::skip]
 const MALFORMED: &[Malformed] = &[
-    Malformed { what: "not JSON",             body: "{",                                                  code: -32700 },
-    Malformed { what: "no object",            body: "7",                                                  code: -32600 },
-    Malformed { what: "no jsonrpc",           body: r#"{"id":1,"method":"ping"}"#,                        code: -32600 },
-    Malformed { what: "jsonrpc 1.0",          body: r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,        code: -32600 },
-    Malformed { what: "id null",              body: r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,     code: -32600 },
-    Malformed { what: "id an object",         body: r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,       code: -32600 },
-    Malformed { what: "id with a fraction",   body: r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,      code: -32600 },
-    Malformed { what: "neither method nor result", body: r#"{"jsonrpc":"2.0","id":1}"#,                   code: -32600 },
-    Malformed { what: "params an array",      body: r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, code: -32602 },
+    Malformed { label: "not JSON",             body: "{",                                                  code: -32700 },
+    Malformed { label: "no object",            body: "7",                                                  code: -32600 },
+    Malformed { label: "no jsonrpc",           body: r#"{"id":1,"method":"ping"}"#,                        code: -32600 },
+    Malformed { label: "jsonrpc 1.0",          body: r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,        code: -32600 },
+    Malformed { label: "id null",              body: r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,     code: -32600 },
+    Malformed { label: "id an object",         body: r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,       code: -32600 },
+    Malformed { label: "id with a fraction",   body: r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,      code: -32600 },
+    Malformed { label: "neither method nor result", body: r#"{"jsonrpc":"2.0","id":1}"#,                   code: -32600 },
+    Malformed { label: "params an array",      body: r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, code: -32602 },
 ];
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn invalid_message_is_a_400() {
         let (client, _) = client.initialize(revision.version).await;
         for case in MALFORMED {
             let answer = client.post(case.body).await;
-            assert_eq!(answer.error(), (400, case.code), "{} in {}", case.what, revision.version);
+            assert_eq!(answer.error(), (400, case.code), "{} in {}", case.label, revision.version);
         }
     }
 }

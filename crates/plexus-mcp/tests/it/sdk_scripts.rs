@@ -45,9 +45,9 @@ async fn report(hub: &TestHub, mut script: Script, version: &str) {
     check(&script.line().await, version);
     assert_eq!(script.line().await, json!({ "listening": true }));
     hub.registry().add([idle("added_later")]);
-    let heard = script.line().await;
-    assert_eq!(heard["heard"], "tools_list_changed", "{heard}");
-    assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");
+    let line = script.line().await;
+    assert_eq!(line["heard"], "tools_list_changed", "{line}");
+    assert!(line["tools"].as_array().unwrap().contains(&json!("added_later")), "{line}");
     script.end().await;
 }
 

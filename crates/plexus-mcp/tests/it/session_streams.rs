@@ -105,19 +105,19 @@ async fn resumed_stream_reports_missed_changes_only() {
         assert_eq!(message, list_changed(), "{version}");
         drop(stream);
 
-        let back = client.header("last-event-id", &id);
+        let resumed = client.header("last-event-id", &id);
         assert_eq!(
-            back.get_stream().await.until_quiet().await,
+            resumed.get_stream().await.until_quiet().await,
             Vec::<Value>::new(),
             "nothing changed, {version}"
         );
 
         hub.registry().add([idle("hidden_one")]);
-        let missed = back.get_stream().await.until_quiet().await;
+        let missed = resumed.get_stream().await.until_quiet().await;
         assert_eq!(missed, Vec::<Value>::new(), "a hidden tool was added meanwhile, {version}");
 
         hub.registry().add([idle("seen_two")]);
-        let mut stream = back.get_stream().await;
+        let mut stream = resumed.get_stream().await;
         let (newer, message) = next_message(&mut stream).await;
         assert_eq!(message, list_changed(), "{version}");
         assert_ne!(newer, id, "{version}");
@@ -138,10 +138,10 @@ async fn priming_event_id_is_resumable_and_ignores_hidden_tools() {
     hub.registry().add([idle("hidden_one")]);
     assert_eq!(priming(&client).await, first, "the id reveals that a tool was added");
 
-    let back = client.header("last-event-id", &first);
-    assert_eq!(back.get_stream().await.until_quiet().await, Vec::<Value>::new());
+    let resumed = client.header("last-event-id", &first);
+    assert_eq!(resumed.get_stream().await.until_quiet().await, Vec::<Value>::new());
     hub.registry().add([idle("seen_one")]);
-    assert_eq!(back.get_stream().await.message().await, Some(list_changed()));
+    assert_eq!(resumed.get_stream().await.message().await, Some(list_changed()));
 }
 
 #[tokio::test]
@@ -155,11 +155,11 @@ async fn resumed_stream_reports_changes_across_a_restart() {
 
     // The tool does not exist after the restart.
     let hub = hub.restart().await;
-    let back = client.at(hub.url("/mcp")).header("last-event-id", &id);
-    assert_eq!(back.get_stream().await.message().await, Some(list_changed()));
+    let resumed = client.at(hub.url("/mcp")).header("last-event-id", &id);
+    assert_eq!(resumed.get_stream().await.message().await, Some(list_changed()));
     hub.registry().add([idle("seen_one")]);
     assert_eq!(
-        back.get_stream().await.until_quiet().await,
+        resumed.get_stream().await.until_quiet().await,
         Vec::<Value>::new(),
         "the list is the same again"
     );

@@ -45,13 +45,13 @@ async fn request_needs_an_existing_session_of_the_caller() {
             ("another's session", strangers.header("mcp-session-id", id), 404),
         ];
         let mut not_found = Vec::new();
-        for (what, client, status) in &cases {
+        for (label, client, status) in &cases {
             let answer = client.post_json(&ping).await;
-            assert_eq!(answer.error(), (*status, -32600), "POST with {what} in {version}");
-            assert_eq!(answer.json()["id"], 1, "POST with {what} in {version}");
-            assert_eq!(client.post_json(&notification).await.status, *status, "{what} in {version}");
-            assert_eq!(client.get().await.status, *status, "GET with {what} in {version}");
-            assert_eq!(client.delete().await.status, *status, "DELETE with {what} in {version}");
+            assert_eq!(answer.error(), (*status, -32600), "POST with {label} in {version}");
+            assert_eq!(answer.json()["id"], 1, "POST with {label} in {version}");
+            assert_eq!(client.post_json(&notification).await.status, *status, "{label} in {version}");
+            assert_eq!(client.get().await.status, *status, "GET with {label} in {version}");
+            assert_eq!(client.delete().await.status, *status, "DELETE with {label} in {version}");
             if *status == 404 {
                 not_found.push(answer.body);
             }

@@ -16,7 +16,7 @@ async fn discover_returns_revisions_and_capabilities() {
     let result = answer.result();
     let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
     assert_eq!(result["supportedVersions"], json!(supported));
-    for (capability, says) in [
+    for (capability, expected) in [
         ("tools", json!({ "listChanged": true })),
         ("prompts", json!({ "listChanged": true })),
         ("resources", json!({ "listChanged": true, "subscribe": true })),
@@ -24,7 +24,7 @@ async fn discover_returns_revisions_and_capabilities() {
         ("logging", json!({})),
         ("extensions", json!({ "io.modelcontextprotocol/tasks": {} })),
     ] {
-        assert_eq!(result["capabilities"][capability], says, "{capability}");
+        assert_eq!(result["capabilities"][capability], expected, "{capability}");
     }
     assert!(result["instructions"].as_str().unwrap().contains("Plexus"));
     assert_eq!(result["_meta"][SERVER]["name"], "plexus");
@@ -47,20 +47,20 @@ async fn results_are_complete_and_only_lists_are_cacheable() {
     ];
     for (method, params, cacheable) in cases {
         let answer = client.modern(method, params.clone()).await;
-        let what = format!("{method} {params}");
-        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{what}");
+        let label = format!("{method} {params}");
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{label}");
         let result = answer.result();
-        assert_eq!(result["resultType"], "complete", "{what}");
-        assert_eq!(result["_meta"][SERVER]["name"], "plexus", "{what}");
-        assert!(result["_meta"][SERVER]["version"].is_string(), "{what}");
+        assert_eq!(result["resultType"], "complete", "{label}");
+        assert_eq!(result["_meta"][SERVER]["name"], "plexus", "{label}");
+        assert!(result["_meta"][SERVER]["version"].is_string(), "{label}");
         match cacheable {
             true => {
-                assert!(result["ttlMs"].is_u64(), "{what}: {result}");
-                assert_eq!(result["cacheScope"], "private", "{what}: the list depends on the token");
+                assert!(result["ttlMs"].is_u64(), "{label}: {result}");
+                assert_eq!(result["cacheScope"], "private", "{label}: the list depends on the token");
             }
             false => {
-                assert!(result.get("ttlMs").is_none(), "{what}");
-                assert!(result.get("cacheScope").is_none(), "{what}");
+                assert!(result.get("ttlMs").is_none(), "{label}");
+                assert!(result.get("cacheScope").is_none(), "{label}");
             }
         }
     }
@@ -189,7 +189,7 @@ async fn closing_the_stream_of_a_call_cancels_it() {
     control.progress(1.0).await;
     assert_eq!(stream.message().await.unwrap()["method"], "notifications/progress");
     drop(stream);
-    control.over().await;
+    control.wait_until_over().await;
     assert_eq!(hub.outcome_of("streamed").await, "cancelled");
 }
 
@@ -203,7 +203,7 @@ async fn closing_the_connection_of_a_plain_call_cancels_it() {
         answer = client.modern("tools/call", json!({ "name": "plain" })) => panic!("answered: {answer:?}"),
         () = control.started() => {}
     }
-    control.over().await;
+    control.wait_until_over().await;
     assert_eq!(hub.outcome_of("plain").await, "cancelled");
 }
 
@@ -239,9 +239,9 @@ async fn calls_with_the_same_id_are_independent() {
         control.finish("two").await;
     };
     let call = || client.modern("tools/call", json!({ "name": "work" }));
-    let (left, right, ()) = tokio::join!(call(), call(), steps);
+    let (first, right, ()) = tokio::join!(call(), call(), steps);
     let mut texts: Vec<Value> =
-        [left, right].map(|answer| answer.result()["content"][0]["text"].clone()).into();
+        [first, right].map(|answer| answer.result()["content"][0]["text"].clone()).into();
     texts.sort_by_key(Value::to_string);
     assert_eq!(texts, ["one", "two"]);
 }

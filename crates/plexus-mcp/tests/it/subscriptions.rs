@@ -12,9 +12,9 @@ async fn narrow(hub: &TestHub) -> McpClient {
     hub.mcp(&hub.token("narrow", &["call:seen_*"]).await.token)
 }
 
-async fn listen(client: &McpClient, id: impl Into<Value>, wanted: Value) -> SseStream {
+async fn listen(client: &McpClient, id: impl Into<Value>, filters: Value) -> SseStream {
     let (client, body) =
-        client.modern_request(id, "subscriptions/listen", json!({ "notifications": wanted }));
+        client.modern_request(id, "subscriptions/listen", json!({ "notifications": filters }));
     client.post_stream(&body).await
 }
 
@@ -29,18 +29,18 @@ fn list_changed(id: impl Into<Value>) -> Value {
 }
 
 struct Filter {
-    what: &'static str,
-    wanted: &'static str,
+    label: &'static str,
+    filters: &'static str,
     honoured: &'static str,
 }
 
 #[rustfmt::skip]
 const FILTERS: &[Filter] = &[
-    Filter { what: "tools",             wanted: r#"{"toolsListChanged":true}"#,                               honoured: r#"{"toolsListChanged":true}"# },
-    Filter { what: "tools and more",    wanted: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["file:///x"]}"#, honoured: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"# },
-    Filter { what: "tools not",         wanted: r#"{"toolsListChanged":false}"#,                              honoured: "{}" },
-    Filter { what: "nothing we have",   wanted: r#"{"resourceSubscriptions":["file:///x"],"moonChanged":true}"#, honoured: "{}" },
-    Filter { what: "nothing",           wanted: "{}",                                                         honoured: "{}" },
+    Filter { label: "tools",             filters: r#"{"toolsListChanged":true}"#,                               honoured: r#"{"toolsListChanged":true}"# },
+    Filter { label: "tools and more",    filters: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["file:///x"]}"#, honoured: r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"# },
+    Filter { label: "tools not",         filters: r#"{"toolsListChanged":false}"#,                              honoured: "{}" },
+    Filter { label: "nothing we have",   filters: r#"{"resourceSubscriptions":["file:///x"],"moonChanged":true}"#, honoured: "{}" },
+    Filter { label: "nothing",           filters: "{}",                                                         honoured: "{}" },
 ];
 
 #[tokio::test]
@@ -49,17 +49,17 @@ async fn acknowledgement_comes_first_with_id_and_accepted_filters() {
     let client = narrow(&hub).await;
     for filter in FILTERS {
         for id in [json!(1), json!("1"), json!("a \"b\""), json!(-3)] {
-            let wanted: Value = serde_json::from_str(filter.wanted).unwrap();
+            let filters: Value = serde_json::from_str(filter.filters).unwrap();
             let honoured: Value = serde_json::from_str(filter.honoured).unwrap();
-            let mut stream = listen(&client, id.clone(), wanted).await;
+            let mut stream = listen(&client, id.clone(), filters).await;
             assert_eq!(stream.status(), 200);
             assert_eq!(stream.headers()["content-type"], "text/event-stream");
             assert_eq!(stream.headers()["x-accel-buffering"], "no");
             assert!(stream.headers().get("mcp-session-id").is_none());
             let first = stream.next().await.unwrap();
             let expected = SseEvent::Message { id: None, json: acknowledged(id, honoured) };
-            assert_eq!(first, expected, "{}", filter.what);
-            assert_eq!(stream.next().await, Some(SseEvent::Comment(" ".to_owned())), "{}", filter.what);
+            assert_eq!(first, expected, "{}", filter.label);
+            assert_eq!(stream.next().await, Some(SseEvent::Comment(" ".to_owned())), "{}", filter.label);
         }
     }
 }
@@ -68,20 +68,20 @@ async fn acknowledgement_comes_first_with_id_and_accepted_filters() {
 async fn only_visible_and_subscribed_changes_are_notified() {
     let hub = TestHub::start().await;
     let client = narrow(&hub).await;
-    let mut asked = listen(&client, "asked", json!({ "toolsListChanged": true })).await;
+    let mut subscribed = listen(&client, "asked", json!({ "toolsListChanged": true })).await;
     let mut not = listen(&client, "not", json!({ "promptsListChanged": true })).await;
-    for stream in [&mut asked, &mut not] {
+    for stream in [&mut subscribed, &mut not] {
         assert_eq!(stream.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
     }
     hub.registry().add([idle("hidden_one")]);
-    assert_eq!(asked.until_quiet().await, Vec::<Value>::new(), "a tool that the caller cannot see");
+    assert_eq!(subscribed.until_quiet().await, Vec::<Value>::new(), "a tool that the caller cannot see");
     hub.registry().add([idle("seen_one")]);
-    assert_eq!(asked.message().await, Some(list_changed("asked")));
+    assert_eq!(subscribed.message().await, Some(list_changed("asked")));
     hub.registry().remove(&["hidden_one"]);
-    assert_eq!(asked.until_quiet().await, Vec::<Value>::new());
+    assert_eq!(subscribed.until_quiet().await, Vec::<Value>::new());
     hub.registry().remove(&["seen_one"]);
-    assert_eq!(asked.message().await, Some(list_changed("asked")));
-    assert_eq!(asked.until_quiet().await, Vec::<Value>::new());
+    assert_eq!(subscribed.message().await, Some(list_changed("asked")));
+    assert_eq!(subscribed.until_quiet().await, Vec::<Value>::new());
     assert_eq!(not.until_quiet().await, Vec::<Value>::new(), "it did not subscribe to tools");
 }
 
@@ -126,15 +126,15 @@ async fn subscription_ends_within_a_second_of_revocation() {
     let token = hub.token("revoked", &["call:*"]).await;
     let other = hub.mcp(&hub.token("other", &["call:*"]).await.token);
     let mut stream = listen(&hub.mcp(&token.token), 1, json!({ "toolsListChanged": true })).await;
-    let mut others = listen(&other, 1, json!({ "toolsListChanged": true })).await;
+    let mut other_stream = listen(&other, 1, json!({ "toolsListChanged": true })).await;
     stream.until_quiet().await;
     hub.revoke(token.jti).await;
     let revoked = std::time::Instant::now();
     assert_eq!(stream.to_end().await, Vec::<Value>::new(), "the stream ends without a message");
     assert!(revoked.elapsed().as_secs_f64() < 1.0, "{:?}", revoked.elapsed());
     hub.registry().add([idle("seen_one")]);
-    assert_eq!(others.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(others.message().await, Some(list_changed(1)));
+    assert_eq!(other_stream.message().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(other_stream.message().await, Some(list_changed(1)));
 }
 
 #[tokio::test]

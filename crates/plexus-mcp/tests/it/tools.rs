@@ -15,8 +15,8 @@ use tokio::sync::{Mutex, mpsc};
 /// Time limit of every wait in a test.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
+pub(crate) async fn in_time<T>(event: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("{event} did not happen in time"))
 }
 
 /// The expected `_meta` of a listed tool of the hub; null if there is none.
@@ -118,7 +118,7 @@ impl ToolControl {
     }
 
     /// Waits until the handler has returned or was cancelled.
-    pub(crate) async fn over(&mut self) {
+    pub(crate) async fn wait_until_over(&mut self) {
         self.expect(HandlerEvent::Over, "the end of the call").await;
     }
 
@@ -135,8 +135,8 @@ impl ToolControl {
         self.steps.send(Step::Finish(text)).await.unwrap();
     }
 
-    async fn expect(&mut self, expected: HandlerEvent, what: &str) {
-        assert_eq!(in_time(what, self.events.recv()).await, Some(expected));
+    async fn expect(&mut self, expected: HandlerEvent, event: &str) {
+        assert_eq!(in_time(event, self.events.recv()).await, Some(expected));
     }
 }
 

@@ -71,7 +71,7 @@ async fn resumes_a_call((set, script): (&str, &str)) {
     assert_eq!(script.line().await, json!({ "progress": 1 }));
     link.cut();
     control.finish("done after all").await;
-    control.over().await;
+    control.wait_until_over().await;
     let result = script.line().await;
     assert_eq!(result["text"], "done after all", "{result}");
     assert!(result["resumed"].as_u64().unwrap() > 0, "{result}");
@@ -96,8 +96,8 @@ async fn resumes_the_session_stream((set, script): (&str, &str)) {
     assert_eq!(script.line().await, json!({ "listening": true }));
     link.cut();
     hub.registry().add([idle("added_later")]);
-    let heard = script.line().await;
-    assert!(heard["tools"].as_array().unwrap().contains(&json!("added_later")), "{heard}");
+    let line = script.line().await;
+    assert!(line["tools"].as_array().unwrap().contains(&json!("added_later")), "{line}");
     script.end().await;
 }
 

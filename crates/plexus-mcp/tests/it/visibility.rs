@@ -22,21 +22,24 @@ async fn query_all(hub: &TestHub, token: &str, name: &str) -> Vec<(String, Answe
     let through =
         |name: &str| json!({ "name": "tool_call", "arguments": { "name": name, "arguments": { "x": 1 } } });
     let hyphens = name.replace('_', "-");
-    let near = format!("{name}s");
+    let similar = format!("{name}s");
     let mut answers = Vec::new();
-    let mut note = |what: &str, answer: Answer| answers.push((what.to_owned(), answer));
+    let mut note = |label: &str, answer: Answer| answers.push((label.to_owned(), answer));
 
     note("modern list", client.modern("tools/list", json!({})).await);
     note("session list", session.call("tools/list", json!({})).await);
-    for (how, asked) in [("exact", name), ("with hyphens", &hyphens), ("nearly", &near)] {
-        note(&format!("modern call, {how}"), client.modern("tools/call", call(asked)).await);
-        note(&format!("session call, {how}"), session.call("tools/call", call(asked)).await);
-        note(&format!("modern tool_call, {how}"), client.modern("tools/call", through(asked)).await);
-        note(&format!("session tool_call, {how}"), session.call("tools/call", through(asked)).await);
-        note(&format!("REST show, {how}"), rest(hub, token, "GET", &format!("/api/v1/tools/{asked}")).await);
+    for (how, requested) in [("exact", name), ("with hyphens", &hyphens), ("nearly", &similar)] {
+        note(&format!("modern call, {how}"), client.modern("tools/call", call(requested)).await);
+        note(&format!("session call, {how}"), session.call("tools/call", call(requested)).await);
+        note(&format!("modern tool_call, {how}"), client.modern("tools/call", through(requested)).await);
+        note(&format!("session tool_call, {how}"), session.call("tools/call", through(requested)).await);
+        note(
+            &format!("REST show, {how}"),
+            rest(hub, token, "GET", &format!("/api/v1/tools/{requested}")).await,
+        );
         note(
             &format!("REST call, {how}"),
-            rest(hub, token, "POST", &format!("/api/v1/tools/{asked}/call")).await,
+            rest(hub, token, "POST", &format!("/api/v1/tools/{requested}/call")).await,
         );
     }
     let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call(name) }]);
@@ -91,16 +94,16 @@ async fn hidden_and_missing_tool_get_identical_answers() {
     let hidden = query_all(&hub, &token, HIDDEN).await;
     let missing = query_all(&hub, &token, MISSING).await;
     assert_eq!(hidden.len(), missing.len());
-    for ((what, hidden), (_, missing)) in hidden.iter().zip(&missing) {
-        assert_eq!(normalized(hidden, HIDDEN), normalized(missing, MISSING), "{what}");
-        let repeats_name = what.contains("call") || what.contains("show");
-        assert!(repeats_name || !hidden.body.contains(HIDDEN), "{what}: {hidden:?}");
+    for ((label, hidden), (_, missing)) in hidden.iter().zip(&missing) {
+        assert_eq!(normalized(hidden, HIDDEN), normalized(missing, MISSING), "{label}");
+        let repeats_name = label.contains("call") || label.contains("show");
+        assert!(repeats_name || !hidden.body.contains(HIDDEN), "{label}: {hidden:?}");
     }
     // The hidden tool exists for callers that may see it.
     let admin = hub.admin_token();
-    let seen = query_all(&hub, &admin, HIDDEN).await;
-    for (what, answer) in seen.iter().filter(|(what, _)| what.contains("list") || what == "search") {
-        assert!(answer.body.contains(HIDDEN), "{what}: {answer:?}");
+    let answers = query_all(&hub, &admin, HIDDEN).await;
+    for (label, answer) in answers.iter().filter(|(label, _)| label.contains("list") || label == "search") {
+        assert!(answer.body.contains(HIDDEN), "{label}: {answer:?}");
     }
 }
 
@@ -112,8 +115,8 @@ async fn adding_a_hidden_tool_changes_no_answer() {
     let count = status(&hub, &token).await;
     hub.registry().add([idle(HIDDEN), idle(format!("{HIDDEN}s")), idle("tool_searches")]);
     let after = query_all(&hub, &token, HIDDEN).await;
-    for ((what, before), (_, after)) in before.iter().zip(&after) {
-        assert_eq!(normalized(before, HIDDEN), normalized(after, HIDDEN), "{what}");
+    for ((label, before), (_, after)) in before.iter().zip(&after) {
+        assert_eq!(normalized(before, HIDDEN), normalized(after, HIDDEN), "{label}");
     }
     assert_eq!(status(&hub, &token).await, count);
 }
@@ -156,24 +159,24 @@ async fn hidden_and_missing_tool_take_similar_time() {
     let client = hub.mcp(&token);
     let (session, _) = client.initialize("2025-06-18").await;
     println!("{:<20} {:>10} {:>10}  (median of {ROUNDS})", "", "hidden", "missing");
-    for what in ["modern call", "session call", "tool_call", "search", "REST show"] {
+    for label in ["modern call", "session call", "tool_call", "search", "REST show"] {
         let mut times = [const { Vec::new() }; 2];
         for _ in 0..ROUNDS {
             // Alternating, so that other load affects both.
             for (times, name) in times.iter_mut().zip([HIDDEN, MISSING]) {
                 let began = Instant::now();
-                ask(&hub, &token, &client, &session, what, name).await;
+                ask(&hub, &token, &client, &session, label, name).await;
                 times.push(began.elapsed());
             }
         }
         let [hidden, missing] = times.map(median);
-        println!("{what:<20} {hidden:>10.1?} {missing:>10.1?}");
+        println!("{label:<20} {hidden:>10.1?} {missing:>10.1?}");
     }
 }
 
-async fn ask(hub: &TestHub, token: &str, client: &McpClient, session: &McpClient, what: &str, name: &str) {
+async fn ask(hub: &TestHub, token: &str, client: &McpClient, session: &McpClient, label: &str, name: &str) {
     let call = json!({ "name": name, "arguments": {} });
-    let answer = match what {
+    let answer = match label {
         "modern call" => client.modern("tools/call", call).await,
         "session call" => session.call("tools/call", call).await,
         "tool_call" => client.modern("tools/call", json!({ "name": "tool_call", "arguments": call })).await,
@@ -183,7 +186,7 @@ async fn ask(hub: &TestHub, token: &str, client: &McpClient, session: &McpClient
         }
         _ => rest(hub, token, "GET", &format!("/api/v1/tools/{name}")).await,
     };
-    assert_eq!(answer.status, if what == "REST show" { 404 } else { 200 });
+    assert_eq!(answer.status, if label == "REST show" { 404 } else { 200 });
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -36,7 +36,7 @@ pub use node::{
     ChangeNodeParams, InviteNodeParams, JoinNodeParams, Node, NodeCredential, NodeInvite, NodeServer,
     NodeState, NodeTransport, PendingInvite, RemovedNode,
 };
-pub use outbox::{DeadLetter, MAX_LETTERS, TellLettersParams, TellLettersResponse};
+pub use outbox::{DeadLetter, MAX_DEAD_LETTERS, TellLettersParams, TellLettersResponse};
 pub use profile::{Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileRun, ProfileServer};
 pub use session::{
     AppendEvent, AppendEventsParams, AppendEventsResponse, CreateSessionParams, MAX_EVENTS, Session,

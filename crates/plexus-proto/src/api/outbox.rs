@@ -8,7 +8,7 @@ use super::session::objects;
 use crate::SessionId;
 
 /// Maximum number of letters in one request.
-pub const MAX_LETTERS: usize = 100;
+pub const MAX_DEAD_LETTERS: usize = 100;
 
 /// Writes that a local proxy stored and cannot deliver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -60,7 +60,7 @@ fn rules_are_canonicalized_from_other_spellings() {
     let long = "a_tool_with_a_name_that_goes_on_and_on_and_on_and_on";
     let cut = canonical("s", long);
     let written_long = format!("mcp:s:{long}");
-    for (written, meant) in [
+    for (written, expected) in [
         ("todo", "todo"),
         ("todo.list", "todo.list"),
         ("mcp__github__create_issue", "mcp__github__create_issue"),
@@ -97,10 +97,10 @@ fn rules_are_canonicalized_from_other_spellings() {
         ("mcp__g\u{456}thub__x", "mcp__g\u{456}thub__x"),
         ("mcp:github:x ", "mcp:github:x "),
     ] {
-        assert_eq!(canonicalized(written), meant, "{written}");
-        let again = canonicalized(meant).into_owned();
+        assert_eq!(canonicalized(written), expected, "{written}");
+        let again = canonicalized(expected).into_owned();
         assert!(
-            again == meant || written.contains("plexus__mcp__plexus"),
+            again == expected || written.contains("plexus__mcp__plexus"),
             "{written} is canonicalized to {again} on the second pass"
         );
     }

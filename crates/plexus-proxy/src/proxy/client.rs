@@ -234,7 +234,7 @@ impl ProxyClient {
         if !reply.is_json() {
             return Ok(Err(error_message(reply).await));
         }
-        let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
+        let answer = reply.bytes().await.map_err(|error| hub.record_failure(error.into()))?;
         let answer: Answer = match serde_json::from_slice(&answer) {
             Ok(answer) => answer,
             Err(error) => return Ok(Err(format!("cannot read its answer: {error}"))),
@@ -257,7 +257,7 @@ impl ProxyClient {
             let mut headers = self.own_headers(version);
             headers.insert(headers::SESSION_ID, session.clone());
             let reply = hub.mcp(&Method::POST, headers, &message).await?;
-            reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
+            reply.bytes().await.map_err(|error| hub.record_failure(error.into()))?;
         }
         self.state().session = Some(session.clone());
         Ok(Ok((session, result)))

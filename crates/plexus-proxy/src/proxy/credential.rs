@@ -338,7 +338,7 @@ impl Credential {
             let reply = hub_client
                 .api(&format!("api/v1/tokens/{token}"), &Method::GET, &headers, &Bytes::new())
                 .await?;
-            Ok::<_, HubRequestError>((reply.status(), reply.whole().await?))
+            Ok::<_, HubRequestError>((reply.status(), reply.bytes().await?))
         };
         let answered = tokio::time::timeout(TIMEOUT, exchange).await;
         let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());
@@ -418,7 +418,7 @@ impl Credential {
         let exchange = async {
             let reply = hub_client.api(path, &Method::POST, &headers, &body).await?;
             let (status, now) = (reply.status(), hub_time(reply.header("date"), &self.clock));
-            Ok::<_, HubRequestError>((status, now, reply.whole().await?))
+            Ok::<_, HubRequestError>((status, now, reply.bytes().await?))
         };
         let answered = tokio::time::timeout(TIMEOUT, exchange).await;
         let late = || HubRequestError::Lost("the hub did not answer in time".to_owned());

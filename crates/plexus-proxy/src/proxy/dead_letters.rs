@@ -38,7 +38,7 @@ pub(super) async fn report_to_hub(proxy: &Shared, outbox: &Outbox) -> Result<(),
             let request = async {
                 let reply = proxy.hub.post("api/v1/outbox/letters", &Bytes::from(body)).await.ok()?;
                 let status = reply.status();
-                let _ = reply.whole().await;
+                let _ = reply.bytes().await;
                 Some(status)
             };
             let status = tokio::time::timeout(proxy.options.timing.answer, request).await.ok().flatten();

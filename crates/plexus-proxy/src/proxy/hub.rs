@@ -219,7 +219,7 @@ pub(super) fn is_away(status: StatusCode) -> bool {
 /// The error message of an answer that is not JSON-RPC.
 pub(super) async fn error_message(reply: HubReply) -> String {
     let status = reply.status();
-    let body = reply.whole().await.unwrap_or_default();
+    let body = reply.bytes().await.unwrap_or_default();
     match serde_json::from_slice::<ErrorEnvelope>(&body) {
         Ok(ErrorEnvelope { message, hint: Some(hint), .. }) => format!("{message}. {hint}"),
         Ok(ErrorEnvelope { message, .. }) => message,

@@ -153,7 +153,7 @@ impl ProxyClient {
             return;
         }
         match self.forward(message, body, meta, self.proxy.options.timing.handshake).await {
-            Ok(reply) => drop(reply.whole().await),
+            Ok(reply) => drop(reply.bytes().await),
             Err(error) => tracing::debug!(%error, "a notification did not reach the hub"),
         }
     }
@@ -227,7 +227,7 @@ impl ProxyClient {
             let why = error_message(reply).await;
             return Answer::error(&RpcError::new(status, rpc::INTERNAL_ERROR, why).with_id(id));
         }
-        match reply.whole().await {
+        match reply.bytes().await {
             Ok(json) if is_rpc(&json) => {
                 let json = self.proxy.with_dead_letters(json).await;
                 Answer::One(status, json)
@@ -264,7 +264,7 @@ impl ProxyClient {
             && reply.is_json()
         {
             let status = reply.status();
-            if let Ok(json) = reply.whole().await {
+            if let Ok(json) = reply.bytes().await {
                 if let Ok(discovered) = serde_json::from_slice::<Discovered>(&json) {
                     tools.note_instructions(&instructions_of(&discovered.result));
                 }

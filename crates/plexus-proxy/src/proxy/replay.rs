@@ -181,7 +181,7 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
         if !reply.is_json() {
             return Ok((status, after, error_message(reply).await.into()));
         }
-        let body = reply.whole().await.map_err(|error| proxy.hub.record_failure(error.into()))?;
+        let body = reply.bytes().await.map_err(|error| proxy.hub.record_failure(error.into()))?;
         Ok((status, after, body))
     };
     let time_limit = proxy.options.timing.write;

@@ -316,7 +316,7 @@ async fn fetch(hub: &Hub, time_limit: Duration) -> Result<Vec<Box<RawValue>>, Hu
         let exchange = async {
             let reply = hub.mcp(&Method::POST, headers, &body).await?;
             let status = reply.status();
-            let answer = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
+            let answer = reply.bytes().await.map_err(|error| hub.record_failure(error.into()))?;
             let invalid =
                 |what: &str| HubFailure::Away { why: format!("the hub's list of tools {what}"), sent: true };
             if !status.is_success() {

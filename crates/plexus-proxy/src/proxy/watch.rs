@@ -134,7 +134,7 @@ impl HubWatch {
             let (reply, presented) = hub.get(&path, self.tag.as_ref()).await?;
             let (status, tag) = (reply.status(), reply.header(ETAG.as_str()).cloned());
             let now = hub_time(reply.header("date"), &self.proxy.options.clock);
-            let body = reply.whole().await.map_err(|error| hub.record_failure(error.into()))?;
+            let body = reply.bytes().await.map_err(|error| hub.record_failure(error.into()))?;
             Ok((status, tag, now, body, presented))
         };
         let answered = tokio::time::timeout(time_limit, request).await;

@@ -49,9 +49,11 @@ fn argument_under_two_names_is_refused_and_null_is_no_argument() {
 #[test]
 fn conflicting_declarations_are_found() {
     let schema = json!({ "properties": { "path": {}, "text": {}, "file": {}, "edits": { "items": { "properties": {} } } } });
-    let found = conflicts(ALIASES, &schema);
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("file is an argument itself") && found[1].starts_with("edits/old is not"));
+    let problems = conflicts(ALIASES, &schema);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems[0].starts_with("file is an argument itself") && problems[1].starts_with("edits/old is not")
+    );
     let twice = [Alias::new("path", &["x"]), Alias::new("text", &["x"])];
     assert_eq!(conflicts(&twice, &schema), ["x is an alias of two arguments"]);
 }

@@ -80,13 +80,14 @@ impl Definition {
         SCHEMA.check(&mut written, &mut findings);
         let manifest: Manifest = match serde_json::from_value(Value::Object(written)) {
             Ok(manifest) => manifest,
-            // The type accepts everything that matches the schema. Its own error is not shown, because it would quote values.
+            // The type accepts everything that matches the schema. Its own error is not shown, because it would quote
+            // values.
             Err(_) => {
                 findings.unusable("cannot be read", "compare it with the schema of these files");
                 Manifest::default()
             }
         };
-        let missing = |key: &str| !given.iter().any(|known| known == key);
+        let missing = |key: &str| !given.iter().any(|present| present == key);
         if missing("description") {
             findings.problem("description", "is missing", "say what the tool does and when to use it");
         }
@@ -259,17 +260,17 @@ fn program(command: &str, folder: &Path, args: &[String], findings: &mut Finding
         return PathBuf::new();
     }
     let program = folder.join(path);
-    if let Err((what, fix)) = ownership::runnable(&program) {
-        findings.problem("command", what, fix);
+    if let Err((problem, fix)) = ownership::check_program(&program) {
+        findings.problem("command", problem, fix);
     }
-    for (place, arg) in args.iter().enumerate() {
+    for (index, arg) in args.iter().enumerate() {
         let file = folder.join(arg);
         // An interpreter runs the script named by an argument.
         if !climbs(Path::new(arg))
             && file.is_file()
-            && let Err((what, fix)) = ownership::ours(&file)
+            && let Err((problem, fix)) = ownership::check_ownership(&file)
         {
-            findings.problem(format!("args[{place}]"), what, fix);
+            findings.problem(format!("args[{index}]"), problem, fix);
         }
     }
     program
@@ -320,11 +321,11 @@ fn timeout(given: Option<Time>, findings: &mut Findings) -> Duration {
     DEFAULT_TIMEOUT
 }
 
-fn annotations(said: &Annotations) -> ToolAnnotations {
+fn annotations(hints: &Annotations) -> ToolAnnotations {
     ToolAnnotations {
-        read_only_hint: said.read_only,
-        destructive_hint: said.destructive && !said.read_only,
-        idempotent_hint: said.idempotent || said.read_only,
-        open_world_hint: said.open_world,
+        read_only_hint: hints.read_only,
+        destructive_hint: hints.destructive && !hints.read_only,
+        idempotent_hint: hints.idempotent || hints.read_only,
+        open_world_hint: hints.open_world,
     }
 }

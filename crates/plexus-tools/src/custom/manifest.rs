@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::file_schema::{FileSchema, Words};
+use crate::file_schema::{FieldHints, FileSchema};
 
 pub(super) static SCHEMA: LazyLock<FileSchema> =
-    LazyLock::new(|| FileSchema::of::<Manifest>(Words { elsewhere, wanted }));
+    LazyLock::new(|| FileSchema::of::<Manifest>(FieldHints { misplaced_key_hint, value_hint }));
 
 /// The schema as it is committed.
 #[must_use]
@@ -95,7 +95,7 @@ pub(super) enum Time {
     Text(String),
 }
 
-fn elsewhere(key: &str) -> Option<&'static str> {
+fn misplaced_key_hint(key: &str) -> Option<&'static str> {
     Some(match key {
         "inputSchema" | "parameters" => "use `input_schema`",
         "outputSchema" => "use `output_schema`",
@@ -108,7 +108,7 @@ fn elsewhere(key: &str) -> Option<&'static str> {
     })
 }
 
-fn wanted(path: &[&str]) -> &'static str {
+fn value_hint(path: &[&str]) -> &'static str {
     match path {
         ["input_schema" | "output_schema", ..] => {
             r#"write a JSON Schema, such as {"type": "object", "properties": {}}"#

@@ -1,15 +1,14 @@
 //! User-defined tools: programs of the user, each with a manifest in a folder.
 //!
 //! Invariants:
-//! - A file alone runs nothing. A tool is in the registry only while the configuration names it or an admin has enabled it; otherwise
-//!   it cannot be called, like any missing tool.
+//! - A file alone runs nothing. A tool is in the registry only while the configuration names it or an admin has enabled
+//!   it; otherwise it cannot be called, like any missing tool.
 //! - An invalid manifest disables only its own tool, and all its problems are reported at once.
 //! - Files that users other than the hub's can write to are not run; this is checked on load and on every call.
 //! - They run like all tools of the registry: nothing bypasses the dispatcher.
 
 mod definition;
 mod folder;
-mod known;
 mod manifest;
 mod ownership;
 mod result;
@@ -17,6 +16,7 @@ mod run;
 mod runner;
 mod state;
 mod test_tool;
+mod tool_set;
 mod trial;
 
 use std::collections::BTreeSet;
@@ -29,8 +29,8 @@ use plexus_proto::api::DefinedTool;
 
 use crate::{Dispatcher, Registry, Tool};
 use folder::Snapshot;
-use known::{Known, Loaded, gone};
 use runner::Report;
+use tool_set::{LoadedTool, ToolSet, removed_tool};
 
 pub use definition::check_name;
 pub use manifest::schema_file;
@@ -77,7 +77,7 @@ struct Inner {
     /// The tool `test_tool`, once a dispatcher exists.
     test_tool: OnceLock<Tool>,
     /// Held while files are read and the registry is updated; readers of lists wait for it.
-    known: Mutex<Known>,
+    tool_set: Mutex<ToolSet>,
 }
 
 impl CustomTools {
@@ -85,10 +85,10 @@ impl CustomTools {
     #[must_use]
     pub fn open(options: CustomOptions, registry: Arc<Registry>) -> Self {
         let CustomOptions { dir, state, environment, configured } = options;
-        let known = Known {
+        let tool_set = ToolSet {
             configured: configured.into_iter().collect(),
-            switched_on: state::read(&state),
-            ..Known::default()
+            enabled_by_command: state::read(&state),
+            ..ToolSet::default()
         };
         let environment = Arc::new(environment);
         let tools = Self(Arc::new(Inner {
@@ -97,17 +97,17 @@ impl CustomTools {
             environment,
             registry,
             test_tool: OnceLock::new(),
-            known: Mutex::new(known),
+            tool_set: Mutex::new(tool_set),
         }));
         tools.reload();
         tools
     }
 
-    /// Provides `test_tool`, with which models test enabled tools. It is registered only while at least one tool is enabled, so it costs
-    /// no context otherwise.
+    /// Provides `test_tool`, with which models test enabled tools. It is registered only while at least one tool is
+    /// enabled, so it costs no context otherwise.
     pub fn offer_tests(&self, dispatcher: &Dispatcher) {
         let _ = self.0.test_tool.set(test_tool::tool(Arc::downgrade(&self.0), dispatcher));
-        self.apply(&mut self.known());
+        self.apply(&mut self.lock_tools());
     }
 
     /// The folder with the manifests.
@@ -118,166 +118,167 @@ impl CustomTools {
 
     /// Reloads the manifests. Tools with an unchanged manifest stay registered.
     pub fn reload(&self) {
-        let mut known = self.known();
+        let mut tool_set = self.lock_tools();
         // Captured before the files are read, so changes made meanwhile are picked up the next time.
         let now = Snapshot::of(&self.0.dir);
-        self.read(&mut known, now);
+        self.read(&mut tool_set, now);
     }
 
-    /// Reloads if manifests have changed and were stable between the last two checks, so a file is not read while it is being
-    /// written.
-    pub fn look(&self) {
-        let mut known = self.known();
+    /// Reloads if manifests have changed and were stable between the last two checks, so a file is not read while it is
+    /// being written.
+    pub fn check_for_changes(&self) {
+        let mut tool_set = self.lock_tools();
         let now = Snapshot::of(&self.0.dir);
-        let settled = now == known.looked;
-        known.looked = now.clone();
+        let settled = now == tool_set.last_checked;
+        tool_set.last_checked = now.clone();
         if !settled {
             return;
         }
-        let changed = now.changed_since(&known.read);
+        let changed = now.changed_since(&tool_set.last_read);
         // The cause of a problem may be outside the manifest, such as the mode of its program, and be fixed there.
-        let broken = || known.tools.values().any(|loaded| loaded.entry.tool.is_err());
+        let broken = || tool_set.tools.values().any(|loaded| loaded.entry.tool.is_err());
         if !changed.is_empty() || broken() {
-            self.read(&mut known, now.clone());
+            self.read(&mut tool_set, now.clone());
         }
         if !changed.is_empty() {
             tracing::info!(tools = ?changed, "manifests of user-defined tools have changed");
         }
-        self.forget_what_is_gone(&mut known, &now);
+        self.disable_removed(&mut tool_set, &now);
     }
 
-    /// Disables tools without a manifest: a later tool of that name is a different one. Does nothing if the folder cannot be read.
-    fn forget_what_is_gone(&self, known: &mut Known, now: &Snapshot) {
-        let gone: BTreeSet<String> =
-            known.switched_on.iter().filter(|name| now.lacks(name)).cloned().collect();
-        if gone.is_empty() {
+    /// Disables tools without a manifest: a later tool of that name is a different one. Does nothing if the folder
+    /// cannot be read.
+    fn disable_removed(&self, tool_set: &mut ToolSet, now: &Snapshot) {
+        let removed: BTreeSet<String> =
+            tool_set.enabled_by_command.iter().filter(|name| now.lacks(name)).cloned().collect();
+        if removed.is_empty() {
             return;
         }
-        let enabled: BTreeSet<String> = known.switched_on.difference(&gone).cloned().collect();
+        let enabled: BTreeSet<String> = tool_set.enabled_by_command.difference(&removed).cloned().collect();
         match state::write(&self.0.state, &enabled) {
             Ok(()) => {
-                tracing::warn!(tools = ?gone, "disabled user-defined tools whose manifests were removed");
-                known.switched_on = enabled;
+                tracing::warn!(tools = ?removed, "disabled user-defined tools whose manifests were removed");
+                tool_set.enabled_by_command = enabled;
             }
             // The next check retries.
-            Err(error) => tracing::warn!(tools = ?gone, %error, "cannot disable user-defined tools"),
+            Err(error) => tracing::warn!(tools = ?removed, %error, "cannot disable user-defined tools"),
         }
     }
 
     /// Sets the tools that the configuration enables from now on.
     pub fn configure(&self, enabled: Vec<String>) {
-        let mut known = self.known();
-        known.configured = enabled.into_iter().collect();
-        self.apply(&mut known);
+        let mut tool_set = self.lock_tools();
+        tool_set.configured = enabled.into_iter().collect();
+        self.apply(&mut tool_set);
     }
 
     /// Every tool with a manifest, by name.
     #[must_use]
     pub fn list(&self) -> Vec<DefinedTool> {
-        let known = self.known();
-        known.tools.values().map(|loaded| known.describe(loaded)).collect()
+        let tool_set = self.lock_tools();
+        tool_set.tools.values().map(|loaded| tool_set.describe(loaded)).collect()
     }
 
     #[must_use]
     pub fn get(&self, name: &str) -> Option<DefinedTool> {
-        let known = self.known();
-        known.tools.get(name).map(|loaded| known.describe(loaded))
+        let tool_set = self.lock_tools();
+        tool_set.tools.get(name).map(|loaded| tool_set.describe(loaded))
     }
 
     /// Enables a tool, also across restarts of the hub.
     pub fn enable(&self, name: &str) -> Result<DefinedTool, CustomError> {
         self.reload();
-        let mut known = self.known();
-        let described = known.described(name)?;
+        let mut tool_set = self.lock_tools();
+        let described = tool_set.described(name)?;
         if !described.problems.is_empty() {
             return Err(CustomError::Invalid(described.problems));
         }
-        let mut enabled = known.switched_on.clone();
+        let mut enabled = tool_set.enabled_by_command.clone();
         if enabled.insert(name.to_owned()) {
             state::write(&self.0.state, &enabled)?;
-            known.switched_on = enabled;
+            tool_set.enabled_by_command = enabled;
         }
-        self.apply(&mut known);
-        known.described(name)
+        self.apply(&mut tool_set);
+        tool_set.described(name)
     }
 
     /// Disables a tool; also one that was removed.
     pub fn disable(&self, name: &str) -> Result<DefinedTool, CustomError> {
-        let mut known = self.known();
-        if known.configured.contains(name) {
+        let mut tool_set = self.lock_tools();
+        if tool_set.configured.contains(name) {
             return Err(CustomError::Configured(name.to_owned()));
         }
-        let mut enabled = known.switched_on.clone();
+        let mut enabled = tool_set.enabled_by_command.clone();
         if enabled.remove(name) {
             state::write(&self.0.state, &enabled)?;
-            known.switched_on = enabled;
-            self.apply(&mut known);
+            tool_set.enabled_by_command = enabled;
+            self.apply(&mut tool_set);
         } else {
-            known.described(name)?;
+            tool_set.described(name)?;
         }
-        Ok(known.described(name).unwrap_or_else(|_| gone(name)))
+        Ok(tool_set.described(name).unwrap_or_else(|_| removed_tool(name)))
     }
 
     /// A tool for a trial, enabled or not, and the report about its program.
     fn trial(&self, name: &str) -> Result<(Tool, Report), CustomError> {
-        let known = self.known();
-        let loaded = known.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
+        let tool_set = self.lock_tools();
+        let loaded = tool_set.tools.get(name).ok_or_else(|| CustomError::Unknown(name.to_owned()))?;
         let definition = match &loaded.entry.tool {
             // Otherwise the call would be recorded under the name of another tool.
-            Ok(definition) if !known.clashing.contains(name) => definition.clone(),
-            _ => return Err(CustomError::Invalid(known.described(name)?.problems)),
+            Ok(definition) if !tool_set.clashing.contains(name) => definition.clone(),
+            _ => return Err(CustomError::Invalid(tool_set.described(name)?.problems)),
         };
         let report = Report::default();
         Ok((self.0.tool(definition, Some(report.clone())), report))
     }
 
-    fn read(&self, known: &mut Known, now: Snapshot) {
+    fn read(&self, tool_set: &mut ToolSet, now: Snapshot) {
         let entries = folder::read(&self.0.dir, &self.0.environment);
-        let mut before = std::mem::take(&mut known.tools);
+        let mut before = std::mem::take(&mut tool_set.tools);
         for entry in entries {
-            let kept = before.remove(&entry.name).filter(|old| old.is_of(&entry));
+            let unchanged = before.remove(&entry.name).filter(|old| old.is_of(&entry));
             if let Err(problems) = &entry.tool
-                && known.read != now
+                && tool_set.last_read != now
             {
                 for problem in problems {
                     tracing::warn!(tool = entry.name, "{problem}");
                 }
             }
-            let tool = match (kept.and_then(|old| old.tool), &entry.tool) {
+            let tool = match (unchanged.and_then(|old| old.tool), &entry.tool) {
                 (Some(tool), _) => Some(tool),
                 (None, Ok(definition)) => Some(self.0.tool(definition.clone(), None)),
                 (None, Err(_)) => None,
             };
-            known.tools.insert(entry.name.clone(), Loaded { entry, tool });
+            tool_set.tools.insert(entry.name.clone(), LoadedTool { entry, tool });
         }
-        known.read = now;
-        self.apply(known);
+        tool_set.last_read = now;
+        self.apply(tool_set);
     }
 
     /// Registers the enabled, valid tools.
-    fn apply(&self, known: &mut Known) {
-        let on = known.tools.iter().filter(|(name, _)| known.enabled_by(name).is_some());
+    fn apply(&self, tool_set: &mut ToolSet) {
+        let on = tool_set.tools.iter().filter(|(name, _)| tool_set.enabled_by(name).is_some());
         let tools: Vec<Tool> = on.filter_map(|(_, loaded)| loaded.tool.clone()).collect();
         match (tools.is_empty(), self.0.test_tool.get()) {
             (false, Some(test_tool)) => self.0.registry.add([test_tool.clone()]),
             _ => self.0.registry.remove(&[test_tool::NAME]),
         }
         self.0.registry.set_custom(tools);
-        let clashes = known.tools.keys().filter(|name| self.0.registry.is_taken(name)).cloned().collect();
-        if known.clashing != clashes {
+        let clashes = tool_set.tools.keys().filter(|name| self.0.registry.is_taken(name)).cloned().collect();
+        if tool_set.clashing != clashes {
             for name in &clashes {
                 tracing::warn!(
                     tool = name,
                     "skipped a user-defined tool that has the name of a tool of the hub"
                 );
             }
-            known.clashing = clashes;
+            tool_set.clashing = clashes;
         }
-        self.0.registry.set_absent(known.absent());
+        self.0.registry.set_absent(tool_set.absent());
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_tools(&self) -> MutexGuard<'_, ToolSet> {
+        self.0.tool_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

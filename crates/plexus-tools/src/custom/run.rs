@@ -1,7 +1,9 @@
-//! One run of a program: with a minimal environment and the arguments on its standard input, and ended with all its child processes.
+//! One run of a program: with a minimal environment and the arguments on its standard input, and ended with all its
+//! child processes.
 //!
-//! The program leads its own process group, which is killed when the program ends, exceeds its time or output limit, or is cancelled,
-//! because the end of a run always drops its [`Group`]. A [`Guardian`] does the same if the hub itself is killed.
+//! The program leads its own process group, which is killed when the program ends, exceeds its time or output limit, or
+//! is cancelled, because the end of a run always drops its [`Group`]. A [`Guardian`] does the same if the hub itself is
+//! killed.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -24,7 +26,7 @@ use crate::{CallError, redact};
 
 /// How much of the end of standard error is retained, in bytes.
 const STDERR: usize = 16 << 10;
-/// The lines of it that are shown.
+/// The maximum number of shown lines.
 const STDERR_LINES: usize = 50;
 /// Bytes of it in the text of an error.
 const STDERR_SHOWN: usize = 2 << 10;
@@ -34,7 +36,7 @@ const BLOCK: usize = 8 << 10;
 
 /// The outcome of a program, besides its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Ran {
+pub(super) struct ProgramRun {
     pub(super) started: bool,
     /// Its exit status; none if it was not started or was killed.
     pub(super) exit: Option<String>,
@@ -50,13 +52,13 @@ pub(super) async fn run(
     environment: &Environment,
     arguments: &Value,
     cancel: &CancellationToken,
-) -> (Ran, Result<Vec<u8>, CallError>) {
+) -> (ProgramRun, Result<Vec<u8>, CallError>) {
     let began = Instant::now();
-    let mut ran = Ran::default();
+    let mut ran = ProgramRun::default();
     let result = match start(definition, environment) {
         Ok(child) => {
             ran.started = true;
-            attend(child, definition, arguments, cancel, &mut ran).await
+            run_to_end(child, definition, arguments, cancel, &mut ran).await
         }
         Err(error) => Err(error.before_it_ran()),
     };
@@ -68,9 +70,9 @@ fn start(definition: &Definition, environment: &Environment) -> Result<Child, Ca
     let name = &definition.name;
     // The ownership may have changed since the manifest was loaded.
     for path in [&definition.folder, &definition.file] {
-        ownership::ours(path).map_err(|wrong| refused(name, wrong))?;
+        ownership::check_ownership(path).map_err(|problem| not_run_error(name, problem))?;
     }
-    ownership::runnable(&definition.program).map_err(|wrong| refused(name, wrong))?;
+    ownership::check_program(&definition.program).map_err(|problem| not_run_error(name, problem))?;
     Command::new(&definition.program)
         .args(&definition.args)
         .env_clear()
@@ -90,17 +92,17 @@ fn start(definition: &Definition, environment: &Environment) -> Result<Child, Ca
         })
 }
 
-fn refused(name: &str, (what, fix): ownership::Wrong) -> CallError {
-    CallError::new(ErrorCode::ToolFailed, format!("{name} is not run: it {what}"))
+fn not_run_error(name: &str, (reason, fix): ownership::OwnershipProblem) -> CallError {
+    CallError::new(ErrorCode::ToolFailed, format!("{name} is not run: it {reason}"))
         .hint(format!("Nothing was run. An admin can {fix}."))
 }
 
-async fn attend(
+async fn run_to_end(
     mut child: Child,
     definition: &Definition,
     arguments: &Value,
     cancel: &CancellationToken,
-    ran: &mut Ran,
+    ran: &mut ProgramRun,
 ) -> Result<Vec<u8>, CallError> {
     let name = &definition.name;
     let (Some(pid), Some(mut stdin), Some(stdout), Some(stderr)) =
@@ -111,13 +113,13 @@ async fn attend(
     // Declared before the child, so the group is killed while its leader still holds the process id.
     let group = Group::of(pid);
     let guardian = Guardian::of(pid);
-    let (output, complaints) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (output, stderr_bytes) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let too_much = CancellationToken::new();
-    let feed = async move {
+    let write_arguments = async move {
         // A program that does not read its arguments may close the pipe.
         let _ = stdin.write_all(format!("{arguments}\n").as_bytes()).await;
     };
-    let take = async {
+    let read_stdout = async {
         let limit = definition.output_bytes;
         read(stdout, |block| {
             let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,11 +127,11 @@ async fn attend(
             output.len() <= limit
         })
         .await
-        .unwrap_or_else(|TooMuch| too_much.cancel());
+        .unwrap_or_else(|OutputTooLong| too_much.cancel());
     };
-    let listen = async {
+    let read_stderr = async {
         let _ = read(stderr, |block| {
-            let mut end = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut end = stderr_bytes.lock().unwrap_or_else(PoisonError::into_inner);
             end.extend_from_slice(block);
             let older = end.len().saturating_sub(STDERR);
             end.drain(..older);
@@ -138,7 +140,7 @@ async fn attend(
         .await;
     };
     let ended = {
-        let streams = async { tokio::join!(feed, take, listen) };
+        let streams = async { tokio::join!(write_arguments, read_stdout, read_stderr) };
         tokio::pin!(streams);
         tokio::select! {
             biased;
@@ -152,26 +154,29 @@ async fn attend(
                 Err(CallError::new(ErrorCode::DeadlineExceeded, message)
                     .hint("It may have taken partial effect. Check before calling again."))
             }
-            status = to_its_end(&mut child, &group, streams) => Ok(status),
+            status = wait_for_end(&mut child, &group, streams) => Ok(status),
         }
     };
     drop(group);
     if let Some(guardian) = guardian {
         guardian.call_off().await;
     }
-    let complaints = complaints.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ran.stderr = lines(&complaints, &Withheld::of(&definition.env));
+    let stderr_bytes = stderr_bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ran.stderr = lines(&stderr_bytes, &Withheld::of(&definition.env));
     let status = match ended {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
             return Err(CallError::new(ErrorCode::ToolFailed, format!("{name} was lost: {error}")));
         }
-        Err(error) => return Err(told(error, ran)),
+        Err(error) => return Err(with_stderr(error, ran)),
     };
     ran.exit = Some(status.to_string());
     ran.exit_code = status.code();
     if !status.success() {
-        return Err(told(CallError::new(ErrorCode::ToolFailed, format!("{name} failed ({status})")), ran));
+        return Err(with_stderr(
+            CallError::new(ErrorCode::ToolFailed, format!("{name} failed ({status})")),
+            ran,
+        ));
     }
     let output = output.into_inner().unwrap_or_else(PoisonError::into_inner);
     if output.len() > definition.output_bytes {
@@ -182,7 +187,7 @@ async fn attend(
 }
 
 /// Waits until a process has ended and its streams were read. Its remaining child processes are killed.
-async fn to_its_end<T>(
+async fn wait_for_end<T>(
     child: &mut Child,
     group: &Group,
     mut streams: std::pin::Pin<&mut impl Future<Output = T>>,
@@ -200,14 +205,17 @@ async fn to_its_end<T>(
 }
 
 /// The limit was exceeded.
-struct TooMuch;
+struct OutputTooLong;
 
 /// Passes on the data read, until the consumer stops.
-async fn read(mut from: impl AsyncRead + Unpin, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), TooMuch> {
+async fn read(
+    mut from: impl AsyncRead + Unpin,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> Result<(), OutputTooLong> {
     let mut block = vec![0; BLOCK];
     while let Ok(read @ 1..) = from.read(&mut block).await {
         if !take(&block[..read]) {
-            return Err(TooMuch);
+            return Err(OutputTooLong);
         }
     }
     Ok(())
@@ -225,7 +233,7 @@ fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
 }
 
 /// Adds the standard error output to an error.
-fn told(mut error: CallError, ran: &Ran) -> CallError {
+fn with_stderr(mut error: CallError, ran: &ProgramRun) -> CallError {
     let details = json!({ "exit_code": ran.exit_code, "stderr": ran.stderr });
     if ran.stderr.is_empty() {
         return error.details(details);
@@ -236,6 +244,6 @@ fn told(mut error: CallError, ran: &Ran) -> CallError {
 
 /// The end of standard error, formatted as the tail of an error.
 pub(super) fn quoted(stderr: &[String]) -> String {
-    let said = stderr.join("\n");
-    format!(":\n{}", &said[said.ceil_char_boundary(said.len().saturating_sub(STDERR_SHOWN))..])
+    let text = stderr.join("\n");
+    format!(":\n{}", &text[text.ceil_char_boundary(text.len().saturating_sub(STDERR_SHOWN))..])
 }

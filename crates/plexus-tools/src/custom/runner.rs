@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::definition::Definition;
-use super::run::{self, Ran};
+use super::run::{self, ProgramRun};
 use super::{Inner, result};
 use crate::{CallError, Outcome, Tool, ToolContext};
 
@@ -19,7 +19,7 @@ impl Inner {
         let spec = definition.spec();
         let runner = Arc::new(Runner {
             validator: definition.output_validator(),
-            places: Semaphore::new(definition.concurrency),
+            permits: Semaphore::new(definition.concurrency),
             environment: self.environment.clone(),
             definition,
             report,
@@ -35,13 +35,13 @@ impl Inner {
 }
 
 /// The report about a program in a trial.
-pub(super) type Report = Arc<Mutex<Option<Ran>>>;
+pub(super) type Report = Arc<Mutex<Option<ProgramRun>>>;
 
 /// The state of a registered tool.
 struct Runner {
     definition: Definition,
     validator: Option<jsonschema::Validator>,
-    places: Semaphore,
+    permits: Semaphore,
     environment: Arc<Environment>,
     report: Option<Report>,
 }
@@ -49,8 +49,8 @@ struct Runner {
 impl Runner {
     async fn run(&self, context: &ToolContext, arguments: &Value) -> Result<Outcome, CallError> {
         let definition = &self.definition;
-        let place = tokio::time::timeout(definition.timeout, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        let permit = tokio::time::timeout(definition.timeout, self.permits.acquire()).await;
+        let Ok(Ok(_place)) = permit else {
             let message = format!(
                 "{} calls of {} run already, the most allowed",
                 definition.concurrency, definition.name

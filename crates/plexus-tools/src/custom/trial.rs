@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::{CustomError, CustomTools, run};
 use crate::{Call, CallError, Dispatcher, SessionKey, Via};
 
-/// Calls a tool with these arguments, enabled or not, and returns a detailed report. The caller must have checked that the principal
-/// may do so.
+/// Calls a tool with these arguments, enabled or not, and returns a detailed report. The caller must have checked that
+/// the principal may do so.
 pub async fn try_out(
     tools: &CustomTools,
     dispatcher: &Dispatcher,

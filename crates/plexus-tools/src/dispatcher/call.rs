@@ -59,7 +59,8 @@ pub struct Call {
     /// Cancelled by the caller when it no longer wants the result.
     pub cancel: CancellationToken,
     pub progress: Option<ProgressSink>,
-    /// Receives the events of the running call. Without a sink they go to the session's log and, as progress, to the caller.
+    /// Receives the events of the running call. Without a sink they go to the session's log and, as progress, to the
+    /// caller.
     pub events: Option<EventSink>,
     /// The longest time that the caller waits; shortens the tool's own limit.
     pub deadline: Option<Duration>,
@@ -75,7 +76,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of a tool with default options: no idempotency key, no deadline of its own, and nothing reported while it runs.
+    /// A call of a tool with default options: no idempotency key, no deadline of its own, and nothing reported while it
+    /// runs.
     #[must_use]
     pub fn new(tool: impl Into<String>, arguments: Value, session: SessionKey, via: Via) -> Self {
         Self {
@@ -156,7 +158,7 @@ impl fmt::Debug for Call {
 
 /// A call in flight.
 #[derive(Debug)]
-pub struct Begun {
+pub struct PendingCall {
     pub call_id: CallId,
     pub reply: SeeThrough<CallReply>,
 }

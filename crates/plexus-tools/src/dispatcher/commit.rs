@@ -8,7 +8,7 @@ use plexus_store::Records;
 use super::execute::{bound, guarded};
 use super::record::CallRecord;
 use super::stored_results::{self, KeyClaim, StoredResult};
-use super::{Admitted, Inner};
+use super::{AdmittedCall, Inner};
 use crate::CallError;
 use crate::handler::Transaction;
 
@@ -37,14 +37,14 @@ impl Inner {
         record: CallRecord,
         claim: Option<KeyClaim>,
         limit: usize,
-    ) -> Admitted {
+    ) -> AdmittedCall {
         let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
-        let (kept, spare) = (claim.clone(), claim.map(|claim| (claim, record.clone())));
+        let (stored, spare) = (claim.clone(), claim.map(|claim| (claim, record.clone())));
         let committed = self.store.transact(
             move |conn| {
                 Box::pin(async move {
                     let output = bound(guarded(&tool, work(conn)).await?, limit)?;
-                    if let Some(claim) = &kept {
+                    if let Some(claim) = &stored {
                         let first = claim.record(call_id, StoredResult::Output(output.clone()))?;
                         if !conn.insert_idempotent_result(&first, now).await? {
                             return Err(NotCommitted::KeyTaken);
@@ -60,7 +60,7 @@ impl Inner {
             },
         );
         let (error, spare) = match (committed.await, spare) {
-            (Ok(Ok(output)), _) => return Admitted::run(Ok(output)),
+            (Ok(Ok(output)), _) => return AdmittedCall::run(Ok(output)),
             (Ok(Err(NotCommitted::KeyTaken)), Some((claim, record))) => {
                 return self.replay_concurrent(record, claim).await;
             }
@@ -69,16 +69,17 @@ impl Inner {
             (Err(error), spare) => (error.into(), spare),
         };
         match spare {
-            // If the transactions of two hubs deadlock, the database aborts one of them; the other commits the result shortly.
+            // If the transactions of two hubs deadlock, the database aborts one of them; the other commits the result
+            // shortly.
             Some((claim, record)) if error.code == ErrorCode::Unavailable => {
                 self.after_contention(record, claim, error).await
             }
-            _ => Admitted::run(Err(error)),
+            _ => AdmittedCall::run(Err(error)),
         }
     }
 
     /// Handles a failed write while another hub may be committing the same one.
-    async fn after_contention(&self, record: CallRecord, claim: KeyClaim, error: CallError) -> Admitted {
+    async fn after_contention(&self, record: CallRecord, claim: KeyClaim, error: CallError) -> AdmittedCall {
         for _ in 0..LOOKUPS {
             match self.earlier(&claim.subject, &claim.key).await {
                 Ok(Some(first)) if first.request_hash == claim.request_hash => {
@@ -88,27 +89,30 @@ impl Inner {
                 Ok(Some(_)) | Err(_) => break,
             }
         }
-        Admitted::run(Err(error))
+        AdmittedCall::run(Err(error))
     }
 
     /// Replies with the result that another hub has meanwhile stored under the key.
-    async fn replay_concurrent(&self, record: CallRecord, claim: KeyClaim) -> Admitted {
+    async fn replay_concurrent(&self, record: CallRecord, claim: KeyClaim) -> AdmittedCall {
         let first = match self.earlier(&claim.subject, &claim.key).await {
             Ok(Some(first)) => first,
             // It expired between the two lookups.
             Ok(None) => {
-                return Admitted::run(self.finish(record, Err(stored_results::claimed_concurrently())).await);
+                return AdmittedCall::run(
+                    self.finish(record, Err(stored_results::claimed_concurrently())).await,
+                );
             }
-            Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
+            Err(error) => return AdmittedCall::run(self.finish(record, Err(error)).await),
         };
         if first.request_hash != claim.request_hash {
-            return Admitted::run(self.finish(record, Err(stored_results::key_reused(&claim.key))).await);
+            return AdmittedCall::run(self.finish(record, Err(stored_results::key_reused(&claim.key))).await);
         }
         match self.store.append(record.replayed_after_start(first.call_id)).await {
-            Ok(()) => {
-                Admitted { replayed_from: Some(first.session_id), result: StoredResult::read(&first.result) }
-            }
-            Err(error) => Admitted::run(Err(error.into())),
+            Ok(()) => AdmittedCall {
+                replayed_from: Some(first.session_id),
+                result: StoredResult::read(&first.result),
+            },
+            Err(error) => AdmittedCall::run(Err(error.into())),
         }
     }
 }

@@ -32,8 +32,8 @@ pub(super) enum Settle {
 }
 
 impl Dispatcher {
-    /// Records the end of a call without a waiting caller and stores its outcome under its key. Returns false if it had already
-    /// ended.
+    /// Records the end of a call without a waiting caller and stores its outcome under its key. Returns false if it had
+    /// already ended.
     pub async fn conclude(
         &self,
         call: NodeCallRecord,
@@ -44,8 +44,8 @@ impl Dispatcher {
         self.0.conclude(call, &result, Settle::Any).await
     }
 
-    /// Settles overdue calls without a waiting caller: those that were queued for longer than their limit, and those whose node
-    /// has not reported for too long. Returns their number.
+    /// Settles overdue calls without a waiting caller: those that were queued for longer than their limit, and those
+    /// whose node has not reported for too long. Returns their number.
     pub async fn expire_node_calls(&self) -> Result<usize, CallError> {
         let now = self.0.clock.now();
         let unreported_since = now.checked_sub(REPORT_TIMEOUT).unwrap_or(Timestamp::MIN);
@@ -109,8 +109,8 @@ impl Inner {
         all.iter().find(|entry| entry.id == node).map(|entry| entry.name.clone())
     }
 
-    /// Deletes the row, stores the result under the key and records the end, in one transaction. Returns false, having written
-    /// nothing, if another process has settled the call or if it was sent meanwhile.
+    /// Deletes the row, stores the result under the key and records the end, in one transaction. Returns false, having
+    /// written nothing, if another process has settled the call or if it was sent meanwhile.
     pub(super) async fn settle_node_call(
         &self,
         record: CallRecord,
@@ -118,7 +118,7 @@ impl Inner {
         result: &Result<ToolOutput, CallError>,
         settle: Settle,
     ) -> Result<bool, CallError> {
-        let kept = StoredResult::of(result).map(|kept| kept.text()).transpose()?;
+        let stored = StoredResult::of(result).map(|stored| stored.text()).transpose()?;
         let (call_id, ended) = (record.call_id(), record.ended(result.as_ref()));
         // Synced to disk before the node forgets the call: after a power cut no other copy of its result exists.
         self.store
@@ -130,7 +130,7 @@ impl Inner {
                             Settle::Queued => conn.withdraw_node_call(call_id).await?,
                         };
                         if deleted && let Some(key) = key {
-                            set_key(conn, call_id, &key, kept.as_deref()).await?;
+                            set_key(conn, call_id, &key, stored.as_deref()).await?;
                         }
                         Ok::<bool, CallError>(deleted)
                     })
@@ -143,8 +143,8 @@ impl Inner {
             .await?
     }
 
-    /// Waits until the call that claimed the key has ended on its node, if it runs on one, and returns the stored outcome; none if
-    /// the key was released.
+    /// Waits until the call that claimed the key has ended on its node, if it runs on one, and returns the stored
+    /// outcome; none if the key was released.
     pub(super) async fn after_end(
         &self,
         mut earlier: IdempotencyRecord,
@@ -153,7 +153,7 @@ impl Inner {
         let timeout = tokio::time::sleep(context.allowed);
         tokio::pin!(timeout);
         let mut concluded = self.concluded.subscribe();
-        while StoredResult::is_begun(&earlier.result) {
+        while StoredResult::is_started(&earlier.result) {
             concluded.borrow_and_update();
             let running = self.store.read_committed().await?.node_call(earlier.call_id).await?.is_some();
             match self.earlier(&earlier.subject, &earlier.key).await? {
@@ -176,13 +176,19 @@ impl Inner {
     }
 }
 
-/// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has claimed it.
-async fn set_key(conn: &mut Conn, call_id: CallId, key: &Key, kept: Option<&str>) -> Result<(), StoreError> {
+/// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has claimed
+/// it.
+async fn set_key(
+    conn: &mut Conn,
+    call_id: CallId,
+    key: &Key,
+    stored: Option<&str>,
+) -> Result<(), StoreError> {
     let Key { subject, key } = key;
-    let of_call = conn.idempotent_result(subject, key).await?.is_some_and(|taken| taken.call_id == call_id);
-    match kept {
+    let of_call = conn.idempotent_result(subject, key).await?.is_some_and(|entry| entry.call_id == call_id);
+    match stored {
         _ if !of_call => Ok(()),
-        Some(kept) => conn.set_idempotent_result(subject, key, kept).await,
+        Some(stored) => conn.set_idempotent_result(subject, key, stored).await,
         None => conn.free_idempotency_key(subject, key).await,
     }
 }

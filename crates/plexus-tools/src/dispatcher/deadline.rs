@@ -25,13 +25,13 @@ impl Deadline {
     /// Completes when `limit` has been counted.
     pub(super) async fn passed(&self, limit: Duration) {
         let mut asking = self.0.subscribe();
-        let mut left = limit;
+        let mut time_left = limit;
         // `self` holds the sender, so neither wait fails.
         while asking.wait_for(|asking| *asking == 0).await.is_ok() {
             let began = Instant::now();
             tokio::select! {
-                () = tokio::time::sleep(left) => return,
-                _ = asking.wait_for(|asking| *asking > 0) => left = left.saturating_sub(began.elapsed()),
+                () = tokio::time::sleep(time_left) => return,
+                _ = asking.wait_for(|asking| *asking > 0) => time_left = time_left.saturating_sub(began.elapsed()),
             }
         }
     }

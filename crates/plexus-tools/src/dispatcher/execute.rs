@@ -9,12 +9,12 @@ use plexus_proto::ErrorCode;
 use tokio_util::sync::CancellationToken;
 
 use super::Deadline;
-use super::prepare::Prepared;
+use super::prepare::PreparedCall;
 use crate::{CallError, Outcome, RawJson, Tool, ToolContext, ToolOutput, output};
 
 /// Runs the handler under its deadline. A panic fails this call only.
-pub(super) async fn run_handler(prepared: Prepared, context: ToolContext) -> Result<Outcome, CallError> {
-    let Prepared { tool, arguments, .. } = prepared;
+pub(super) async fn run_handler(prepared: PreparedCall, context: ToolContext) -> Result<Outcome, CallError> {
+    let PreparedCall { tool, arguments, .. } = prepared;
     let (cancel, deadline, allowed) = (context.cancel.clone(), context.deadline.clone(), context.allowed);
     let mut run = pin!(guarded(&tool.spec().name, tool.run(context, arguments)));
     let error = tokio::select! {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use plexus_proto::{CallId, ErrorCode};
 
-use super::prepare::Prepared;
+use super::prepare::PreparedCall;
 use super::record::CallRecord;
 use super::stored_results::{self, StoredResult};
 use super::{Inner, KeyClaim, bound, run_handler};
@@ -16,7 +16,7 @@ impl Inner {
     /// Claims the key, then runs the handler. The key is released only if the call certainly had no effect.
     pub(super) async fn execute_external(
         &self,
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
         claim: Option<KeyClaim>,
@@ -44,10 +44,11 @@ impl Inner {
 
     /// Claims the key of a call before it is sent.
     async fn claim_key(&self, claim: &KeyClaim, call_id: CallId) -> Result<(), CallError> {
-        let (begun, now) = (claim.record(call_id, StoredResult::Begun { begun: true })?, self.clock.now());
+        let (started, now) =
+            (claim.record(call_id, StoredResult::Started { begun: true })?, self.clock.now());
         let work = self
             .store
-            .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&begun, now).await }));
+            .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&started, now).await }));
         match work.await {
             Ok(true) => Ok(()),
             Ok(false) => Err(stored_results::claimed_concurrently()),
@@ -65,15 +66,15 @@ impl Inner {
         claim: KeyClaim,
         result: &Result<ToolOutput, CallError>,
     ) -> Result<(), CallError> {
-        let kept = StoredResult::of(result).map(|kept| kept.text()).transpose()?;
+        let stored = StoredResult::of(result).map(|stored| stored.text()).transpose()?;
         let ended = record.ended(result.as_ref());
         self.store
             .transact(
                 move |conn| {
                     Box::pin(async move {
-                        match kept {
-                            Some(kept) => {
-                                conn.set_idempotent_result(&claim.subject, &claim.key, &kept).await?
+                        match stored {
+                            Some(stored) => {
+                                conn.set_idempotent_result(&claim.subject, &claim.key, &stored).await?
                             }
                             None => conn.free_idempotency_key(&claim.subject, &claim.key).await?,
                         }

@@ -13,7 +13,7 @@ type KeyMap = HashMap<(String, String), watch::Receiver<()>>;
 /// The idempotency keys whose first call is still running.
 #[derive(Debug, Default)]
 pub(super) struct KeyLocks {
-    held: Arc<Mutex<KeyMap>>,
+    keys: Arc<Mutex<KeyMap>>,
     /// The number of calls that wait for another call to end.
     waiting: AtomicUsize,
 }
@@ -40,13 +40,13 @@ impl KeyLocks {
         let id = (subject.to_owned(), key.to_owned());
         loop {
             let mut busy = {
-                let mut keys = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
                 match keys.get(&id) {
                     Some(busy) => busy.clone(),
                     None => {
                         let (done, busy) = watch::channel(());
                         keys.insert(id.clone(), busy);
-                        return KeyLock { id, keys: self.held.clone(), _done: done };
+                        return KeyLock { id, keys: self.keys.clone(), _done: done };
                     }
                 }
             };

@@ -62,8 +62,8 @@ impl CallMetrics {
     pub(super) fn ended(&self, reply: &CallReply, took: Duration) {
         let code = reply.result.as_ref().err().map(|error| error.code);
         // Without a session the name was not resolved.
-        let known = reply.session_id.is_some() && code != Some(ErrorCode::UnknownTool);
-        let meter = self.meter(if known { &reply.tool } else { UNKNOWN });
+        let is_known = reply.session_id.is_some() && code != Some(ErrorCode::UnknownTool);
+        let meter = self.meter(if is_known { &reply.tool } else { UNKNOWN });
         meter.seconds.observe(took.as_secs_f64());
         let outcome = code.map_or("ok", ErrorCode::as_str);
         match code {
@@ -92,8 +92,8 @@ fn labels(tool: &Arc<str>, outcome: &'static str) -> CallLabels {
     ([("tool", tool.clone())], [("outcome", outcome)])
 }
 
-/// The span of a call, shared by its log lines. The tool's name is recorded once it is resolved; until then it is only caller
-/// input.
+/// The span of a call, shared by its log lines. The tool's name is recorded once it is resolved; until then it is only
+/// caller input.
 pub(super) fn span(call_id: CallId, call: &Call) -> Span {
     let via = call.via.as_str();
     let span = tracing::error_span!("call", %call_id, via, session_id = field::Empty, tool = field::Empty);

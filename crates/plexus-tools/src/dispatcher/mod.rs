@@ -1,20 +1,22 @@
 //! The dispatcher: the only path from a caller to a tool's handler.
 //!
-//! MCP, REST and the link of a node all call [`Dispatcher::call`] or [`Dispatcher::begin`], which run these steps in this order,
-//! each once:
+//! MCP, REST and the link of a node all call [`Dispatcher::call`] or [`Dispatcher::begin`], which run these steps in
+//! this order, each once:
 //!
-//! 1. **Resolve the name** among the tools that the principal may use, so that an unauthorized tool and a missing one get the
-//!    same error (`prepare.rs`; `Visible` holds what is authorized).
+//! 1. **Resolve the name** among the tools that the principal may use, so that an unauthorized tool and a missing one
+//!    get the same error (`prepare.rs`; `Visible` holds what is authorized).
 //! 2. **Validate the arguments** against the tool's schema (`prepare.rs`).
 //! 3. **Route**: select the node of a call that runs on another machine (`route.rs`).
-//! 4. **Check the idempotency key**: wait for a running call with the same key (`key_locks.rs`), then replay the stored result of
-//!    the first call, if one exists (`stored_results.rs`; on a node, `conclude.rs` waits for the first call's end).
+//! 4. **Check the idempotency key**: wait for a running call with the same key (`key_locks.rs`), then replay the stored
+//!    result of the first call, if one exists (`stored_results.rs`; on a node, `conclude.rs` waits for the first call's
+//!    end).
 //! 5. **Take a concurrency slot** of the principal (`Inner::enter` in this file).
 //! 6. **Record the start** in the audit log and the session (`record.rs`).
-//! 7. **Execute under the deadline** (`execute.rs`, `deadline.rs`): in the hub; at another server, after the key was claimed
-//!    (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`, `node_delivery.rs`).
-//! 8. **Commit**: a native write commits in one transaction with its key and its record (`commit.rs`); `conclude.rs` ends the
-//!    calls on nodes, also those whose hub has stopped.
+//! 7. **Execute under the deadline** (`execute.rs`, `deadline.rs`): in the hub; at another server, after the key was
+//!    claimed (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`,
+//!    `node_delivery.rs`).
+//! 8. **Commit**: a native write commits in one transaction with its key and its record (`commit.rs`); `conclude.rs`
+//!    ends the calls on nodes, also those whose hub has stopped.
 //! 9. **Redact and record the end**: audit entry and session event (`record.rs`).
 //! 10. **Count and log** the ended call (`measure.rs`).
 //!
@@ -64,11 +66,11 @@ use execute::{bound, run_handler, until_abandoned};
 use key_locks::KeyLocks;
 use measure::CallMetrics;
 use node_call::AwaitedCalls;
-use prepare::{Prepared, prepare, prepare_given};
+use prepare::{PreparedCall, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
 use stored_results::{KeyClaim, StoredResult};
 
-pub use call::{Begun, Call, CallKind, CallReply, Via};
+pub use call::{Call, CallKind, CallReply, PendingCall, Via};
 pub use prepare::request_digest;
 
 /// Longest idempotency key, in bytes.
@@ -180,15 +182,16 @@ impl Dispatcher {
 
     /// Runs a call and records it.
     ///
-    /// The call continues if the future is dropped: a caller that disconnects loses the reply, not the record. To stop the
-    /// work, cancel `call.cancel`.
+    /// The call continues if the future is dropped: a caller that disconnects loses the reply, not the record. To stop
+    /// the work, cancel `call.cancel`.
     pub async fn call(&self, principal: Arc<Principal>, call: Call) -> CallReply {
         self.begin(principal, call).reply.await
     }
 
-    /// Like [`call`](Self::call), but returns the call's id before the call ends. The call starts when its reply is first polled.
-    pub fn begin(&self, principal: Arc<Principal>, call: Call) -> Begun {
-        self.see_through(principal, call, None)
+    /// Like [`call`](Self::call), but returns the call's id before the call ends. The call starts when its reply is
+    /// first polled.
+    pub fn begin(&self, principal: Arc<Principal>, call: Call) -> PendingCall {
+        self.start_call(principal, call, None)
     }
 
     /// Checks that the called tool exists for this principal, also the target of a tool that calls others.
@@ -202,10 +205,10 @@ impl Dispatcher {
         self.0.for_admins(principal, name, error)
     }
 
-    /// Runs `tool` in place of the tool that the call names, for a trial before the tool is registered. The caller must have
-    /// checked that the principal may run it.
+    /// Runs `tool` in place of the tool that the call names, for a trial before the tool is registered. The caller must
+    /// have checked that the principal may run it.
     pub(crate) async fn try_out(&self, principal: Arc<Principal>, call: Call, tool: Tool) -> CallReply {
-        self.see_through(principal, call, Some(Arc::new(tool))).reply.await
+        self.start_call(principal, call, Some(Arc::new(tool))).reply.await
     }
 
     /// A weak handle, for objects that the dispatcher itself owns.
@@ -213,7 +216,7 @@ impl Dispatcher {
         WeakDispatcher(Arc::downgrade(&self.0))
     }
 
-    fn see_through(&self, principal: Arc<Principal>, call: Call, tool: Option<Arc<Tool>>) -> Begun {
+    fn start_call(&self, principal: Arc<Principal>, call: Call, tool: Option<Arc<Tool>>) -> PendingCall {
         let call_id = call.call_id.unwrap_or_else(CallId::new);
         let inner = self.0.clone();
         let span = measure::span(call_id, &call);
@@ -226,7 +229,7 @@ impl Dispatcher {
             ended
         };
         let reply = self.0.supervisor.see_through(Stage::Work, "call", work.instrument(span));
-        Begun { call_id, reply }
+        PendingCall { call_id, reply }
     }
 }
 
@@ -276,7 +279,7 @@ impl Inner {
                 let admitted = match self.route(&prepared, &visible, &principal) {
                     Err(error) => {
                         let record = origin.of(&name, &prepared.arguments, unrecorded);
-                        Admitted::run(self.refuse(record, error).await)
+                        AdmittedCall::run(self.refuse(record, error).await)
                     }
                     Ok(route) => {
                         let record = match &route {
@@ -310,7 +313,7 @@ impl Inner {
         session_id: SessionId,
         visible: Arc<Visible>,
         call: Call,
-        prepared: &Prepared,
+        prepared: &PreparedCall,
     ) -> ToolContext {
         let allowed = prepared.tool.spec().allowed_time(&prepared.arguments);
         let allowed = call.deadline.map_or(allowed, |most| allowed.min(most));
@@ -356,7 +359,7 @@ impl Inner {
         if error.code != ErrorCode::UnknownTool || !principal.is_admin() {
             return error;
         }
-        if let Some(server) = self.registry.holds_back(tool) {
+        if let Some(server) = self.registry.quarantining_server(tool) {
             let name = shell::word(&server);
             return error.hint(format!(
                 "It is in quarantine: its definition from the server {server} has not been approved. Review it with \
@@ -372,11 +375,11 @@ impl Inner {
     /// Checks the idempotency key, then runs the call unless an earlier result is stored.
     async fn admit(
         self: &Arc<Self>,
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
         key: Option<String>,
-    ) -> Admitted {
+    ) -> AdmittedCall {
         let subject = context.principal.subject().to_owned();
         let Some(key) = key else {
             return self.enter(prepared, context, record, None).await;
@@ -386,21 +389,21 @@ impl Inner {
                 ErrorCode::InvalidRequest,
                 format!("the idempotency key has {} bytes; it must have 1 to {MAX_KEY}", key.len()),
             );
-            return Admitted::run(self.refuse(record, error).await);
+            return AdmittedCall::run(self.refuse(record, error).await);
         }
         // A second call with the key of a running call waits for that call's result.
         let waited = tokio::select! {
-            held = self.key_locks.lock(&subject, &key) => Ok(held),
+            key_lock = self.key_locks.lock(&subject, &key) => Ok(key_lock),
             error = until_abandoned(&prepared.tool, &context.cancel, context.allowed, None) => Err(error),
         };
         let _held = match waited {
-            Ok(held) => held,
-            Err(error) => return Admitted::run(self.refuse(record, error).await),
+            Ok(key_lock) => key_lock,
+            Err(error) => return AdmittedCall::run(self.refuse(record, error).await),
         };
         let request_hash = prepared.hash();
         let earlier = match self.earlier(&subject, &key).await {
             Ok(earlier) => earlier,
-            Err(error) => return Admitted::run(self.refuse(record, error).await),
+            Err(error) => return AdmittedCall::run(self.refuse(record, error).await),
         };
         let earlier = match earlier {
             // A hub that has stopped may have sent the first call to a node, which may still be running it.
@@ -411,15 +414,15 @@ impl Inner {
         };
         let earlier = match earlier {
             Ok(earlier) => earlier,
-            Err(error) => return Admitted::run(self.refuse(record, error).await),
+            Err(error) => return AdmittedCall::run(self.refuse(record, error).await),
         };
         match earlier {
             Some(earlier) if earlier.request_hash != request_hash => {
-                Admitted::run(self.refuse(record, stored_results::key_reused(&key)).await)
+                AdmittedCall::run(self.refuse(record, stored_results::key_reused(&key)).await)
             }
             Some(earlier) => {
                 let result = self.replay(&earlier, record).await;
-                Admitted { replayed_from: Some(earlier.session_id), result }
+                AdmittedCall { replayed_from: Some(earlier.session_id), result }
             }
             None => {
                 let claim = KeyClaim { subject, key, request_hash, session_id: context.session_id };
@@ -431,18 +434,18 @@ impl Inner {
     /// Runs the call if its principal is below its limit of running calls.
     async fn enter(
         self: &Arc<Self>,
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
         claim: Option<KeyClaim>,
-    ) -> Admitted {
+    ) -> AdmittedCall {
         let subject = context.principal.subject();
         let Some(_slot) = self.running.enter(subject) else {
             let message =
                 format!("{subject} already has {} running calls, which is the limit", self.running.limit());
             let error = CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Wait for one of them to end and call again.");
-            return Admitted::run(self.refuse(record, error).await);
+            return AdmittedCall::run(self.refuse(record, error).await);
         };
         self.execute(prepared, context, record, claim).await
     }
@@ -454,30 +457,30 @@ impl Inner {
     /// Runs the handler and commits its writes together with their record.
     async fn execute(
         self: &Arc<Self>,
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
         claim: Option<KeyClaim>,
-    ) -> Admitted {
+    ) -> AdmittedCall {
         // Submitted to the writer first, so it commits before or with the writes of the tool.
         let started = match self.store.append_soon(record.started()).await {
             Ok(started) => started,
-            Err(error) => return Admitted::run(Err(error.into())),
+            Err(error) => return AdmittedCall::run(Err(error.into())),
         };
         let record = record.after(started);
         let prepared = match &prepared.route {
             None => prepared,
             Some(route) => match route.check(&prepared.tool) {
-                Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
+                Err(error) => return AdmittedCall::run(self.finish(record, Err(error)).await),
                 Ok(()) if prepared.is_held_by_node() => {
                     let ended = self.execute_on_node(prepared.for_machine(), context, record, claim).await;
-                    return Admitted::run(ended);
+                    return AdmittedCall::run(ended);
                 }
                 Ok(()) => prepared.for_machine(),
             },
         };
         if prepared.reaches_out() {
-            return Admitted::run(self.execute_external(prepared, context, record, claim).await);
+            return AdmittedCall::run(self.execute_external(prepared, context, record, claim).await);
         }
         let limit = self.output_bytes.load(Ordering::Relaxed);
         let work: Transaction = match run_handler(prepared, context).await {
@@ -486,9 +489,9 @@ impl Inner {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
             Ok(Outcome::Ready(output)) => {
-                return Admitted::run(self.finish(record, bound(output, limit)).await);
+                return AdmittedCall::run(self.finish(record, bound(output, limit)).await);
             }
-            Err(error) => return Admitted::run(self.finish(record, Err(error)).await),
+            Err(error) => return AdmittedCall::run(self.finish(record, Err(error)).await),
         };
         self.commit(work, record, claim, limit).await
     }
@@ -527,13 +530,13 @@ impl Inner {
 }
 
 /// The end of a call that has passed its checks.
-struct Admitted {
+struct AdmittedCall {
     /// The session of the earlier call, if its result was replayed.
     replayed_from: Option<SessionId>,
     result: Result<ToolOutput, CallError>,
 }
 
-impl Admitted {
+impl AdmittedCall {
     fn run(result: Result<ToolOutput, CallError>) -> Self {
         Self { replayed_from: None, result }
     }

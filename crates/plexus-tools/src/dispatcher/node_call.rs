@@ -1,8 +1,8 @@
 //! Calls that a node runs and holds until their end is committed here.
 //!
-//! Such a call has a row from before it is sent until its end is committed, and the same transaction deletes the row: the
-//! process that deletes the row records how the call ended, and no other does. A queued call is sent only after its row is
-//! marked as sent, so nothing ran if the row could be deleted as queued.
+//! Such a call has a row from before it is sent until its end is committed, and the same transaction deletes the row:
+//! the process that deletes the row records how the call ended, and no other does. A queued call is sent only after its
+//! row is marked as sent, so nothing ran if the row could be deleted as queued.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use plexus_store::{NodeCallRecord, NodeCallState, Records};
 
 use super::conclude::{Key, Settle, after};
 use super::execute::guarded;
-use super::prepare::Prepared;
+use super::prepare::PreparedCall;
 use super::record::CallRecord;
 use super::route::Route;
 use super::stored_results::{self, StoredResult};
@@ -65,7 +65,7 @@ impl Inner {
     /// Runs the call on its node and settles its end.
     pub(super) async fn execute_on_node(
         self: &Arc<Self>,
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
         claim: Option<KeyClaim>,
@@ -103,9 +103,9 @@ impl Inner {
         result
     }
 
-    /// Retries to settle a call whose end could not be recorded, until it succeeds. Meanwhile the node holds the result, and calls
-    /// with the same key wait. If the hub stops first, its next start settles the call. The number of these tasks is bounded by
-    /// the limit of a node's calls, because each still occupies its slot.
+    /// Retries to settle a call whose end could not be recorded, until it succeeds. Meanwhile the node holds the
+    /// result, and calls with the same key wait. If the hub stops first, its next start settles the call. The number of
+    /// these tasks is bounded by the limit of a node's calls, because each still occupies its slot.
     fn retry_settling(
         self: &Arc<Self>,
         (record, key): (CallRecord, Option<Key>),
@@ -136,7 +136,7 @@ impl Inner {
     /// The row that is stored before the call is sent.
     fn row(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedCall,
         context: &ToolContext,
         record: &CallRecord,
         claim: Option<&KeyClaim>,
@@ -165,15 +165,16 @@ impl Inner {
 
     /// Stores the row of the call and claims its key in one transaction.
     async fn store_call(&self, row: NodeCallRecord, claim: Option<&KeyClaim>) -> Result<(), CallError> {
-        let begun =
-            claim.map(|claim| claim.record(row.call_id, StoredResult::Begun { begun: true })).transpose()?;
+        let started = claim
+            .map(|claim| claim.record(row.call_id, StoredResult::Started { begun: true }))
+            .transpose()?;
         let now = self.clock.now();
         // Synced to disk before the call is sent: if a power cut lost the key, a retry would run the call twice.
         let work = self.store.transact_through(
             move |conn| {
                 Box::pin(async move {
-                    if let Some(begun) = begun
-                        && !conn.insert_idempotent_result(&begun, now).await?
+                    if let Some(started) = started
+                        && !conn.insert_idempotent_result(&started, now).await?
                     {
                         return Err(stored_results::claimed_concurrently());
                     }
@@ -192,13 +193,13 @@ impl Inner {
     /// Runs the handler, which delivers the call to its node, until the call ends or is abandoned.
     async fn await_end(
         &self,
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: ToolContext,
         record: &CallRecord,
         key: Option<&Key>,
         route: &Route,
     ) -> WaitEnd {
-        let Prepared { tool, arguments, .. } = prepared;
+        let PreparedCall { tool, arguments, .. } = prepared;
         let (cancel, sending, allowed) = (context.cancel.clone(), context.delivery.clone(), context.allowed);
         let (name, node) = (tool.spec().name.clone(), route.node.name.as_str());
         let mut run = std::pin::pin!(guarded(&name, tool.run(context, arguments)));
@@ -212,8 +213,8 @@ impl Inner {
             let expired = Err(error.clone());
             match self.settle_node_call(record.clone(), key.cloned(), &expired, Settle::Queued).await {
                 Ok(true) => Some(error),
-                // It has been sent; or the database is unavailable, and the wait continues until the deadline; or another hub
-                // has expired it.
+                // It has been sent; or the database is unavailable, and the wait continues until the deadline; or
+                // another hub has expired it.
                 Ok(false) | Err(_) => self.has_ended(record.call_id()).await.then_some(error),
             }
         };

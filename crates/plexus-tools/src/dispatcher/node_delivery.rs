@@ -41,12 +41,12 @@ impl NodeDelivery {
     }
 
     /// The time left until the deadline.
-    pub(crate) fn left(&self) -> Duration {
-        let spent = self.sent_at.get().map_or(Duration::ZERO, Instant::elapsed);
-        self.allowed.saturating_sub(spent)
+    pub(crate) fn time_left(&self) -> Duration {
+        let elapsed = self.sent_at.get().map_or(Duration::ZERO, Instant::elapsed);
+        self.allowed.saturating_sub(elapsed)
     }
 
-    pub(crate) fn left_ms(&self) -> u64 {
-        u64::try_from(self.left().as_millis()).unwrap_or(u64::MAX)
+    pub(crate) fn time_left_ms(&self) -> u64 {
+        u64::try_from(self.time_left().as_millis()).unwrap_or(u64::MAX)
     }
 }

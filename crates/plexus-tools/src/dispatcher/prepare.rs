@@ -12,7 +12,7 @@ use crate::native::tool_call;
 use crate::{CallError, Tool, Visible, arguments, redact};
 
 /// A call with a resolved tool and valid arguments.
-pub(super) struct Prepared {
+pub(super) struct PreparedCall {
     pub(super) tool: Arc<Tool>,
     pub(super) arguments: Value,
     /// Its destination, if it runs on a node.
@@ -20,15 +20,15 @@ pub(super) struct Prepared {
 }
 
 /// A refused call, with the details that are known for its record.
-pub(super) struct Refused {
+pub(super) struct RefusedCall {
     pub(super) tool: String,
     pub(super) arguments: Value,
     pub(super) error: CallError,
 }
 
-impl Prepared {
-    /// Whether the node holds the call until its end is committed here. Required for a call that must not run twice or that may
-    /// be queued; not for a read or for a call that its caller repeats anyway.
+impl PreparedCall {
+    /// Whether the node holds the call until its end is committed here. Required for a call that must not run twice or
+    /// that may be queued; not for a read or for a call that its caller repeats anyway.
     pub(super) fn is_held_by_node(&self) -> bool {
         let access = self.tool.spec().access_of(&self.arguments);
         let once = !access.annotations.read_only_hint && !access.repeated;
@@ -53,7 +53,7 @@ impl Prepared {
 }
 
 /// A resolved tool and its arguments before validation.
-type Found = (Arc<Tool>, Map<String, Value>);
+type ResolvedCall = (Arc<Tool>, Map<String, Value>);
 
 /// Resolves the name and validates the arguments; a call of `tool_call` becomes a call of its target.
 pub(super) fn prepare(
@@ -61,7 +61,7 @@ pub(super) fn prepare(
     kind: CallKind,
     name: String,
     given: Value,
-) -> Result<Prepared, Box<Refused>> {
+) -> Result<PreparedCall, Box<RefusedCall>> {
     if kind != CallKind::Tool {
         return match visible.facility_named(&name) {
             Ok(facility) => prepare_given(facility.clone(), given),
@@ -72,14 +72,15 @@ pub(super) fn prepare(
     if !tool.is_indirect() {
         return check(tool, given);
     }
-    let own = tool.spec().name.to_string();
+    let indirect_name = tool.spec().name.to_string();
     let named = check(tool, given)?.arguments;
     let target = named["name"].as_str().unwrap_or_default().to_owned();
     let (tool, given) = resolve(visible, &target, named["arguments"].clone())?;
     if tool.is_indirect() {
-        let problem = serde_json::json!({ "path": "/name", "message": format!("{own} cannot call itself") });
+        let problem =
+            serde_json::json!({ "path": "/name", "message": format!("{indirect_name} cannot call itself") });
         let error = arguments::invalid(tool_call::NAME, vec![problem]);
-        return Err(Box::new(Refused { tool: own, arguments: Value::Object(given), error }));
+        return Err(Box::new(RefusedCall { tool: indirect_name, arguments: Value::Object(given), error }));
     }
     check(tool, given)
 }
@@ -96,23 +97,23 @@ pub(super) fn visible(visible: &Visible, name: &str, arguments: &Value) -> Resul
 }
 
 /// Like [`prepare`], for a tool that needs no lookup.
-pub(super) fn prepare_given(tool: Arc<Tool>, given: Value) -> Result<Prepared, Box<Refused>> {
+pub(super) fn prepare_given(tool: Arc<Tool>, given: Value) -> Result<PreparedCall, Box<RefusedCall>> {
     let (tool, given) = with_arguments(tool, given)?;
     check(tool, given)
 }
 
-fn resolve(visible: &Visible, name: &str, given: Value) -> Result<Found, Box<Refused>> {
+fn resolve(visible: &Visible, name: &str, given: Value) -> Result<ResolvedCall, Box<RefusedCall>> {
     match visible.resolve(name) {
         Ok(tool) => with_arguments(tool.clone(), given),
         Err(error) => Err(refused(name, given, error)),
     }
 }
 
-fn refused(tool: &str, arguments: Value, error: CallError) -> Box<Refused> {
-    Box::new(Refused { tool: tool.chars().take(100).collect(), arguments, error })
+fn refused(tool: &str, arguments: Value, error: CallError) -> Box<RefusedCall> {
+    Box::new(RefusedCall { tool: tool.chars().take(100).collect(), arguments, error })
 }
 
-fn with_arguments(tool: Arc<Tool>, given: Value) -> Result<Found, Box<Refused>> {
+fn with_arguments(tool: Arc<Tool>, given: Value) -> Result<ResolvedCall, Box<RefusedCall>> {
     match given {
         Value::Null => Ok((tool, Map::new())),
         Value::Object(given) => Ok((tool, given)),
@@ -124,14 +125,14 @@ fn with_arguments(tool: Arc<Tool>, given: Value) -> Result<Found, Box<Refused>> 
     }
 }
 
-fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<Prepared, Box<Refused>> {
+fn check(tool: Arc<Tool>, given: Map<String, Value>) -> Result<PreparedCall, Box<RefusedCall>> {
     let (arguments, outcome) = tool.check(given);
     match outcome {
-        Ok(()) => Ok(Prepared { tool, arguments, route: None }),
+        Ok(()) => Ok(PreparedCall { tool, arguments, route: None }),
         Err(error) => {
             let arguments =
                 redact::without(&arguments, &tool.spec().handling.unrecorded_names()).into_owned();
-            Err(Box::new(Refused { tool: tool.spec().name.to_string(), arguments, error }))
+            Err(Box::new(RefusedCall { tool: tool.spec().name.to_string(), arguments, error }))
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Via;
-use super::prepare::Prepared;
+use super::prepare::PreparedCall;
 use crate::nodes::NodeEntry;
 use crate::{CallError, RawJson, ToolOutput, redact};
 
@@ -229,9 +229,9 @@ impl CallOrigin {
         Self { occurred_at, waited_ms, ..self }
     }
 
-    /// The record of a call on this node. If callers can select the node, the recorded arguments name the selected one, however it
-    /// was selected, so the record always shows where a command ran.
-    pub(super) fn on(self, node: &NodeEntry, prepared: &Prepared) -> CallRecord {
+    /// The record of a call on this node. If callers can select the node, the recorded arguments name the selected one,
+    /// however it was selected, so the record always shows where a command ran.
+    pub(super) fn on(self, node: &NodeEntry, prepared: &PreparedCall) -> CallRecord {
         let (tool, arguments) = (&prepared.tool, &prepared.arguments);
         let (name, unrecorded) = (&tool.spec().name, tool.spec().handling.unrecorded);
         let record = match tool.is_routed() {

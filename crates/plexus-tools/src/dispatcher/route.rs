@@ -7,8 +7,8 @@ use plexus_proto::ErrorCode;
 use serde_json::Value;
 
 use super::Inner;
-use super::prepare::Prepared;
-use crate::nodes::selection::{self, Chosen};
+use super::prepare::PreparedCall;
+use crate::nodes::selection::{self, SelectionSource};
 use crate::nodes::{LOCAL, NodeEntry};
 use crate::schema::{QUEUE_SECONDS, ROUTING};
 use crate::{CallError, Tool, Visible};
@@ -25,23 +25,28 @@ impl Inner {
     /// Selects the node of a call; none if the call does not run on a node.
     pub(super) fn route(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedCall,
         visible: &Visible,
         principal: &Principal,
     ) -> Result<Option<Route>, CallError> {
-        let Prepared { tool, arguments, .. } = prepared;
+        let PreparedCall { tool, arguments, .. } = prepared;
         let host = tool.spec().upstream().and_then(|upstream| upstream.node.as_ref());
         if host.is_none() && !tool.is_routed() {
             return Ok(None);
         }
         let all = self.nodes.load().as_ref().map(|nodes| nodes.0.all()).unwrap_or_default();
         if let Some(host) = host {
-            let node = selection::select(&all, principal, &host.id.to_string(), Chosen::ByDefault)?;
+            let node = selection::select(&all, principal, &host.id.to_string(), SelectionSource::ByDefault)?;
             return Ok(Some(Route { node, queue: None }));
         }
         let node = match arguments["node"].as_str() {
-            Some(asked) => selection::select(&all, principal, asked, Chosen::ByCall)?,
-            None => selection::select(&all, principal, &default_of(visible, principal), Chosen::ByDefault)?,
+            Some(selector) => selection::select(&all, principal, selector, SelectionSource::ByCall)?,
+            None => selection::select(
+                &all,
+                principal,
+                &default_of(visible, principal),
+                SelectionSource::ByDefault,
+            )?,
         };
         let seconds = arguments["queue_seconds"].as_u64().unwrap_or(QUEUE_SECONDS);
         let queue = arguments["queue"].as_bool().unwrap_or(false).then(|| Duration::from_secs(seconds));

@@ -1,8 +1,8 @@
 //! Results stored under idempotency keys.
 //!
-//! A native write commits in one transaction with its key, so either a result is stored or nothing happened. A call to another
-//! server cannot be rolled back: its key is claimed before the call, and the outcome, including an unknown one, is stored under
-//! the key. The key is released only if the call certainly had no effect.
+//! A native write commits in one transaction with its key, so either a result is stored or nothing happened. A call to
+//! another server cannot be rolled back: its key is claimed before the call, and the outcome, including an unknown one,
+//! is stored under the key. The key is released only if the call certainly had no effect.
 
 use plexus_proto::{CallId, ErrorCode, SessionId};
 use plexus_store::IdempotencyRecord;
@@ -18,7 +18,7 @@ const LOOK_FIRST: &str = "Nothing was run now. Check whether the first call took
 #[serde(untagged)]
 pub(super) enum StoredResult {
     /// The call has started, and its end is not known.
-    Begun {
+    Started {
         begun: bool,
     },
     Failed {
@@ -43,8 +43,8 @@ impl StoredResult {
     }
 
     /// Whether the stored outcome says only that the call has started.
-    pub(super) fn is_begun(text: &str) -> bool {
-        matches!(serde_json::from_str(text), Ok(Self::Begun { .. }))
+    pub(super) fn is_started(text: &str) -> bool {
+        matches!(serde_json::from_str(text), Ok(Self::Started { .. }))
     }
 
     /// The reply to a later call with the same key.
@@ -59,7 +59,7 @@ impl StoredResult {
                 Err(CallError::new(ErrorCode::Conflict, message).hint(LOOK_FIRST))
             }
             Ok(Self::Failed { error }) => Err(error),
-            Ok(Self::Begun { .. }) => Err(CallError::new(
+            Ok(Self::Started { .. }) => Err(CallError::new(
                 ErrorCode::Conflict,
                 "the first call with this idempotency key has started and its outcome is not known; it may still be running",
             )
@@ -97,8 +97,8 @@ impl KeyClaim {
     }
 }
 
-/// Whether a call with this error may have taken effect. Its stored error is not replayed as it is: a retryable code would invite
-/// retries with the same key, which get the same reply forever.
+/// Whether a call with this error may have taken effect. Its stored error is not replayed as it is: a retryable code
+/// would invite retries with the same key, which get the same reply forever.
 fn outcome_is_unknown(code: ErrorCode) -> bool {
     code.is_retryable() || code == ErrorCode::Cancelled
 }

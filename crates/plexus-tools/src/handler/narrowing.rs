@@ -1,4 +1,4 @@
-//! What a token's scopes hide.
+//! Hides the tools and actions that the scopes of a token do not grant.
 //!
 //! | a tool | is visible with |
 //! | --- | --- |
@@ -7,7 +7,8 @@
 //! | of a server on a node | also needs `node:` of that node |
 //! | that selects its node by argument | also needs some `node:` scope |
 //!
-//! [`Visible`](crate::Visible) applies this to every tool of the catalog; whatever it leaves out does not exist for the caller.
+//! [`Visible`](crate::Visible) applies this to every tool of the catalog. The caller cannot detect the tools that it
+//! leaves out.
 
 use std::sync::Arc;
 

@@ -166,11 +166,11 @@ async fn change(
 }
 
 async fn no_section(conn: &mut Conn, session: SessionId, section: &str) -> Result<CallError, CallError> {
-    let known: Vec<String> = conn.sections(session).await?.into_iter().map(|info| info.section).collect();
+    let names: Vec<String> = conn.sections(session).await?.into_iter().map(|info| info.section).collect();
     let error =
         CallError::new(ErrorCode::NotFound, format!("there is no section {section:?} in this session"));
-    Ok(match nearest(section, known.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("Did you mean {near:?}?")),
+    Ok(match nearest(section, names.iter().map(String::as_str)) {
+        Some(nearest_name) => error.hint(format!("Did you mean {nearest_name:?}?")),
         None => error.hint("Use action \"list\" to see what there is."),
     })
 }

@@ -1,6 +1,7 @@
 //! `tool_call`: calls any tool by name, for clients that have not loaded it.
 //!
-//! It has no handler. The dispatcher unwraps it first, so the call is validated, limited and recorded once, as a call of its target.
+//! It has no handler. The dispatcher unwraps it first, so the call is validated, limited and recorded once, as a call
+//! of its target.
 
 pub(crate) use plexus_proto::tool_name::CALL as NAME;
 use schemars::JsonSchema;

@@ -53,8 +53,8 @@ impl TypedTool for ToolSearch {
 
     async fn run(&self, context: ToolContext, args: Args) -> Result<Outcome, CallError> {
         let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
-        let found = ranked(context.visible.tools(), &args.query);
-        let tools = found.into_iter().take(limit).map(|tool| Entry::of(tool, true)).collect();
+        let matching = ranked(context.visible.tools(), &args.query);
+        let tools = matching.into_iter().take(limit).map(|tool| Entry::of(tool, true)).collect();
         let lists = context.visible.tools().any(|tool| tool.name() == list_tools::NAME);
         let nothing = match lists {
             true => "Nothing fits. Try other words, or list_tools for all.",
@@ -76,7 +76,7 @@ fn ranked<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>, query: &str) -> Vec<&'
     let fits: Vec<(&Arc<Tool>, Vec<u32>)> = tools
         .map(|tool| {
             let fields = fields(tool.spec());
-            (tool, query.iter().map(|word| fit(&fields, word)).collect())
+            (tool, query.iter().map(|word| score(&fields, word)).collect())
         })
         .collect();
     let rarity: Vec<f64> = (0..query.len())
@@ -87,7 +87,9 @@ fn ranked<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>, query: &str) -> Vec<&'
         .collect();
     let mut scored: Vec<(f64, &Arc<Tool>)> = fits
         .into_iter()
-        .map(|(tool, row)| (row.iter().zip(&rarity).map(|(fit, rare)| f64::from(*fit) * rare).sum(), tool))
+        .map(|(tool, row)| {
+            (row.iter().zip(&rarity).map(|(score, rare)| f64::from(*score) * rare).sum(), tool)
+        })
         .filter(|(score, _)| *score > 0.0)
         .collect();
     scored.sort_by(|(a, _), (b, _)| b.partial_cmp(a).unwrap_or(Ordering::Equal));
@@ -118,8 +120,8 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The weighted words of a tool: the name weighs most, then the title and the actions, then the description and the names of the
-/// arguments.
+/// The weighted words of a tool: the name weighs most, then the title and the actions, then the description and the
+/// names of the arguments.
 fn fields(spec: &ToolSpec) -> [(Vec<String>, u32); 5] {
     let actions: Vec<&str> = spec.actions.iter().map(|action| &*action.name).collect();
     let properties = spec.input_schema.get("properties").and_then(Value::as_object);
@@ -134,16 +136,17 @@ fn fields(spec: &ToolSpec) -> [(Vec<String>, u32); 5] {
     ]
 }
 
-fn fit(fields: &[(Vec<String>, u32)], wanted: &str) -> u32 {
-    let best = |words: &[String]| words.iter().map(|word| likeness(word, wanted)).max().unwrap_or(0);
+fn score(fields: &[(Vec<String>, u32)], query_word: &str) -> u32 {
+    let best = |words: &[String]| words.iter().map(|word| similarity(word, query_word)).max().unwrap_or(0);
     fields.iter().map(|(words, weight)| weight * best(words)).sum()
 }
 
 /// A whole word weighs more than a prefix.
-fn likeness(word: &str, wanted: &str) -> u32 {
-    if word == wanted {
+fn similarity(word: &str, query_word: &str) -> u32 {
+    if word == query_word {
         4
-    } else if wanted.len() >= 3 && (word.starts_with(wanted) || (word.len() >= 4 && wanted.starts_with(word)))
+    } else if query_word.len() >= 3
+        && (word.starts_with(query_word) || (word.len() >= 4 && query_word.starts_with(word)))
     {
         2
     } else {

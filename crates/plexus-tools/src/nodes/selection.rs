@@ -1,7 +1,7 @@
 //! Selects the node that a call refers to.
 //!
-//! Only nodes that the caller may use are considered, so a forbidden node and a missing one take the same code path and get the same
-//! error. The selection does not depend on which nodes are online.
+//! Only nodes that the caller may use are considered, so a forbidden node and a missing one take the same code path and
+//! get the same error. The selection does not depend on which nodes are online.
 
 use plexus_auth::Principal;
 use plexus_proto::{ErrorCode, NodeId};
@@ -17,7 +17,7 @@ const SHOWN: usize = 100;
 
 /// The origin of the selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub(crate) enum SelectionSource {
     /// The call itself.
     ByCall,
     /// The caller's configuration, or the default.
@@ -33,55 +33,58 @@ pub(crate) fn scope(node: &str) -> String {
 pub(crate) fn select(
     all: &[NodeEntry],
     principal: &Principal,
-    asked: &str,
-    chosen: Chosen,
+    selector: &str,
+    chosen: SelectionSource,
 ) -> Result<NodeEntry, CallError> {
     let usable: Vec<&NodeEntry> = super::usable(all, principal).collect();
-    let found = match asked.contains('=') {
+    let matching = match selector.contains('=') {
         true => {
-            let labels = labels(asked)?;
+            let labels = labels(selector)?;
             let has = |node: &&&NodeEntry| {
-                labels.iter().all(|(key, value)| node.labels.get(*key).is_some_and(|own| own == value))
+                labels.iter().all(|(key, value)| node.labels.get(*key).is_some_and(|actual| actual == value))
             };
             usable.iter().filter(has).copied().collect()
         }
-        false => named(&usable, asked),
+        false => by_id_or_name(&usable, selector),
     };
-    match found.as_slice() {
+    match matching.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(none(&usable, asked, chosen)),
-        several => Err(ambiguous(several, asked)),
+        [] => Err(not_found_error(&usable, selector, chosen)),
+        several => Err(ambiguous(several, selector)),
     }
 }
 
 /// By id, or by name, ignoring case.
-fn named<'n>(usable: &[&'n NodeEntry], asked: &str) -> Vec<&'n NodeEntry> {
-    let id: Option<NodeId> = asked.parse().ok();
-    let is_meant = |node: &&&NodeEntry| id.map_or(node.name.eq_ignore_ascii_case(asked), |id| node.id == id);
-    usable.iter().filter(is_meant).copied().collect()
+fn by_id_or_name<'n>(usable: &[&'n NodeEntry], selector: &str) -> Vec<&'n NodeEntry> {
+    let id: Option<NodeId> = selector.parse().ok();
+    let matches =
+        |node: &&&NodeEntry| id.map_or(node.name.eq_ignore_ascii_case(selector), |id| node.id == id);
+    usable.iter().filter(matches).copied().collect()
 }
 
 /// `key=value`, separated by commas.
-fn labels(asked: &str) -> Result<Vec<(&str, &str)>, CallError> {
+fn labels(selector: &str) -> Result<Vec<(&str, &str)>, CallError> {
     fn pair(part: &str) -> Option<(&str, &str)> {
         let (key, value) = part.split_once('=')?;
         Some((key.trim(), value.trim())).filter(|(key, value)| !key.is_empty() && !value.is_empty())
     }
-    asked.split(',').map(pair).collect::<Option<Vec<_>>>().ok_or_else(|| {
-        let message = format!("{:?} is not a valid list of labels", shown(asked));
+    selector.split(',').map(pair).collect::<Option<Vec<_>>>().ok_or_else(|| {
+        let message = format!("{:?} is not a valid list of labels", shown(selector));
         CallError::new(ErrorCode::InvalidArguments, message)
             .hint("Nothing was run. Write key=value pairs separated by commas, such as role=nas,site=home.")
             .before_it_ran()
     })
 }
 
-fn none(usable: &[&NodeEntry], asked: &str, chosen: Chosen) -> CallError {
-    let asked = shown(asked);
+fn not_found_error(usable: &[&NodeEntry], selector: &str, chosen: SelectionSource) -> CallError {
+    let selector = shown(selector);
     let message = match chosen {
-        Chosen::ByCall if asked.contains('=') => format!("no node that you may use has the labels {asked:?}"),
-        Chosen::ByCall => format!("there is no node {asked:?} that you may use"),
-        Chosen::ByDefault => {
-            format!("there is no node {asked:?} that you may use, and the call does not name another")
+        SelectionSource::ByCall if selector.contains('=') => {
+            format!("no node that you may use has the labels {selector:?}")
+        }
+        SelectionSource::ByCall => format!("there is no node {selector:?} that you may use"),
+        SelectionSource::ByDefault => {
+            format!("there is no node {selector:?} that you may use, and the call does not name another")
         }
     };
     let hint = match usable {
@@ -91,8 +94,8 @@ fn none(usable: &[&NodeEntry], asked: &str, chosen: Chosen) -> CallError {
     CallError::new(ErrorCode::NotFound, message).hint(hint).details(candidates(usable)).before_it_ran()
 }
 
-fn ambiguous(several: &[&NodeEntry], asked: &str) -> CallError {
-    let message = format!("{} nodes match {:?}: {}", several.len(), shown(asked), described(several));
+fn ambiguous(several: &[&NodeEntry], selector: &str) -> CallError {
+    let message = format!("{} nodes match {:?}: {}", several.len(), shown(selector), described(several));
     CallError::new(ErrorCode::InvalidArguments, message)
         .hint("Nothing was run. Name one of them.")
         .details(candidates(several))
@@ -128,6 +131,6 @@ fn candidates(nodes: &[&NodeEntry]) -> Value {
     json!({ "candidates": nodes.iter().take(LISTED).map(candidate).collect::<Vec<_>>() })
 }
 
-fn shown(asked: &str) -> String {
-    asked.chars().take(SHOWN).collect()
+fn shown(selector: &str) -> String {
+    selector.chars().take(SHOWN).collect()
 }

@@ -21,8 +21,8 @@ fn sent(result: Result<ToolOutput, CallError>) -> Result<ToolOutput, CallError> 
 
 #[test]
 fn call_result_survives_the_link_unchanged() {
-    let own = ToolOutput::new("done", &json!({ "exit_code": 0 }));
-    assert_eq!(sent(Ok(own.clone())), Ok(own));
+    let own_output = ToolOutput::new("done", &json!({ "exit_code": 0 }));
+    assert_eq!(sent(Ok(own_output.clone())), Ok(own_output));
     let foreign = ToolOutput::Foreign(ForeignOutput {
         content: RawJson::of(&raw(r#"[{"type":"text","text":"x"}]"#)),
         structured: Some(RawJson::of(&raw(r#"{"b":12345678901234567890123,"a":1.0}"#))),

@@ -1,8 +1,8 @@
 //! Checks whether JSON text can be stored unchanged.
 //!
-//! Text is clean if nothing in it could be redacted, however its strings are escaped, and if it is on one line and can be parsed
-//! again. Errors are one-sided: text reported as clean is identical to the result of full redaction, which a test checks with
-//! thousands of values.
+//! Text is clean if nothing in it could be redacted, however its strings are escaped, and if it is on one line and can
+//! be parsed again. Errors are one-sided: text reported as clean is identical to the result of full redaction, which a
+//! test checks with thousands of values.
 //!
 //! The pattern is that of `plexus_kit::credential` for text between quotes: a boundary before a key may be the
 //! letter of an escape (`\n`), a slash may have a backslash before it, a quote or white space between a name
@@ -40,8 +40,8 @@ static SUSPECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     ];
     // Field names, with any separators between and after their letters.
     let names = SECRET_NAMES.iter().map(|name| {
-        let letters: Vec<String> = name.chars().map(String::from).collect();
-        format!(r"(?i:{}[-_]*\x22\s*:)", letters.join("[-_]*"))
+        let chars: Vec<String> = name.chars().map(String::from).collect();
+        format!(r"(?i:{}[-_]*\x22\s*:)", chars.join("[-_]*"))
     });
     alternatives.extend(names);
     Regex::new(&alternatives.join("|")).ok()

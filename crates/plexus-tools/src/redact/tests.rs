@@ -43,11 +43,14 @@ fn credentials_in_keys_are_redacted_without_losing_fields() {
     let mut by_token = json!({ &one: 1, &other: { format!("of {one}"): true }, "[redacted]": 3, "plain": 4 });
     let text = by_token.to_string();
     value(&mut by_token);
-    let kept = by_token.to_string();
-    assert!(!kept.contains("ghp_") && kept.contains(r#"{"of [redacted]":true}"#), "{kept}");
+    let redacted_value = by_token.to_string();
+    assert!(
+        !redacted_value.contains("ghp_") && redacted_value.contains(r#"{"of [redacted]":true}"#),
+        "{redacted_value}"
+    );
     let names: Vec<_> = by_token.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names.len(), 4, "{names:?}");
-    assert_eq!(json_text(&text), kept);
+    assert_eq!(json_text(&text), redacted_value);
 }
 
 #[test]
@@ -271,10 +274,10 @@ fn redacting_text_equals_redacting_the_parsed_value() {
         value(&mut expected);
         changed += usize::from(expected != original);
         clean += usize::from(raw::is_clean(&text));
-        let kept: Value = serde_json::from_str(&json_text(&text)).unwrap();
-        assert_eq!(kept, expected, "round {round}: {text}");
-        let kept: Value = serde_json::from_str(&redacted(&original)).unwrap();
-        assert_eq!(kept, expected, "round {round}: {original}");
+        let redacted_value: Value = serde_json::from_str(&json_text(&text)).unwrap();
+        assert_eq!(redacted_value, expected, "round {round}: {text}");
+        let redacted_value: Value = serde_json::from_str(&redacted(&original)).unwrap();
+        assert_eq!(redacted_value, expected, "round {round}: {original}");
     }
     // Both paths are covered often.
     assert!(clean > 10_000 && changed > 5_000, "{clean} clean, {changed} redacted");
@@ -295,8 +298,8 @@ fn ordinary_results_take_the_fast_path() {
 fn unparsable_json_is_kept_as_text() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for text in ["1e400", "[1E999]", &deep, &"9".repeat(400)] {
-        let kept: Value = serde_json::from_str(&json_text(text)).unwrap();
-        assert_eq!(kept, Value::from(text));
+        let redacted_value: Value = serde_json::from_str(&json_text(text)).unwrap();
+        assert_eq!(redacted_value, Value::from(text));
     }
     assert_eq!(json_text("{\"a\":\n1}"), r#"{"a":1}"#);
 }
@@ -313,8 +316,8 @@ fn unparsable_json_with_a_possible_secret_is_dropped() {
         deep(&format!(r#"{{"note":"use {key} hunter2"}}"#)),
         deep(&format!(r#"{{"{key}":"hunter2"}}"#)),
     ] {
-        let kept: Value = serde_json::from_str(&json_text(&text)).unwrap();
-        assert_eq!(kept, json!({ "unreadable": true, "bytes": text.len() }), "{text}");
+        let redacted_value: Value = serde_json::from_str(&json_text(&text)).unwrap();
+        assert_eq!(redacted_value, json!({ "unreadable": true, "bytes": text.len() }), "{text}");
     }
 }
 
@@ -334,14 +337,14 @@ fn many_credential_keys_stay_distinct_in_linear_time() {
 fn unrecorded_fields_keep_length_and_only_long_ones_a_hash() {
     let long = "x".repeat(2000);
     let value = serde_json::json!({ "path": "/a", "data": "hunter2", "parts": [{ "data": long, "at": 5 }], "n": { "data": 7 } });
-    let left = super::without(&value, &["data"]).into_owned();
-    assert_eq!(left["data"], serde_json::json!({ "not_recorded": 7 }));
-    assert_eq!(left["parts"][0]["data"]["not_recorded"], 2000);
-    assert_eq!(left["parts"][0]["data"]["sha256"].as_str().map(str::len), Some(64));
+    let remaining = super::without(&value, &["data"]).into_owned();
+    assert_eq!(remaining["data"], serde_json::json!({ "not_recorded": 7 }));
+    assert_eq!(remaining["parts"][0]["data"]["not_recorded"], 2000);
+    assert_eq!(remaining["parts"][0]["data"]["sha256"].as_str().map(str::len), Some(64));
     assert_eq!(
-        (&left["path"], &left["parts"][0]["at"], &left["n"]["data"]),
+        (&remaining["path"], &remaining["parts"][0]["at"], &remaining["n"]["data"]),
         (&"/a".into(), &5.into(), &7.into())
     );
-    assert!(!left.to_string().contains("hunter2") && !left.to_string().contains("xxx"));
+    assert!(!remaining.to_string().contains("hunter2") && !remaining.to_string().contains("xxx"));
     assert!(matches!(super::without(&value, &[]), std::borrow::Cow::Borrowed(_)));
 }

@@ -24,18 +24,18 @@ fn output_schema_accepts_only_own_output_or_a_queued_write() {
     let leaf = json!({ "name": "a", "branches": [] });
     let tree = json!({ "name": "b", "branches": [leaf] });
     let invalid_tree = json!({ "name": "b", "branches": [{ "name": 1, "branches": [] }] });
-    for (schema, own, wrong) in [
+    for (schema, own_output, wrong) in [
         (or_queued(of_output::<Tree>()), tree.clone(), invalid_tree.clone()),
         (or_queued(of_output::<Garden>()), json!({ "tree": tree }), json!({ "tree": invalid_tree })),
     ] {
         assert_eq!(schema["type"], "object");
         let validator = jsonschema::validator_for(&schema).unwrap();
-        for good in [&queued, &own] {
+        for good in [&queued, &own_output] {
             assert!(validator.is_valid(good), "{good}: {schema}");
         }
         let mut not_queued = queued.clone();
         not_queued["queued"] = json!(false);
-        let mut both = own.clone();
+        let mut both = own_output.clone();
         both["queued"] = json!(true);
         for bad in [not_queued, both, wrong, json!({}), json!({ "queued": true }), json!([])] {
             assert!(!validator.is_valid(&bad), "{bad}: {schema}");

@@ -29,10 +29,10 @@ fn letter_counts_bound_the_similarity() {
 #[test]
 fn nearest_is_found_among_many_similar_candidates() {
     let many: Vec<String> = (0..1_000).map(|n| format!("tool_number_{n:03}")).collect();
-    let near = |word: &str| nearest(word, many.iter().map(String::as_str));
+    let nearest_word = |word: &str| nearest(word, many.iter().map(String::as_str));
     assert!(many.len() > MAX_COMPARED && MIN_SIMILARITY < 1.0);
-    assert_eq!(near("tool_number_7777"), Some("tool_number_777"));
-    assert_eq!(near("tol_number_444"), Some("tool_number_444"));
-    assert_eq!(near("quite something else"), None);
+    assert_eq!(nearest_word("tool_number_7777"), Some("tool_number_777"));
+    assert_eq!(nearest_word("tol_number_444"), Some("tool_number_444"));
+    assert_eq!(nearest_word("quite something else"), None);
     assert_eq!(nearest("sear", ["search_in_all_the_files_there_are"].into_iter()).map(str::len), Some(33));
 }

@@ -33,7 +33,7 @@ struct Args {
     edits: Option<Vec<Edit>>,
 }
 
-/// Writes down what it was given; its text is in no record.
+/// Stores its arguments; their text is not recorded.
 #[derive(Clone, Default)]
 struct Note(Arc<Mutex<Vec<String>>>);
 
@@ -73,7 +73,7 @@ async fn records_and_handlers_see_canonical_names_only() {
             assert!(!events.contains(SECRET), "{events}");
         }
         assert_eq!(*note.0.lock().unwrap(), vec![format!("a {SECRET} [\"x\"]"); 2]);
-        // No list has them: they cost nobody a word.
+        // No list contains the aliases, so they cost no tokens.
         let listed = hub.ok(&agent, "list_tools", json!({ "schemas": true })).await;
         assert!(!listed.structured().unwrap().to_string().contains("file_path"));
     })
@@ -120,7 +120,7 @@ async fn misspelt_argument_is_answered_with_the_name_it_is_near() {
     bounded(async {
         let hub = Hub::with([Tool::typed(Note::default())]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        for (arguments, path, near) in [
+        for (arguments, path, nearest_name) in [
             (json!({ "path": "a", "contnt": "b" }), "/contnt", "content"),
             (json!({ "file_pth": "a", "path": "b" }), "/file_pth", "file_path"),
             (json!({ "path": "a", "txt": "b" }), "/txt", "text"),
@@ -131,10 +131,14 @@ async fn misspelt_argument_is_answered_with_the_name_it_is_near() {
             ),
         ] {
             let error = hub.err(&agent, "note", arguments).await;
-            let expected = format!("- {path}: unknown field; did you mean {near:?}?");
+            let expected = format!("- {path}: unknown field; did you mean {nearest_name:?}?");
             assert!(error.message.contains(&expected), "{}", error.message);
-            let known = error.details["problems"][0]["expected"].as_array().cloned().unwrap_or_default();
-            assert!(!known.contains(&Value::from(near)) || near == "text", "{known:?}");
+            let known_fields =
+                error.details["problems"][0]["expected"].as_array().cloned().unwrap_or_default();
+            assert!(
+                !known_fields.contains(&Value::from(nearest_name)) || nearest_name == "text",
+                "{known_fields:?}"
+            );
         }
     })
     .await;

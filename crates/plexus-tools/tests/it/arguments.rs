@@ -1,4 +1,4 @@
-//! Wrong arguments: nothing runs, and the error says where, what was expected and what came.
+//! Invalid arguments: nothing runs, and the error contains the path, the expectation and the value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::hub::{Hub, Output, bounded, far_of, ready, spec};
+use crate::hub::{Hub, Output, bounded, ready, spec, upstream_tool_with_schema};
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -22,7 +22,7 @@ enum Speed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only checked")]
-struct Place {
+struct Address {
     city: String,
     street: Option<String>,
 }
@@ -35,7 +35,7 @@ struct Args {
     #[schemars(length(max = 5))]
     label: Option<String>,
     speed: Option<Speed>,
-    place: Option<Place>,
+    place: Option<Address>,
     tags: Option<Vec<String>>,
 }
 
@@ -102,13 +102,17 @@ async fn every_kind_of_mistake_is_named_with_path_expectation_and_nearest() {
             assert_eq!(error.code, ErrorCode::InvalidArguments, "{arguments}");
             let problems = error.details["problems"].as_array().unwrap();
             assert_eq!(problems.len(), 1, "{arguments}: {problems:#?}");
-            let mut known = problems[0]["expected"].clone();
-            if let Some(known) = known.as_array_mut() {
-                known.sort_by_key(Value::to_string);
+            let mut known_fields = problems[0]["expected"].clone();
+            if let Some(known_fields) = known_fields.as_array_mut() {
+                known_fields.sort_by_key(Value::to_string);
             }
-            let found =
-                (problems[0]["path"].as_str().unwrap(), &known, &problems[0]["got"], &problems[0]["nearest"]);
-            assert_eq!(found, (path, &expected, &got, &nearest), "{arguments}: {problems:#?}");
+            let problem = (
+                problems[0]["path"].as_str().unwrap(),
+                &known_fields,
+                &problems[0]["got"],
+                &problems[0]["nearest"],
+            );
+            assert_eq!(problem, (path, &expected, &got, &nearest), "{arguments}: {problems:#?}");
             // The text for the model has the same in words.
             assert!(error.message.starts_with("Invalid arguments for shape:\n"), "{}", error.message);
             assert!(error.message.contains(&format!("- {path}: ")), "{}", error.message);
@@ -204,10 +208,12 @@ async fn a_long_wrong_value_is_not_repeated_in_full() {
 async fn however_many_fields_nobody_knows_a_few_are_named() {
     bounded(async {
         let names = |word: &str, count: usize| (0..count).map(|n| format!("{word}_{n}")).collect::<Vec<_>>();
-        let known: Value =
+        let known_fields: Value =
             names("known", 100).into_iter().map(|name| (name, json!({ "type": "string" }))).collect();
-        let schema = json!({ "type": "object", "properties": known, "additionalProperties": false });
-        let hub = Hub::with([far_of(schema, || async { Ok(ToolOutput::new("ran", &())) })]).await;
+        let schema = json!({ "type": "object", "properties": known_fields, "additionalProperties": false });
+        let hub =
+            Hub::with([upstream_tool_with_schema(schema, || async { Ok(ToolOutput::new("ran", &())) })])
+                .await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let unknown: Value = names("unknown", 20_000).into_iter().map(|name| (name, json!(1))).collect();
         let error = hub.err(&agent, "mcp__far__write", unknown).await;
@@ -228,7 +234,9 @@ async fn a_schema_that_doubles_with_each_level_of_the_arguments_holds_nobody_up(
                 "properties": { "x": { "$ref": "#/$defs/node" } },
                 "$defs": { "node": { "type": "object", branches: [branch, branch] } },
             });
-            let hub = Hub::with([far_of(schema, || async { Ok(ToolOutput::new("ran", &())) })]).await;
+            let hub =
+                Hub::with([upstream_tool_with_schema(schema, || async { Ok(ToolOutput::new("ran", &())) })])
+                    .await;
             let agent = hub.agent("ann", &["call:*"]).await;
             let arguments = (0..40).fold(json!({}), |inner, _| json!({ "x": inner }));
             hub.ok(&agent, "mcp__far__write", arguments).await;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hub::{Hub, bounded, call, keyed};
 
-/// Says back what it was given.
+/// A script that returns its arguments.
 const ECHO: &str = "read -r arguments; printf '{\"got\": %s}' \"$arguments\"";
 
 struct Folder {
@@ -40,13 +40,13 @@ impl Folder {
         std::fs::create_dir_all(&dir).unwrap();
         let program = dir.join("run.sh");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mut whole = json!({
+        let mut complete_manifest = json!({
             "description": "Does what a test wrote down.",
             "command": "run.sh",
             "input_schema": { "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false },
         });
-        whole.as_object_mut().unwrap().extend(manifest.as_object().unwrap().clone());
-        std::fs::write(dir.join("tool.json"), whole.to_string()).unwrap();
+        complete_manifest.as_object_mut().unwrap().extend(manifest.as_object().unwrap().clone());
+        std::fs::write(dir.join("tool.json"), complete_manifest.to_string()).unwrap();
         for (path, bits) in [(&dir, 0o700), (&program, 0o700), (&dir.join("tool.json"), 0o600)] {
             mode(path, bits);
         }
@@ -127,9 +127,9 @@ async fn invalid_manifest_disables_only_its_own_tool() {
         let wrong = json!({ "descripton": "x", "command": "no.sh", "timeout": "soon", "input_schema": { "type": "strin" } });
         std::fs::write(two.join("tool.json"), wrong.to_string()).unwrap();
         // Not at the first look, which may see half of it.
-        folder.tools.look();
+        folder.tools.check_for_changes();
         folder.call("two", json!({})).await.unwrap();
-        folder.tools.look();
+        folder.tools.check_for_changes();
         let broken = folder.call("two", json!({})).await.unwrap_err();
         assert_eq!(broken.code, ErrorCode::UnknownTool);
         let hint = broken.hint.unwrap();
@@ -139,7 +139,7 @@ async fn invalid_manifest_disables_only_its_own_tool() {
         assert!(!hint.contains("user-defined"), "for others it is not there: {hint}");
         assert_eq!(folder.tools.get("two").unwrap().enabled_by, Some(EnabledBy::Configuration));
         folder.call("one", json!({})).await.unwrap();
-        let told = folder.tools.get("two").unwrap().problems.join("\n");
+        let text = folder.tools.get("two").unwrap().problems.join("\n");
         let file = two.join("tool.json").display().to_string();
         for part in [
             "`descripton` is not a known key; did you mean `description`?",
@@ -149,7 +149,7 @@ async fn invalid_manifest_disables_only_its_own_tool() {
             "`input_schema` is not of type object",
             file.as_str(),
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(text.contains(part), "{part}: {text}");
         }
         // A name that is taken is not given away, whatever the configuration says.
         folder.tool("todo", ECHO, json!({}));
@@ -214,12 +214,12 @@ async fn removed_tool_is_disabled_for_later_tools_of_its_name() {
             folder.tools.enable(name).unwrap();
         }
         let dir = folder.tools.dir().to_owned();
-        let look_twice = || (0..2).for_each(|_| folder.tools.look());
+        let look_twice = || (0..2).for_each(|_| folder.tools.check_for_changes());
         look_twice();
         // A manifest that is being replaced is missing for a moment.
         std::fs::rename(dir.join("echo/tool.json"), dir.join("echo/tool.json~")).unwrap();
         folder.tools.reload();
-        folder.tools.look();
+        folder.tools.check_for_changes();
         std::fs::rename(dir.join("echo/tool.json~"), dir.join("echo/tool.json")).unwrap();
         look_twice();
         folder.call("echo", json!({})).await.unwrap();
@@ -262,8 +262,8 @@ async fn program_writable_by_others_is_not_run() {
             assert!(listed.problems.join("").contains("chmod go-w"), "{listed:?}");
             mode(&path, before & 0o777);
             // Nothing but a mode has changed, and that is seen too.
-            folder.tools.look();
-            folder.tools.look();
+            folder.tools.check_for_changes();
+            folder.tools.check_for_changes();
             folder.call("echo", json!({})).await.unwrap();
         }
         mode(folder.tools.dir(), 0o777);
@@ -282,9 +282,9 @@ async fn program_gets_a_minimal_environment_and_stderr_is_redacted() {
             "printf '{\"hub\": \"%s\", \"mine\": \"%s\", \"at\": \"%s\"}' \"$HUB_SECRET\" \"$MINE\" \"$(basename \"$PWD\")\"",
             json!({ "env": { "MINE": "${env:HUB_SECRET}!" } }),
         );
-        let said = folder.call("vars", json!({})).await.unwrap();
+        let output = folder.call("vars", json!({})).await.unwrap();
         assert_eq!(
-            said.structured().unwrap().as_ref(),
+            output.structured().unwrap().as_ref(),
             &json!({ "hub": "", "mine": "of-the-hub!", "at": "vars" })
         );
         folder.tool("fail", "echo first >&2; echo \"no $MINE for you\" >&2; exit 3", json!({ "env": { "MINE": "swordfish9" } }));
@@ -312,29 +312,29 @@ async fn program_gets_a_minimal_environment_and_stderr_is_redacted() {
 async fn timeout_and_cancellation_kill_the_process_group() {
     bounded(async {
         let folder = Folder::with(&["late", "slow"]).await;
-        let left = "sleep 1000 & echo $! > pid; echo waiting >&2; sleep 1000";
-        let late = folder.tool("late", left, json!({ "timeout": "500ms" }));
+        let script = "sleep 1000 & echo $! > pid; echo waiting >&2; sleep 1000";
+        let late = folder.tool("late", script, json!({ "timeout": "500ms" }));
         let ended = folder.call("late", json!({})).await.unwrap_err();
         assert_eq!(ended.code, ErrorCode::DeadlineExceeded);
         assert!(ended.message.ends_with("and was killed:\nwaiting"), "{ended:?}");
-        gone(&late.join("pid")).await;
-        let slow = folder.tool("slow", left, json!({ "timeout": "60s" }));
-        let asked = call("slow", json!({}));
-        let cancel = asked.cancel.clone();
-        let (reply, ()) = tokio::join!(folder.hub.dispatcher.call(folder.hub.admin(), asked), async {
+        process_has_ended(&late.join("pid")).await;
+        let slow = folder.tool("slow", script, json!({ "timeout": "60s" }));
+        let call_request = call("slow", json!({}));
+        let cancel = call_request.cancel.clone();
+        let (reply, ()) = tokio::join!(folder.hub.dispatcher.call(folder.hub.admin(), call_request), async {
             while std::fs::read_to_string(slow.join("pid")).unwrap_or_default().trim().is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             cancel.cancel();
         });
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Cancelled);
-        gone(&slow.join("pid")).await;
+        process_has_ended(&slow.join("pid")).await;
     })
     .await;
 }
 
 /// Returns when the process whose number is in a file has ended.
-async fn gone(file: &Path) {
+async fn process_has_ended(file: &Path) {
     let pid = std::fs::read_to_string(file).unwrap();
     let state = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
     // One that nobody has waited for yet has ended too.
@@ -378,22 +378,22 @@ async fn test_tool_tells_all_of_a_call_and_of_no_tool_that_the_caller_does_not_s
         let nothing = folder.hub.err(&agent, "test_tool", json!({ "tool": "echo" })).await;
         assert_eq!(nothing.message, "Unknown tool: test_tool", "there is nothing to try out");
         folder.tools.configure(vec!["echo".to_owned()]);
-        let told =
+        let text =
             folder.hub.ok(&agent, "test_tool", json!({ "tool": "echo", "arguments": { "n": 2 } })).await;
-        let told = told.structured().unwrap().into_owned();
-        assert_eq!((&told["success"], &told["exit_code"]), (&json!(true), &json!(0)), "{told}");
+        let text = text.structured().unwrap().into_owned();
+        assert_eq!((&text["success"], &text["exit_code"]), (&json!(true), &json!(0)), "{text}");
         assert_eq!(
-            (&told["structured"], &told["stderr"]),
+            (&text["structured"], &text["stderr"]),
             (&json!({ "got": { "n": 2 } }), &json!(["noted"]))
         );
         // It is a call of the tool, and recorded as one.
         let calls = folder.hub.all_audited().await;
         assert!(calls.iter().any(|one| one.tool == "echo" && one.actor == "agent:ann"), "{calls:?}");
-        let told =
+        let text =
             folder.hub.ok(&agent, "test_tool", json!({ "tool": "echo", "arguments": { "n": "x" } })).await;
-        let told = told.structured().unwrap().into_owned();
-        assert_eq!((&told["success"], &told["ran"]), (&json!(false), &json!(false)));
-        assert_eq!(told["problems"][0]["path"], "/n", "{told}");
+        let text = text.structured().unwrap().into_owned();
+        assert_eq!((&text["success"], &text["ran"]), (&json!(false), &json!(false)));
+        assert_eq!(text["problems"][0]["path"], "/n", "{text}");
         for tool in ["off", "nothing"] {
             let unknown = folder.hub.err(&agent, "test_tool", json!({ "tool": tool })).await;
             assert_eq!(unknown.message, format!("Unknown tool: {tool}"));

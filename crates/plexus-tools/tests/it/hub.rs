@@ -1,4 +1,4 @@
-//! A dispatcher with everything real behind it, and tools whose behaviour a test writes down.
+//! A dispatcher with a real store and authenticator, and tools whose behaviour the tests define.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -194,11 +194,11 @@ impl Hub {
     }
 
     /// Waits until the database holds a call as described.
-    pub(crate) async fn until_audited(&self, wanted: impl Fn(&AuditCall) -> bool) -> AuditCall {
+    pub(crate) async fn until_audited(&self, matches: impl Fn(&AuditCall) -> bool) -> AuditCall {
         let mut heads = self.store.audit_heads();
         loop {
             heads.borrow_and_update();
-            if let Some(call) = self.all_audited().await.into_iter().find(&wanted) {
+            if let Some(call) = self.all_audited().await.into_iter().find(&matches) {
                 return call;
             }
             heads.changed().await.unwrap();
@@ -279,7 +279,7 @@ pub(crate) fn spec(name: &'static str, deadline: Duration) -> ToolSpec {
     }
 }
 
-/// A tool that does what `script` says.
+/// A tool that runs `script`.
 pub(crate) fn scripted<F, Fut>(name: &'static str, script: F) -> Tool
 where
     F: Fn(ToolContext, Args) -> Fut + Send + Sync + 'static,
@@ -300,16 +300,19 @@ where
     })
 }
 
-/// A tool `write` of the server `far`, which must not be run twice and does what `script` says.
-pub(crate) fn far<Fut>(script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
+/// A tool `write` of the server `upstream_tool`, which must not be run twice and runs `script`.
+pub(crate) fn upstream_tool<Fut>(script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
 where
     Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
 {
-    far_of(json!({ "type": "object" }), script)
+    upstream_tool_with_schema(json!({ "type": "object" }), script)
 }
 
 /// The same, for arguments of this schema.
-pub(crate) fn far_of<Fut>(input_schema: Value, script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
+pub(crate) fn upstream_tool_with_schema<Fut>(
+    input_schema: Value,
+    script: impl Fn() -> Fut + Send + Sync + 'static,
+) -> Tool
 where
     Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
 {
@@ -335,18 +338,18 @@ where
     Tool::upstream(spec, Arc::new(run))
 }
 
-/// A tool that waits in its handler until it is let go.
+/// A tool whose handler blocks until the test releases it.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct BlockingTool {
     pub(crate) entered: Arc<tokio::sync::Semaphore>,
     pub(crate) release: CancellationToken,
 }
 
-impl Held {
+impl BlockingTool {
     pub(crate) fn tool(name: &'static str) -> (Self, Tool) {
-        let held =
+        let blocking =
             Self { entered: Arc::new(tokio::sync::Semaphore::new(0)), release: CancellationToken::new() };
-        let inside = held.clone();
+        let inside = blocking.clone();
         let tool = scripted(name, move |_, _| {
             let inside = inside.clone();
             async move {
@@ -355,11 +358,11 @@ impl Held {
                 ready("let go")
             }
         });
-        (held, tool)
+        (blocking, tool)
     }
 
-    /// Waits until `calls` more calls are inside.
-    pub(crate) async fn inside(&self, calls: u32) {
+    /// Waits until `calls` more calls have entered the handler.
+    pub(crate) async fn wait_for_calls(&self, calls: u32) {
         self.entered.acquire_many(calls).await.unwrap().forget();
     }
 }

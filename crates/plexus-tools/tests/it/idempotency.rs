@@ -10,7 +10,7 @@ use plexus_tools::{Call, CallError, CallReply, SessionKey, Tool, ToolOutput};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::hub::{Held, Hub, bounded, call, far, keyed, ready, scripted};
+use crate::hub::{BlockingTool, Hub, bounded, call, keyed, ready, scripted, upstream_tool};
 
 fn add() -> Value {
     json!({ "action": "add", "text": "once" })
@@ -68,8 +68,8 @@ async fn sixteen_calls_at_once_with_one_key_have_one_effect() {
             let mut callers = JoinSet::new();
             for _ in 0..16 {
                 let (dispatcher, agent) = (hub.dispatcher.clone(), agent.clone());
-                let asked = keyed(tool, arguments.clone(), tool);
-                callers.spawn(async move { dispatcher.call(agent, asked).await });
+                let request = keyed(tool, arguments.clone(), tool);
+                callers.spawn(async move { dispatcher.call(agent, request).await });
             }
             let replies = callers.join_all().await;
             assert_eq!(replies.iter().filter(|reply| !reply.replayed).count(), 1);
@@ -89,17 +89,17 @@ async fn one_key_on_two_hubs_at_once_has_one_effect() {
         let agent = hub.agent("ann", &["call:*"]).await;
         let second = hub.second_dispatcher();
         for round in 0..10 {
-            let asked = || keyed("todo", add(), &format!("k{round}"));
+            let request = || keyed("todo", add(), &format!("k{round}"));
             let (a, b) = tokio::join!(
-                hub.dispatcher.call(agent.clone(), asked()),
-                second.call(agent.clone(), asked())
+                hub.dispatcher.call(agent.clone(), request()),
+                second.call(agent.clone(), request())
             );
             // The one that lost the race gets the result of the other.
             assert_eq!(a.result.as_ref().unwrap(), b.result.as_ref().unwrap());
             assert!(a.replayed != b.replayed, "{a:?} {b:?}");
             let lost = hub.audited(if a.replayed { a.call_id } else { b.call_id }).await.unwrap();
             assert_eq!((lost.outcome.as_str(), lost.entries.len()), ("ok", 2));
-            let again = second.call(agent.clone(), asked()).await;
+            let again = second.call(agent.clone(), request()).await;
             assert!(again.replayed && again.result.is_ok());
             assert_eq!(items(&hub, &agent).await, round + 1);
         }
@@ -114,11 +114,11 @@ async fn one_key_for_two_things_on_two_hubs_at_once_is_one_of_them() {
         let agent = hub.agent("ann", &["call:*"]).await;
         let second = hub.second_dispatcher();
         for round in 0..10 {
-            let asked =
+            let request =
                 |text: &str| keyed("todo", json!({ "action": "add", "text": text }), &format!("k{round}"));
             let (a, b) = tokio::join!(
-                hub.dispatcher.call(agent.clone(), asked("one")),
-                second.call(agent.clone(), asked("two"))
+                hub.dispatcher.call(agent.clone(), request("one")),
+                second.call(agent.clone(), request("two"))
             );
             let errors: Vec<_> = [a, b].into_iter().filter_map(|reply| reply.result.err()).collect();
             assert_eq!(errors.len(), 1, "{errors:?}");
@@ -136,7 +136,7 @@ async fn queued_write_records_its_original_time() {
         let agent = hub.agent("ann", &["call:*"]).await;
         let now = hub.clock.now();
         let minutes = |n: i64| Timestamp::from_second(now.as_second() + 60 * n).unwrap();
-        for (number, (key, said, kept)) in [
+        for (number, (key, text, is_stored)) in [
             (Some("old"), minutes(-90), Some(minutes(-90))),
             (Some("ahead"), minutes(4), Some(minutes(4))),
             (Some("wrong"), minutes(6), Some(now)),
@@ -148,7 +148,7 @@ async fn queued_write_records_its_original_time() {
         {
             let call = Call {
                 idempotency_key: key.map(str::to_owned),
-                occurred_at: Some(said),
+                occurred_at: Some(text),
                 session: SessionKey::new("external", &["test", &number.to_string()], None),
                 ..keyed("todo", add(), "")
             };
@@ -158,8 +158,8 @@ async fn queued_write_records_its_original_time() {
             assert_eq!(events.len(), 2);
             for event in events {
                 let payload = &event.payload;
-                assert_eq!(payload["occurred_at"], json!(kept), "{payload}");
-                let waited = kept.map(|at| (now.as_millisecond() - at.as_millisecond()).max(0));
+                assert_eq!(payload["occurred_at"], json!(is_stored), "{payload}");
+                let waited = is_stored.map(|at| (now.as_millisecond() - at.as_millisecond()).max(0));
                 assert_eq!(payload["waited_ms"], json!(waited), "{payload}");
             }
         }
@@ -256,19 +256,19 @@ async fn a_failed_first_call_is_not_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_waiting_for_its_key_can_be_cancelled() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (blocking, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let mut first = JoinSet::new();
         let dispatcher = hub.dispatcher.clone();
-        let asked = (agent.clone(), keyed("waits", json!({}), "k"));
-        first.spawn(async move { dispatcher.call(asked.0, asked.1).await });
-        held.inside(1).await;
+        let request = (agent.clone(), keyed("waits", json!({}), "k"));
+        first.spawn(async move { dispatcher.call(request.0, request.1).await });
+        blocking.wait_for_calls(1).await;
         let second = keyed("waits", json!({}), "k");
         second.cancel.cancel();
         let second = hub.dispatcher.call(agent.clone(), second);
         let second = tokio::time::timeout(Duration::from_secs(5), second).await;
-        held.release.cancel();
+        blocking.release.cancel();
         first.join_all().await;
         let reply = second.expect("a cancelled call must not wait for another one");
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Cancelled);
@@ -298,7 +298,7 @@ async fn a_key_is_1_to_255_bytes_and_none_means_no_replay() {
 /// A tool of another server that must not be run twice, which gives these results one after the other.
 fn reaching_out(results: Vec<Result<ToolOutput, CallError>>, runs: &Arc<AtomicUsize>) -> Tool {
     let (results, runs) = (Arc::new(results), runs.clone());
-    far(move || {
+    upstream_tool(move || {
         let result = results[runs.fetch_add(1, Ordering::SeqCst)].clone();
         async move { result }
     })
@@ -308,22 +308,22 @@ fn reaching_out(results: Vec<Result<ToolOutput, CallError>>, runs: &Arc<AtomicUs
 async fn external_call_runs_once_per_key() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
-        let away = CallError::new(ErrorCode::Unavailable, "not there").before_it_ran();
+        let not_sent = CallError::new(ErrorCode::Unavailable, "not there").before_it_ran();
         let lost = CallError::new(ErrorCode::Unavailable, "lost on the way");
-        let results = vec![Err(away), Err(lost), Ok(ToolOutput::new("done", &json!({})))];
+        let results = vec![Err(not_sent), Err(lost), Ok(ToolOutput::new("done", &json!({})))];
         let hub = Hub::with([reaching_out(results, &runs)]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        let told = async |key: &str| {
+        let message = async |key: &str| {
             let reply = hub.dispatcher.call(agent.clone(), keyed("mcp__far__write", json!({}), key)).await;
-            let said = match reply.result {
+            let text = match reply.result {
                 Ok(output) => output.text().into_owned(),
                 Err(error) => error.message,
             };
-            (reply.replayed, said)
+            (reply.replayed, text)
         };
         // It never got there, so the key is free again.
-        assert_eq!(told("k").await, (false, "not there".to_owned()));
-        assert_eq!(told("k").await, (false, "lost on the way".to_owned()));
+        assert_eq!(message("k").await, (false, "not there".to_owned()));
+        assert_eq!(message("k").await, (false, "lost on the way".to_owned()));
         // Nobody knows what became of it, and nobody finds out by doing it again.
         let again = hub.dispatcher.call(agent.clone(), keyed("mcp__far__write", json!({}), "k")).await;
         let error = again.result.unwrap_err();
@@ -335,8 +335,8 @@ async fn external_call_runs_once_per_key() {
             error.text().contains("lost on the way") && error.text().contains("with a new key"),
             "{error:?}"
         );
-        assert_eq!(told("other").await, (false, "done".to_owned()));
-        assert_eq!(told("other").await, (true, "done".to_owned()));
+        assert_eq!(message("other").await, (false, "done".to_owned()));
+        assert_eq!(message("other").await, (true, "done".to_owned()));
         assert_eq!(runs.load(Ordering::SeqCst), 3);
     })
     .await;
@@ -395,17 +395,17 @@ async fn concurrent_claim_of_a_key_is_refused_on_the_second_hub() {
         let agent = hub.agent("ann", &["call:*"]).await;
         let second = hub.second_dispatcher();
         for round in 0..20 {
-            let asked = || keyed("mcp__far__write", json!({}), &format!("k{round}"));
+            let request = || keyed("mcp__far__write", json!({}), &format!("k{round}"));
             let (a, b) = tokio::join!(
-                hub.dispatcher.call(agent.clone(), asked()),
-                second.call(agent.clone(), asked())
+                hub.dispatcher.call(agent.clone(), request()),
+                second.call(agent.clone(), request())
             );
             assert!(a.result.is_ok() || b.result.is_ok(), "{a:?} {b:?}");
             for error in [a, b].into_iter().filter_map(|reply| reply.result.err()) {
                 let outrun = error.text().contains("started first") && error.code == ErrorCode::Unavailable;
-                let begun =
+                let has_started =
                     error.text().contains("may still be running") && error.code == ErrorCode::Conflict;
-                assert!(outrun || begun, "{error:?}");
+                assert!(outrun || has_started, "{error:?}");
             }
         }
         assert_eq!(runs.load(Ordering::SeqCst), 20);

@@ -68,7 +68,8 @@ async fn every_native_tool_sends_what_its_output_schema_says() {
     .await;
 }
 
-/// Whether every field that was sent is one that the schema names; of one with several forms, the first is the tool's own.
+/// Whether every field that was sent is one that the schema names; of one with several forms, the first is the tool's
+/// own.
 fn describes_all(schema: &Value, sent: &Value) -> bool {
     let own = schema.pointer("/anyOf/0").unwrap_or(schema);
     let named = own["properties"].as_object().unwrap();
@@ -83,16 +84,16 @@ async fn search_finds_by_what_a_tool_does_best_first() {
         for (query, best) in
             [("scratchpad", "scratchpad"), ("to-do list", "todo"), ("which session am I in", "session_info")]
         {
-            let found = hub
+            let search_result = hub
                 .ok(&agent, "tool_search", json!({ "query": query }))
                 .await
                 .structured()
                 .unwrap()
                 .into_owned();
-            assert_eq!(found["tools"][0]["name"], best, "{query}");
+            assert_eq!(search_result["tools"][0]["name"], best, "{query}");
         }
-        let found = hub.ok(&agent, "tool_search", json!({ "query": "tool", "limit": 1 })).await;
-        assert_eq!(found.structured().unwrap().into_owned()["tools"].as_array().unwrap().len(), 1);
+        let search_result = hub.ok(&agent, "tool_search", json!({ "query": "tool", "limit": 1 })).await;
+        assert_eq!(search_result.structured().unwrap().into_owned()["tools"].as_array().unwrap().len(), 1);
         let nothing = hub.ok(&agent, "tool_search", json!({ "query": "submarine" })).await;
         assert!(nothing.text().starts_with("Nothing fits."), "{}", nothing.text());
     })

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::hub::{Hub, bounded, ready, scripted};
 
-/// A tool of another server that says its own name.
+/// A tool of another server that returns its own name.
 pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
     let name = tool_name::canonical(server, tool);
     let placement = UpstreamTool {
@@ -110,7 +110,7 @@ async fn the_version_moves_when_a_profile_changes_and_only_then() {
             names(&hub, &agent).into_iter().collect::<Vec<_>>()
         };
         assert_eq!(shown(r#"{"enabled_tools": ["scratchpad", "todo"]}"#), ["scratchpad", "todo"]);
-        // Broken is nothing: neither what it was nor everything.
+        // An invalid profile shows nothing: neither its previous tools nor all tools.
         assert_eq!(shown(r#"{"enabled_tools": ["todo"], "budgets": {}}"#), [""; 0]);
         assert_eq!(shown(r#"{"enabled_tools": ["todo"]}"#), ["todo"]);
         std::fs::remove_dir_all(folder.join("small")).unwrap();
@@ -273,21 +273,22 @@ async fn profile_never_widens_the_view_of_a_token() {
             for (free, narrowed) in &agents {
                 let all = registry.visible_to(free);
                 for agent in narrowed {
-                    let seen = registry.visible_to(agent);
-                    let what =
+                    let visible = registry.visible_to(agent);
+                    let description =
                         || format!("seed {seed}, round {round}: {:?} {:?}", agent.profile(), agent.scopes());
-                    for tool in seen.tools() {
+                    for tool in visible.tools() {
                         let same = all.tools().find(|other| other.spec().name == tool.spec().name);
                         // The same also in its actions.
-                        let same = same.unwrap_or_else(|| panic!("{} is shown: {}", tool.name(), what()));
-                        assert_eq!(same.spec(), tool.spec(), "{}", what());
+                        let same =
+                            same.unwrap_or_else(|| panic!("{} is shown: {}", tool.name(), description()));
+                        assert_eq!(same.spec(), tool.spec(), "{}", description());
                     }
                     let profile = live.load().find(agent.profile().unwrap()).unwrap().clone();
                     let candidates = all.candidates();
                     let (own, sub) = (profile.shown(&candidates), profile.subagent_view(&candidates));
-                    assert!(sub.tools.is_subset(&own.tools), "{}", what());
-                    shown += seen.len();
-                    hidden += all.len() - seen.len();
+                    assert!(sub.tools.is_subset(&own.tools), "{}", description());
+                    shown += visible.len();
+                    hidden += all.len() - visible.len();
                 }
             }
         }

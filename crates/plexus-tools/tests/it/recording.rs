@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::hub::{Hub, bounded, call, far, ready, scripted, scripted_until};
+use crate::hub::{Hub, bounded, call, ready, scripted, scripted_until, upstream_tool};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_has_two_attributed_audit_entries() {
@@ -44,31 +44,33 @@ async fn every_call_has_two_attributed_audit_entries() {
             hub.store.audit_heads().borrow().as_ref().unwrap().n
         };
         for agent in &agents {
-            for (asked, arguments, tool, outcome, ran) in &cases {
+            for (requested, arguments, tool, outcome, ran) in &cases {
                 let via = if *ran { Via::Mcp } else { Via::Rest };
-                let reply =
-                    hub.dispatcher.call(agent.clone(), Call { via, ..call(asked, arguments.clone()) }).await;
-                let what = format!("{asked} {arguments}: {:?}", reply.result);
+                let reply = hub
+                    .dispatcher
+                    .call(agent.clone(), Call { via, ..call(requested, arguments.clone()) })
+                    .await;
+                let description = format!("{requested} {arguments}: {:?}", reply.result);
                 let code = reply.result.as_ref().map_or_else(|error| error.code.as_str(), |_| "ok");
                 // The code of an unknown tool has a test of its own.
-                assert!(outcome.is_empty() || code == *outcome, "{what}");
-                let audited = hub.audited(reply.call_id).await.expect(&what);
+                assert!(outcome.is_empty() || code == *outcome, "{description}");
+                let audited = hub.audited(reply.call_id).await.expect(&description);
                 recorded += 2;
-                assert_eq!(audited.entries, [recorded - 1, recorded], "{what}");
-                assert_eq!((audited.outcome.as_str(), audited.tool.as_str()), (code, *tool), "{what}");
-                assert_eq!(audited.actor, agent.subject(), "{what}");
-                assert_eq!(audited.token_id, Some(agent.token_id()), "{what}");
+                assert_eq!(audited.entries, [recorded - 1, recorded], "{description}");
+                assert_eq!((audited.outcome.as_str(), audited.tool.as_str()), (code, *tool), "{description}");
+                assert_eq!(audited.actor, agent.subject(), "{description}");
+                assert_eq!(audited.token_id, Some(agent.token_id()), "{description}");
                 assert_eq!((audited.session_id, audited.via.as_str()), (reply.session_id, via.as_str()));
                 let events = hub.events(reply.session_id.unwrap()).await;
                 let of_call: Vec<_> =
                     events.iter().filter(|event| event.payload["call_id"] == json!(reply.call_id)).collect();
                 let kinds: Vec<_> = of_call.iter().map(|event| event.kind.clone()).collect();
                 let expected = [EventKind::ToolStarted, EventKind::ToolCall];
-                assert_eq!(kinds, expected[usize::from(!ran)..], "{what}");
+                assert_eq!(kinds, expected[usize::from(!ran)..], "{description}");
                 let ended = of_call.last().unwrap();
-                assert_eq!(ended.payload["success"], reply.result.is_ok(), "{what}");
-                assert_eq!(ended.payload["tool"], *tool, "{what}");
-                assert!(of_call.iter().all(|event| event.actor == agent.subject()), "{what}");
+                assert_eq!(ended.payload["success"], reply.result.is_ok(), "{description}");
+                assert_eq!(ended.payload["tool"], *tool, "{description}");
+                assert!(of_call.iter().all(|event| event.actor == agent.subject()), "{description}");
             }
         }
         hub.store.settle().await.unwrap();
@@ -170,7 +172,7 @@ async fn unrecorded_external_call_is_not_reported_as_undone() {
         for key in [None, Some("k".to_owned())] {
             let (ran, go) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
             let (inside, let_go) = (ran.clone(), go.clone());
-            let hub = Hub::with([far(move || {
+            let hub = Hub::with([upstream_tool(move || {
                 let (inside, let_go) = (inside.clone(), let_go.clone());
                 async move {
                     inside.add_permits(1);
@@ -180,13 +182,13 @@ async fn unrecorded_external_call_is_not_reported_as_undone() {
             })])
             .await;
             let agent = hub.agent("ann", &["call:*"]).await;
-            let asked = Call { idempotency_key: key, ..call("mcp__far__write", json!({})) };
+            let requested = Call { idempotency_key: key, ..call("mcp__far__write", json!({})) };
             let without_database = async {
                 let _ran = ran.acquire().await.unwrap();
                 hub.supervisor.shutdown(Duration::from_millis(50)).await;
                 go.cancel();
             };
-            let (reply, ()) = tokio::join!(hub.dispatcher.call(agent, asked), without_database);
+            let (reply, ()) = tokio::join!(hub.dispatcher.call(agent, requested), without_database);
             let error = reply.result.unwrap_err();
             assert_eq!(error.code, ErrorCode::Internal, "{error:?}");
             assert!(error.text().contains("The tool has run"), "{error:?}");

@@ -9,31 +9,31 @@ use plexus_tools::{Call, Outcome, Progress, ToolOutput};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::hub::{CALLS, Held, Hub, OUTPUT, bounded, call, output, ready, scripted, scripted_until};
+use crate::hub::{BlockingTool, CALLS, Hub, OUTPUT, bounded, call, output, ready, scripted, scripted_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_ends_at_its_deadline_and_its_handler_is_cancelled() {
     bounded(async {
-        let (told, hears) = tokio::sync::watch::channel(false);
-        let told = Arc::new(told);
+        let (cancelled_sender, cancelled_receiver) = tokio::sync::watch::channel(false);
+        let cancelled_sender = Arc::new(cancelled_sender);
         let hub = Hub::with([scripted_until("hangs", Duration::from_millis(20), move |context, _| {
             // What the handler started goes on after it; the token reaches it.
-            let (told, cancel) = (told.clone(), context.cancel.clone());
+            let (cancelled_sender, cancel) = (cancelled_sender.clone(), context.cancel.clone());
             let mut helpers = JoinSet::new();
             helpers.spawn(async move {
                 cancel.cancelled().await;
-                told.send_replace(true);
+                cancelled_sender.send_replace(true);
             });
             helpers.detach_all();
             std::future::pending()
         })])
         .await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        let asked = call("hangs", json!({}));
-        let cancel = asked.cancel.clone();
-        let reply = hub.dispatcher.call(agent.clone(), asked).await;
+        let call_request = call("hangs", json!({}));
+        let cancel = call_request.cancel.clone();
+        let reply = hub.dispatcher.call(agent.clone(), call_request).await;
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::DeadlineExceeded);
-        hears.clone().wait_for(|told| *told).await.unwrap();
+        cancelled_receiver.clone().wait_for(|cancelled_sender| *cancelled_sender).await.unwrap();
         assert!(!cancel.is_cancelled(), "the caller's own token is the caller's");
         assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "deadline_exceeded");
         hub.ok(&agent, "list_tools", json!({})).await;
@@ -44,13 +44,13 @@ async fn call_ends_at_its_deadline_and_its_handler_is_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_call_ends_and_is_recorded() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (blocking, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        let asked = call("waits", json!({}));
-        let cancel = asked.cancel.clone();
-        let (reply, ()) = tokio::join!(hub.dispatcher.call(agent.clone(), asked), async {
-            held.inside(1).await;
+        let call_request = call("waits", json!({}));
+        let cancel = call_request.cancel.clone();
+        let (reply, ()) = tokio::join!(hub.dispatcher.call(agent.clone(), call_request), async {
+            blocking.wait_for_calls(1).await;
             cancel.cancel();
         });
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Cancelled);
@@ -115,8 +115,8 @@ async fn long_text_is_truncated_in_the_middle() {
         let text = hub.ok(&agent, "long", json!({})).await.text().into_owned();
         assert!(text.len() <= 4096, "{}", text.len());
         assert!(text.starts_with("BEGIN") && text.ends_with("END"));
-        let kept = text.matches('ü').count();
-        let left_out = (20_000 - kept) * "ü".len();
+        let remaining = text.matches('ü').count();
+        let left_out = (20_000 - remaining) * "ü".len();
         assert!(text.contains(&format!("[… {left_out} bytes left out …]")), "{}", text.replace('ü', ""));
     })
     .await;
@@ -152,7 +152,7 @@ async fn oversized_data_is_refused_and_rolled_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrency_limit_applies_per_principal() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (blocking, tool) = BlockingTool::tool("waits");
         let hub = Hub::limited(2, OUTPUT, [tool]).await;
         let (ann, bob) = (hub.agent("ann", &["call:*"]).await, hub.agent("bob", &["call:*"]).await);
         // A second token of the same holder is no way around the limit.
@@ -162,7 +162,7 @@ async fn concurrency_limit_applies_per_principal() {
             let (dispatcher, agent) = (hub.dispatcher.clone(), agent.clone());
             running.spawn(async move { dispatcher.call(agent, call("waits", json!({}))).await });
         }
-        held.inside(2).await;
+        blocking.wait_for_calls(2).await;
         assert_eq!(hub.dispatcher.in_flight(), 2);
         for agent in [&ann, &renewed] {
             let reply = hub.call(agent, "list_tools", json!({})).await;
@@ -172,7 +172,7 @@ async fn concurrency_limit_applies_per_principal() {
             assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "overloaded");
         }
         hub.ok(&bob, "list_tools", json!({})).await;
-        held.release.cancel();
+        blocking.release.cancel();
         for reply in running.join_all().await {
             reply.result.unwrap();
         }
@@ -185,18 +185,18 @@ async fn concurrency_limit_applies_per_principal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_of_a_disconnected_caller_is_finished_and_recorded() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (blocking, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         {
             let leaving = hub.call(&agent, "waits", json!({}));
             tokio::select! {
                 _ = leaving => panic!("the tool must still wait"),
-                () = held.inside(1) => {}
+                () = blocking.wait_for_calls(1) => {}
             }
         }
         assert_eq!(hub.dispatcher.in_flight(), 1);
-        held.release.cancel();
+        blocking.release.cancel();
         let audited = hub.until_audited(|call| call.tool == "waits" && call.finished_at.is_some()).await;
         assert_eq!((audited.outcome.as_str(), audited.actor.as_str()), ("ok", "agent:ann"));
         let events = hub.events(audited.session_id.unwrap()).await;
@@ -217,14 +217,14 @@ async fn progress_reaches_the_caller_in_order() {
         })])
         .await;
         let agent = hub.agent("ann", &["call:*"]).await;
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let sink = heard.clone();
+        let progress_values = Arc::new(Mutex::new(Vec::new()));
+        let sink = progress_values.clone();
         let progress: plexus_tools::ProgressSink = Arc::new(move |step| sink.lock().unwrap().push(step));
-        let asked = Call { progress: Some(progress), ..call("steps", json!({})) };
-        hub.dispatcher.call(agent.clone(), asked).await.result.unwrap();
-        let heard = heard.lock().unwrap().clone();
-        assert_eq!(heard.iter().map(|step| step.done).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
-        assert_eq!(heard[2].message.as_deref(), Some("step 3"));
+        let call_request = Call { progress: Some(progress), ..call("steps", json!({})) };
+        hub.dispatcher.call(agent.clone(), call_request).await.result.unwrap();
+        let progress_values = progress_values.lock().unwrap().clone();
+        assert_eq!(progress_values.iter().map(|step| step.done).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
+        assert_eq!(progress_values[2].message.as_deref(), Some("step 3"));
         // Who did not ask is not bothered.
         hub.ok(&agent, "steps", json!({})).await;
     })
@@ -234,15 +234,15 @@ async fn progress_reaches_the_caller_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_lets_a_running_call_end_and_be_recorded() {
     bounded(async {
-        let (held, tool) = Held::tool("waits");
+        let (blocking, tool) = BlockingTool::tool("waits");
         let hub = Hub::with([tool]).await;
         let agent = hub.agent("ann", &["call:*"]).await;
         let stop = hub.supervisor.stopping(plexus_kit::Stage::Work);
         let (reply, drained) = tokio::join!(hub.call(&agent, "waits", json!({})), async {
-            held.inside(1).await;
+            blocking.wait_for_calls(1).await;
             let released = async {
                 stop.cancelled().await;
-                held.release.cancel();
+                blocking.release.cancel();
             };
             tokio::join!(hub.supervisor.shutdown(Duration::from_secs(30)), released).0
         });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::hub::{Hub, bounded, ready, scripted};
 
-/// What a caller gets and what is recorded, without what differs between any two calls.
+/// The reply and the record of a call, without the parts that differ between any two calls.
 async fn answer(hub: &Hub, agent: &Arc<Principal>, tool: &str, arguments: Value) -> (String, Value) {
     let reply = hub.call(agent, tool, arguments).await;
     let audited: AuditCall = hub.audited(reply.call_id).await.unwrap();
@@ -88,8 +88,8 @@ async fn unauthorized_tool_is_not_listed() {
         ];
         for (tool, arguments) in requests {
             // Those who may see it do, so the request is one that would show it.
-            let seen = hub.ok(&admin, tool, arguments.clone()).await;
-            assert!(format!("{seen:?}").contains("purple_elephant"), "{tool} {arguments}");
+            let output = hub.ok(&admin, tool, arguments.clone()).await;
+            assert!(format!("{output:?}").contains("purple_elephant"), "{tool} {arguments}");
             let hidden = hub.ok(&agent, tool, arguments.clone()).await;
             assert!(!format!("{hidden:?}").contains("purple"), "{tool} {arguments}: {hidden:?}");
             let through = json!({ "name": tool, "arguments": arguments });

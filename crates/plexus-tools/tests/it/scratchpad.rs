@@ -93,8 +93,8 @@ async fn what_an_action_needs_and_did_not_get_is_named_and_nothing_changes() {
             assert_eq!(error.code, code, "{arguments}");
             assert!(error.message.contains(words), "{arguments}: {}", error.message);
         }
-        let near = hub.err(&agent, "scratchpad", json!({ "action": "read", "section": "nots" })).await;
-        assert_eq!(near.hint.as_deref(), Some("Did you mean \"notes\"?"));
+        let error = hub.err(&agent, "scratchpad", json!({ "action": "read", "section": "nots" })).await;
+        assert_eq!(error.hint.as_deref(), Some("Did you mean \"notes\"?"));
         let listed = hub.ok(&agent, "scratchpad", json!({ "action": "list" })).await;
         assert_eq!(listed.text(), "notes (5 bytes)");
     })

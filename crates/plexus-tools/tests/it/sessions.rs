@@ -93,8 +93,8 @@ async fn session_of_another_owner_is_reported_as_missing() {
         let (ann, bob) = (hub.agent("ann", &["call:*"]).await, hub.agent("bob", &["call:*"]).await);
         let reply =
             call_from(&hub, &ann, "private", "todo", json!({ "action": "add", "text": "hers" })).await;
-        let (taken, never) = (reply.session_id.unwrap().to_string(), SessionId::new().to_string());
-        let pairs = [(taken.as_str(), never.as_str()), ("external:test:private", "external:test:nothere")];
+        let (existing, never) = (reply.session_id.unwrap().to_string(), SessionId::new().to_string());
+        let pairs = [(existing.as_str(), never.as_str()), ("external:test:private", "external:test:nothere")];
         for (hers, nobodys) in pairs {
             for (tool, arguments) in [
                 ("todo", json!({ "action": "list" })),
@@ -118,7 +118,7 @@ async fn session_of_another_owner_is_reported_as_missing() {
         let untouched = call_from(&hub, &ann, "private", "todo", json!({ "action": "list" })).await;
         assert_eq!(untouched.result.unwrap().text(), "[ ] 1. hers");
         // An admin may look.
-        assert_eq!(hub.ok(&hub.admin(), "todo", list(&taken)).await.text(), "[ ] 1. hers");
+        assert_eq!(hub.ok(&hub.admin(), "todo", list(&existing)).await.text(), "[ ] 1. hers");
     })
     .await;
 }

@@ -41,14 +41,15 @@ async fn unlisted_tool_is_found_called_and_recorded_once() {
         let hub = hub().await;
         let agent = hub.agent_of("ann", &["call:*"], Some("thin")).await;
         assert_eq!(listed(&hub, &agent), ["mcp__files__read", "tool_call", "tool_search"]);
-        let found = hub.ok(&agent, "tool_search", json!({ "query": "write files", "limit": 1 })).await;
-        let found = found.structured().unwrap().into_owned();
-        assert_eq!(found["tools"][0]["name"], "mcp__files__write", "{found}");
-        assert_eq!(found["tools"][0]["input_schema"], json!({ "type": "object" }), "{found}");
+        let search_result =
+            hub.ok(&agent, "tool_search", json!({ "query": "write files", "limit": 1 })).await;
+        let search_result = search_result.structured().unwrap().into_owned();
+        assert_eq!(search_result["tools"][0]["name"], "mcp__files__write", "{search_result}");
+        assert_eq!(search_result["tools"][0]["input_schema"], json!({ "type": "object" }), "{search_result}");
         let nothing = hub.ok(&agent, "tool_search", json!({ "query": "zzz" })).await;
         assert_eq!(nothing.text(), "Nothing fits. Try other words.", "there is no list_tools here");
-        let whole = hub.agent("bob", &["call:*"]).await;
-        let nothing = hub.ok(&whole, "tool_search", json!({ "query": "zzz" })).await;
+        let full_list = hub.agent("bob", &["call:*"]).await;
+        let nothing = hub.ok(&full_list, "tool_search", json!({ "query": "zzz" })).await;
         assert_eq!(nothing.text(), "Nothing fits. Try other words, or list_tools for all.");
         let before = hub.all_audited().await.len();
         let call = keyed("tool_call", json!({ "name": "mcp__files__write", "arguments": {} }), "k");
@@ -70,13 +71,13 @@ async fn unlisted_tool_is_found_called_and_recorded_once() {
 async fn caller_without_tool_search_gets_the_full_list() {
     bounded(async {
         let hub = hub().await;
-        let whole = ["mcp__files__read", "mcp__files__write"];
+        let full_list = ["mcp__files__read", "mcp__files__write"];
         for more in [None, Some("tool_search"), Some("tool_call")] {
             let mut scopes = vec!["call:mcp__files__*".to_owned()];
             scopes.extend(more.map(|tool| format!("call:{tool}")));
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
             let agent = hub.agent_of("ann", &scopes, Some("thin")).await;
-            assert_eq!(listed(&hub, &agent), [whole.as_slice(), more.as_slice()].concat());
+            assert_eq!(listed(&hub, &agent), [full_list.as_slice(), more.as_slice()].concat());
         }
     })
     .await;
@@ -91,19 +92,19 @@ async fn a_thin_profile_costs_less_and_says_what_it_saves() {
             let agent = hub.agent_of("ann", &["call:*"], Some(profile)).await;
             cost(&counter, &hub.dispatcher.registry().visible_to(&agent), &[]).await.unwrap()
         };
-        let (whole, thin) = (of("whole").await, of("thin").await);
-        assert_eq!((whole.tools.len(), thin.tools.len(), whole.unlisted), (3, 3, None));
-        let tokens = |name: &str| whole.tools.iter().find(|tool| tool.name == name).unwrap().tokens;
+        let (full_list, thin) = (of("whole").await, of("thin").await);
+        assert_eq!((full_list.tools.len(), thin.tools.len(), full_list.unlisted), (3, 3, None));
+        let tokens = |name: &str| full_list.tools.iter().find(|tool| tool.name == name).unwrap().tokens;
         let unlisted = thin.unlisted.unwrap();
         assert_eq!((unlisted.tools, unlisted.tokens), (2, tokens("mcp__files__write") + tokens("todo")));
-        for cost in [&whole, &thin] {
+        for cost in [&full_list, &thin] {
             assert!(cost.tools.is_sorted_by_key(|tool| std::cmp::Reverse(tool.tokens)), "{cost:?}");
             assert_eq!(cost.tokens, cost.tools.iter().map(|tool| tool.tokens).sum::<u64>());
             assert_eq!(cost.tokens, cost.servers.iter().map(|server| server.tokens).sum::<u64>());
             let shares: f64 = cost.servers.iter().map(|server| server.share).sum();
             assert!((99.0..101.0).contains(&shares), "{cost:?}");
         }
-        assert_eq!(whole.servers[0].server, None, "the schema of `todo` is the longest: {whole:?}");
+        assert_eq!(full_list.servers[0].server, None, "the schema of `todo` is the longest: {full_list:?}");
     })
     .await;
 }
@@ -137,8 +138,8 @@ async fn through_tool_call_goes_exactly_what_goes_without_it() {
             scopes.extend(["call:tool_call".to_owned(), "call:tool_search".to_owned()]);
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
             let agent = hub.agent_of("ann", &scopes, Some(&format!("p{world}"))).await;
-            let seen = hub.dispatcher.registry().visible_to(&agent);
-            if seen.resolve(tool_name::CALL).is_err() {
+            let visible = hub.dispatcher.registry().visible_to(&agent);
+            if visible.resolve(tool_name::CALL).is_err() {
                 continue;
             }
             // Everything that anybody sees, listed or not, and what nobody does.

@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-pub(super) use listing::listed;
+pub(super) use listing::fetch_list;
 pub(crate) use task::{TaskState, task_state};
 
 use super::stderr::cut;
-use super::{Called, ClientError, Offers, Peer, Replied, Returned};
+use super::{CallResponse, CallResult, ClientError, Offers, Peer, RequestResponse};
 
 /// Errors that only a server of the stateless era returns.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
@@ -37,7 +37,7 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// The result of a call. Its parts remain slices of the received text; nothing is copied or serialized again.
-pub(crate) fn called(result: &Bytes) -> Called {
+pub(crate) fn parse_call_result(result: &Bytes) -> CallResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Parts<'a> {
@@ -61,19 +61,19 @@ pub(crate) fn called(result: &Bytes) -> Called {
         Kind::Complete => {}
         Kind::InputRequired => {
             let (questions, state) = input_required::questions(result, "tools/call")?;
-            return Ok(Returned::Ask { questions, state });
+            return Ok(CallResponse::Ask { questions, state });
         }
-        Kind::Task => return task::begun(result),
+        Kind::Task => return task::task_created(result),
     }
     let content = match parts.content {
         Some(content) if content.get().starts_with('[') => RawJson::within(result, content),
         Some(_) => return Err(malformed("tools/call", &"`content` is not an array")),
         // Required by the specification, but structured data alone is sufficient.
         None if parts.structured_content.is_some() => RawJson::empty_array(),
-        None if parts.task.is_some() => return task::begun_in_session(result),
+        None if parts.task.is_some() => return task::task_created_in_session(result),
         None => return Err(malformed("tools/call", &"it has no `content`")),
     };
-    Ok(Returned::Output(ForeignOutput {
+    Ok(CallResponse::Output(ForeignOutput {
         content,
         structured: parts.structured_content.map(|data| RawJson::within(result, data)),
         is_error: parts.is_error.unwrap_or(false),
@@ -83,7 +83,7 @@ pub(crate) fn called(result: &Bytes) -> Called {
 }
 
 /// The result of any other request.
-pub(super) fn replied(result: Bytes, method: &str) -> Result<Replied, ClientError> {
+pub(super) fn parse_response(result: Bytes, method: &str) -> Result<RequestResponse, ClientError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Parts<'a> {
@@ -92,10 +92,10 @@ pub(super) fn replied(result: Bytes, method: &str) -> Result<Replied, ClientErro
     }
     let Parts { result_type } = parsed(&result, method)?;
     match kind(result_type.as_deref())? {
-        Kind::Complete => Ok(Replied::Result(result)),
+        Kind::Complete => Ok(RequestResponse::Result(result)),
         Kind::InputRequired => {
             let (questions, state) = input_required::questions(&result, method)?;
-            Ok(Replied::Ask { questions, state })
+            Ok(RequestResponse::Ask { questions, state })
         }
         Kind::Task => Err(malformed(method, &"only a tool call may become a task")),
     }
@@ -185,8 +185,8 @@ struct Capabilities {
 
 impl Capabilities {
     fn offers(&self) -> Offers {
-        let announces = |of: &Option<Value>, what: &str| {
-            of.as_ref().and_then(|of| of.get(what)) == Some(&Value::Bool(true))
+        let announces = |of: &Option<Value>, member: &str| {
+            of.as_ref().and_then(|of| of.get(member)) == Some(&Value::Bool(true))
         };
         let tasks = self.extensions.as_ref().and_then(|extensions| extensions.get(TASKS));
         Offers {
@@ -223,7 +223,7 @@ fn peer(
 
 /// The conclusion from a failed `server/discover`.
 #[derive(Debug, PartialEq)]
-pub(super) enum Undiscovered {
+pub(super) enum DiscoverFailure {
     /// The server may be of the session era: `initialize` is worth trying.
     TryInitialize,
     /// The server is of the stateless era, but there is no common revision.
@@ -232,20 +232,20 @@ pub(super) enum Undiscovered {
 
 /// The specification defines no error code for falling back to `initialize`, so every error does that lead to
 /// it except those that only a server of the stateless era returns.
-pub(super) fn undiscovered(error: ClientError) -> Undiscovered {
-    let ClientError::Rpc { code, data, .. } = &error else { return Undiscovered::TryInitialize };
+pub(super) fn classify_discover_failure(error: ClientError) -> DiscoverFailure {
+    let ClientError::Rpc { code, data, .. } = &error else { return DiscoverFailure::TryInitialize };
     match *code {
         UNSUPPORTED_REVISION => {
             let supported = data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
             let supported: Vec<String> =
                 supported.into_iter().flatten().filter_map(|r| r.as_str().map(str::to_owned)).collect();
             if supported.iter().any(|revision| Version::parse(revision).is_some()) {
-                return Undiscovered::TryInitialize;
+                return DiscoverFailure::TryInitialize;
             }
-            Undiscovered::Refused(no_common_revision(&supported))
+            DiscoverFailure::Refused(no_common_revision(&supported))
         }
-        HEADER_MISMATCH | MISSING_CAPABILITY => Undiscovered::Refused(error),
-        _ => Undiscovered::TryInitialize,
+        HEADER_MISMATCH | MISSING_CAPABILITY => DiscoverFailure::Refused(error),
+        _ => DiscoverFailure::TryInitialize,
     }
 }
 

@@ -75,7 +75,7 @@ impl Inputs {
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Returned {
+pub enum CallResponse {
     Output(ForeignOutput),
     /// The call must be repeated with the answers.
     Ask {
@@ -161,7 +161,7 @@ impl Request {
 
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Replied {
+pub enum RequestResponse {
     /// The text of the result.
     Result(Bytes),
     Ask {
@@ -172,14 +172,14 @@ pub enum Replied {
 
 /// A kind of list that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
+pub enum ListKind {
     Tools,
     Resources,
     Templates,
     Prompts,
 }
 
-impl Listed {
+impl ListKind {
     pub(super) fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
@@ -211,7 +211,7 @@ impl Listed {
 
 /// A notification of a change at the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum ServerChange {
     Tools,
     Resources,
     Prompts,

@@ -38,10 +38,10 @@ impl Chatter {
     }
 
     /// Appends the last output to a description of what happened.
-    pub(super) fn explain(&self, what: String) -> String {
+    pub(super) fn explain(&self, message: String) -> String {
         match self.last() {
-            Some(line) => detail::with_last_sent(&what, &line),
-            None => what,
+            Some(line) => detail::with_last_sent(&message, &line),
+            None => message,
         }
     }
 

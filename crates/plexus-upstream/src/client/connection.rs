@@ -13,16 +13,16 @@ use plexus_tools::Capabilities;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::answer::{self, Undiscovered};
+use super::answer::{self, DiscoverFailure};
 use super::following::LogVerbosity;
 use super::message::{self, RequestMeta};
-use super::pipe::{BorrowedPipe, Pipe, Present, RequestOptions};
+use super::pipe::{BorrowedPipe, Pipe, PresentCaller, RequestOptions};
 use super::process::Process;
 use super::selection::Selection;
 use super::subscriptions::{ACK_TIMEOUT, Subscriptions};
 use super::{
-    Bridge, Called, ClientError, Connect, Definitions, Listed, News, Offers, Outgoing, Peer, Replied,
-    Request, SharedListener,
+    Bridge, CallResult, ClientError, Connect, Definitions, ListKind, Offers, Outgoing, Peer, Request,
+    RequestResponse, ServerChange, SharedListener,
 };
 
 /// Time limit for `server/discover`. A server of the session era may never answer it, and every caller waits
@@ -72,8 +72,13 @@ impl Connection {
         if peer.era == UpstreamEra::Stateless && (offers.changes() || offers.subscribe) {
             let name = &connect.config.name;
             let (pipe, listener) = (pipe.borrowed(), connect.listener.clone());
-            let listening =
-                Listening { server: name.clone(), pipe, listener, offers, of: subscriptions.clone() };
+            let listening = SubscriptionLoop {
+                server: name.clone(),
+                pipe,
+                listener,
+                offers,
+                subscriptions: subscriptions.clone(),
+            };
             let task = listening.run();
             connect.supervisor.spawn(Stage::Storage, format!("upstream {name}: subscription"), task);
         }
@@ -88,15 +93,15 @@ impl Connection {
         &self.peer
     }
 
-    pub(super) async fn list(&self, what: Listed) -> Result<Definitions, ClientError> {
+    pub(super) async fn list(&self, list_kind: ListKind) -> Result<Definitions, ClientError> {
         let page = async |cursor: Option<String>| {
-            let build = |id| message::list(id, self.peer.era, what.method(), cursor.as_deref());
+            let build = |id| message::list(id, self.peer.era, list_kind.method(), cursor.as_deref());
             self.pipe.request(build, RequestOptions::default()).await
         };
-        self.timely(what.method(), answer::listed(&self.peer, what, self.limit, page)).await
+        self.timely(list_kind.method(), answer::fetch_list(&self.peer, list_kind, self.limit, page)).await
     }
 
-    pub(super) async fn call(&self, call: Outgoing) -> Called {
+    pub(super) async fn call(&self, call: Outgoing) -> CallResult {
         let manner = RequestOptions {
             progress: call.progress.clone(),
             cancel: Some(&call.cancel),
@@ -105,10 +110,10 @@ impl Connection {
         };
         let meta = RequestMeta { trace: call.trace.as_ref(), ..self.request_meta(&call.bridge) };
         let result = self.pipe.request(|id| message::call(id, &call, meta), manner).await?;
-        answer::called(&result)
+        answer::parse_call_result(&result)
     }
 
-    pub(super) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+    pub(super) async fn request(&self, request: Request) -> Result<RequestResponse, ClientError> {
         let name = request.method.name();
         let meta = RequestMeta { trace: request.trace.as_ref(), ..self.request_meta(&request.bridge) };
         let manner = RequestOptions {
@@ -116,12 +121,12 @@ impl Connection {
             bridge: request.cancel.is_some().then(|| request.bridge.clone()),
             ..RequestOptions::default()
         };
-        let asked = self.pipe.request(|id| message::request(id, &request, meta), manner);
+        let requested = self.pipe.request(|id| message::request(id, &request, meta), manner);
         let result = match request.cancel {
-            Some(_) => asked.await?,
-            None => self.timely(name, asked).await?,
+            Some(_) => requested.await?,
+            None => self.timely(name, requested).await?,
         };
-        answer::replied(result, name)
+        answer::parse_response(result, name)
     }
 
     fn request_meta(&self, bridge: &Bridge) -> RequestMeta<'static> {
@@ -136,7 +141,7 @@ impl Connection {
         &self.subscriptions
     }
 
-    pub(super) fn present(&self, bridge: Bridge) -> Present {
+    pub(super) fn present(&self, bridge: Bridge) -> PresentCaller {
         self.pipe.present(bridge)
     }
 
@@ -183,8 +188,8 @@ impl Connection {
 /// Therefore `initialize` follows the probe without cancelling it, and the answer to `initialize` takes
 /// precedence; the answer to the probe counts only if `initialize` failed.
 async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
-    let mut asked = pin!(pipe.request(message::discover, without_cancel()));
-    match tokio::time::timeout(PROBE, &mut asked).await {
+    let mut requested = pin!(pipe.request(message::discover, without_cancel()));
+    match tokio::time::timeout(PROBE, &mut requested).await {
         Ok(Ok(result)) => match answer::discovered(&result) {
             Ok(peer) => Ok(peer),
             // The answer is unusable, but the server may also support the session era.
@@ -193,16 +198,16 @@ async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
         Ok(Err(lost @ (ClientError::Lost(_) | ClientError::Unreachable(_) | ClientError::Busy(_)))) => {
             Err(lost)
         }
-        Ok(Err(error)) => match answer::undiscovered(error) {
-            Undiscovered::TryInitialize => initialize(pipe, can).await,
-            Undiscovered::Refused(error) => Err(error),
+        Ok(Err(error)) => match answer::classify_discover_failure(error) {
+            DiscoverFailure::TryInitialize => initialize(pipe, can).await,
+            DiscoverFailure::Refused(error) => Err(error),
         },
         Err(_) => {
             let refused = match initialize(pipe, can).await {
                 Ok(peer) => return Ok(peer),
                 Err(refused) => refused,
             };
-            match tokio::time::timeout(PROBE, asked).await {
+            match tokio::time::timeout(PROBE, requested).await {
                 Ok(Ok(result)) => answer::discovered(&result),
                 _ => Err(refused),
             }
@@ -219,90 +224,92 @@ async fn initialize(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError>
 
 /// Options that never cancel: a server may treat an unexpected notification during the handshake as an error.
 fn without_cancel() -> RequestOptions<'static> {
-    RequestOptions { quiet: true, ..RequestOptions::default() }
+    RequestOptions { without_cancellation: true, ..RequestOptions::default() }
 }
 
 /// In the stateless era a server only reports changes to clients that subscribed.
-struct Listening {
+struct SubscriptionLoop {
     server: String,
     pipe: BorrowedPipe,
     listener: SharedListener,
     offers: Offers,
-    of: Arc<Subscriptions>,
+    subscriptions: Arc<Subscriptions>,
 }
 
-impl Listening {
+impl SubscriptionLoop {
     async fn run(self) {
         self.listen().await;
         // Without a listener, waiting for acknowledgements is pointless.
-        self.of.acknowledge(u64::MAX);
+        self.subscriptions.acknowledge(u64::MAX);
     }
 
     /// Keeps a subscription open for as long as the server supports it.
     async fn listen(&self) {
-        let mut wanted = self.of.wanted();
-        let mut now = wanted.borrow_and_update().clone();
+        let mut desired = self.subscriptions.desired();
+        let mut now = desired.borrow_and_update().clone();
         let mut selection = Selection::new(self.offers.changes());
-        let mut listening: Option<Listened<'_>> = None;
+        let mut listening: Option<OpenSubscription<'_>> = None;
         loop {
-            let asked = selection.next(&now.uris);
-            let is_asked = listening.as_ref().is_some_and(|listened| listened.uris == asked);
-            let nothing = asked.is_empty() && !self.offers.changes();
+            let requested = selection.next(&now.uris);
+            let is_open = listening.as_ref().is_some_and(|subscription| subscription.uris == requested);
+            let nothing = requested.is_empty() && !self.offers.changes();
             if nothing {
                 listening = None;
-            } else if !is_asked {
-                match self.begin(&asked).await {
+            } else if !is_open {
+                match self.begin(&requested).await {
                     // The old subscription ends only now, so that no change is missed in between.
-                    Ok(begun) => {
-                        selection.accepted(&asked);
-                        listening = Some(begun);
+                    Ok(opened) => {
+                        selection.accepted(&requested);
+                        listening = Some(opened);
                     }
                     // The old subscription continues.
                     Err(_) if self.pipe.has_ended() => return,
-                    Err(_) if selection.refused(&asked) => {}
+                    Err(_) if selection.refused(&requested) => {}
                     Err(why) => return self.give_up(why),
                 }
                 continue;
             }
-            self.of.acknowledge(now.turn);
+            self.subscriptions.acknowledge(now.turn);
             let ended = tokio::select! {
-                changed = wanted.changed() => match changed {
+                changed = desired.changed() => match changed {
                     Ok(()) => None,
                     Err(_) => return,
                 },
                 ended = ended(&mut listening) => Some(ended),
             };
             let Some((began, why)) = ended else {
-                now = wanted.borrow_and_update().clone();
+                now = desired.borrow_and_update().clone();
                 selection.turn(&now.uris);
                 continue;
             };
             if self.pipe.has_ended() {
                 return;
             }
-            if began.elapsed() < SHORT_SUBSCRIPTION && !selection.refused(&asked) {
+            if began.elapsed() < SHORT_SUBSCRIPTION && !selection.refused(&requested) {
                 return self.give_up(why);
             }
             // Changes may have been missed in the meantime.
-            let changed = [News::Tools, News::Resources, News::Prompts].into_iter();
-            changed.chain(asked.into_iter().map(News::Updated)).for_each(|news| self.listener.heard(news));
+            let changed = [ServerChange::Tools, ServerChange::Resources, ServerChange::Prompts].into_iter();
+            changed
+                .chain(requested.into_iter().map(ServerChange::Updated))
+                .for_each(|change| self.listener.on_change(change));
         }
     }
 
     /// Opens a subscription; returns when the server has acknowledged it, or after a timeout without an
     /// error.
-    async fn begin(&self, uris: &BTreeSet<String>) -> Result<Listened<'_>, Option<ClientError>> {
-        let (began, begun) = (Instant::now(), Arc::new(Notify::new()));
-        let manner = RequestOptions { begun: Some(begun.clone()), ..RequestOptions::default() };
-        let (offers, wanted) = (self.offers, uris.clone());
+    async fn begin(&self, uris: &BTreeSet<String>) -> Result<OpenSubscription<'_>, Option<ClientError>> {
+        let (began, acknowledged) = (Instant::now(), Arc::new(Notify::new()));
+        let manner = RequestOptions { acknowledged: Some(acknowledged.clone()), ..RequestOptions::default() };
+        let (offers, desired) = (self.offers, uris.clone());
         let mut request: Subscription<'_> =
-            Box::pin(self.pipe.request(move |id| message::listen(id, &offers, &wanted), manner));
+            Box::pin(self.pipe.request(move |id| message::listen(id, &offers, &desired), manner));
         tokio::select! {
-            () = begun.notified() => {}
+            () = acknowledged.notified() => {}
             () = tokio::time::sleep(ACK_TIMEOUT) => {}
             ended = &mut request => return Err(ended.err()),
         }
-        Ok(Listened { uris: uris.clone(), began, request })
+        Ok(OpenSubscription { uris: uris.clone(), began, request })
     }
 
     fn give_up(&self, why: Option<ClientError>) {
@@ -314,16 +321,16 @@ impl Listening {
 type Subscription<'p> = BoxFuture<'p, Result<Bytes, ClientError>>;
 
 /// A subscription that the server has accepted.
-struct Listened<'p> {
+struct OpenSubscription<'p> {
     uris: BTreeSet<String>,
     began: Instant,
     request: Subscription<'p>,
 }
 
 /// Waits until the subscription ends; returns when it began and why it ended. Never returns if there is none.
-async fn ended(listening: &mut Option<Listened<'_>>) -> (Instant, Option<ClientError>) {
-    let Some(listened) = listening else { return std::future::pending().await };
-    let (began, why) = (listened.began, (&mut listened.request).await.err());
+async fn ended(listening: &mut Option<OpenSubscription<'_>>) -> (Instant, Option<ClientError>) {
+    let Some(subscription) = listening else { return std::future::pending().await };
+    let (began, why) = (subscription.began, (&mut subscription.request).await.err());
     *listening = None;
     (began, why)
 }

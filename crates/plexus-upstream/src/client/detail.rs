@@ -8,12 +8,12 @@ const LAST_LINE: &str = "; the last line of its standard error: ";
 /// Precedes the last output of a server that is not an MCP message.
 const LAST_SENT: &str = "; its last output is not an MCP message: ";
 
-pub(super) fn with_last_line(what: &str, line: &str) -> String {
-    format!("{what}{LAST_LINE}{line}")
+pub(super) fn with_last_line(message: &str, line: &str) -> String {
+    format!("{message}{LAST_LINE}{line}")
 }
 
-pub(super) fn with_last_sent(what: &str, line: &str) -> String {
-    format!("{what}{LAST_SENT}{line}")
+pub(super) fn with_last_sent(message: &str, line: &str) -> String {
+    format!("{message}{LAST_SENT}{line}")
 }
 
 /// The part of a message that callers of tools may see.

@@ -48,7 +48,7 @@ impl Client {
             return Ok(BTreeSet::new());
         }
         if self.peer().era == UpstreamEra::Stateless {
-            subscriptions.want(uris).await;
+            subscriptions.set_desired(uris).await;
             return Ok(BTreeSet::new());
         }
         let Difference { more, fewer } = subscriptions.difference(&uris);

@@ -1,7 +1,7 @@
 //! How a program is installed that servers are often started with.
 
-/// The program, what it comes with, and where that is.
-const KNOWN: [(&str, &str, &str); 14] = [
+/// A program, the package that contains it, and the URL of that package.
+const INSTALLERS: [(&str, &str, &str); 14] = [
     ("uvx", "uv", "https://docs.astral.sh/uv/getting-started/installation/"),
     ("uv", "uv", "https://docs.astral.sh/uv/getting-started/installation/"),
     ("npx", "Node.js", "https://nodejs.org/en/download"),
@@ -21,7 +21,7 @@ const KNOWN: [(&str, &str, &str); 14] = [
 /// What to do about a program that is not there.
 #[must_use]
 pub fn advice(program: &str) -> String {
-    match KNOWN.iter().find(|(known, ..)| *known == program) {
+    match INSTALLERS.iter().find(|(installer, ..)| *installer == program) {
         Some((_, package, url)) => format!("{program} comes with {package}: {url}"),
         None => format!("install {program}"),
     }

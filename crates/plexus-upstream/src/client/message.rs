@@ -8,7 +8,8 @@ mod incoming;
 mod outgoing;
 
 pub(super) use incoming::{
-    Incoming, Messages, cancelled_request, log_line, news, own, progress, rpc_error, subscription,
+    Incoming, Messages, cancelled_request, hub_request_id, log_line, progress, rpc_error, server_change,
+    subscription,
 };
 pub(super) use outgoing::{
     RequestMeta, answer, call, cancelled, discover, initialize, initialized, list, listen, ping, request,

@@ -50,11 +50,13 @@ use super::oauth::Account;
 use connection::Connection;
 use http::{Dial, HttpClient};
 
-pub(crate) use answer::{TaskState, called, task_state};
-pub use bridge::{Answerer, Bridge, Inputs, Listed, Method, News, Offers, Replied, Request, Returned};
+pub(crate) use answer::{TaskState, parse_call_result, task_state};
+pub use bridge::{
+    Answerer, Bridge, CallResponse, Inputs, ListKind, Method, Offers, Request, RequestResponse, ServerChange,
+};
 pub use chatter::Chatter;
 pub use detail::for_callers;
-pub(crate) use http::line::Line;
+pub(crate) use http::authorized_http::AuthorizedHttp;
 pub use install::advice as install_advice;
 pub(crate) use stderr::Mark;
 pub use stderr::StderrRing;
@@ -121,7 +123,7 @@ enum Wire {
 impl Client {
     /// Starts or connects to the server, determines its era and performs the handshake.
     pub async fn connect(connect: Connect) -> Result<Self, ClientError> {
-        let (patience, begun) = (connect.settings.connect_timeout, connect.stderr.mark());
+        let (patience, stderr_start) = (connect.settings.connect_timeout, connect.stderr.mark());
         connect.chatter.begin(match &connect.config.transport {
             Transport::Stdio(command) => Withheld::of(&command.env),
             Transport::Sse(_) | Transport::StreamableHttp(_) => Withheld::default(),
@@ -132,7 +134,7 @@ impl Client {
                 let waited =
                     format!("the server did not complete the handshake within {} s", patience.as_secs());
                 let message = connect.chatter.explain(waited);
-                Err(ClientError::Unreachable(connect.stderr.explain(message, begun)))
+                Err(ClientError::Unreachable(connect.stderr.explain(message, stderr_start)))
             }
         }
     }
@@ -177,11 +179,11 @@ impl Client {
 
     /// Lists all tools over all pages; a server with too many is rejected.
     pub async fn list_tools(&self) -> Result<Definitions, ClientError> {
-        self.list_all(Listed::Tools).await
+        self.list_all(ListKind::Tools).await
     }
 
     /// Calls a tool. It has no time limit of its own: the caller cancels. Dropping the future cancels too.
-    pub async fn call(&self, call: Outgoing) -> Called {
+    pub async fn call(&self, call: Outgoing) -> CallResult {
         self.raise_log_level(&call.bridge).await;
         match &self.0 {
             Wire::Pipe(connection) => connection.call(call).await,
@@ -190,7 +192,7 @@ impl Client {
     }
 
     /// Sends any request other than a tool call. Without `cancel` it is bounded by the connect timeout.
-    pub async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+    pub async fn request(&self, request: Request) -> Result<RequestResponse, ClientError> {
         self.raise_log_level(&request.bridge).await;
         match &self.0 {
             Wire::Pipe(connection) => connection.request(request).await,
@@ -200,18 +202,18 @@ impl Client {
 
     /// Registers a caller for whom the server works between requests, so that messages of the server may
     /// concern it until the returned value is dropped.
-    pub(crate) fn present(&self, bridge: Bridge) -> Present {
+    pub(crate) fn present(&self, bridge: Bridge) -> PresentCaller {
         match &self.0 {
-            Wire::Pipe(connection) => Present(Presence::Pipe(connection.present(bridge))),
-            Wire::Http(client) => Present(Presence::Http(client.present(bridge))),
+            Wire::Pipe(connection) => PresentCaller(Presence::Pipe(connection.present(bridge))),
+            Wire::Http(client) => PresentCaller(Presence::Http(client.present(bridge))),
         }
     }
 
     /// Lists all entries of a kind over all pages.
-    pub async fn list_all(&self, what: Listed) -> Result<Definitions, ClientError> {
+    pub async fn list_all(&self, list_kind: ListKind) -> Result<Definitions, ClientError> {
         match &self.0 {
-            Wire::Pipe(connection) => connection.list(what).await,
-            Wire::Http(client) => client.list(what).await,
+            Wire::Pipe(connection) => connection.list(list_kind).await,
+            Wire::Http(client) => client.list(list_kind).await,
         }
     }
 
@@ -266,20 +268,20 @@ impl Client {
 
 /// Keeps a caller registered as one that messages of a server may concern.
 #[must_use]
-pub(crate) struct Present(Presence);
+pub(crate) struct PresentCaller(Presence);
 
 enum Presence {
-    Pipe(pipe::Present),
-    Http(http::Present),
+    Pipe(pipe::PresentCaller),
+    Http(http::PresentCaller),
 }
 
-impl Present {
+impl PresentCaller {
     /// Records that the caller no longer waits while the server may continue, so that later messages may
     /// still concern it.
     pub(crate) fn depart(mut self) {
         match &mut self.0 {
-            Presence::Pipe(present) => present.goes_on = true,
-            Presence::Http(present) => present.goes_on = true,
+            Presence::Pipe(present) => present.continues = true,
+            Presence::Http(present) => present.continues = true,
         }
     }
 }
@@ -350,19 +352,19 @@ pub enum ClientError {
 pub type Definitions = Vec<Map<String, Value>>;
 
 /// The result of one call.
-pub type Called = Result<Returned, ClientError>;
+pub type CallResult = Result<CallResponse, ClientError>;
 
 /// Receives notifications about a server.
 pub trait Listener: Send + Sync + 'static {
     /// A list or resource has changed. Servers may call this at any rate, so it must be cheap.
-    fn heard(&self, news: News);
+    fn on_change(&self, change: ServerChange);
 
     /// The server has begun to send output that is not an MCP message; reported once per connection.
-    fn chatter_began(&self) {}
+    fn on_chatter(&self) {}
 
     /// The server asked something that the client of a request does not support; `request` is the number of
     /// its bridge.
-    fn could_not_ask(&self, _request: u64, _lacking: Capabilities) {}
+    fn on_missing_capability(&self, _request: u64, _lacking: Capabilities) {}
 
     /// A question was refused because several callers had calls there; reported once per connection.
     fn questions_refused(&self) {}

@@ -53,7 +53,7 @@ pub(super) trait Transmit: Send + 'static {
     ) -> impl Future<Output = Result<(), TransmitError>> + Send;
 
     /// Waits for a failure of a message that was already accepted for transmission. Cancel-safe.
-    fn late(&mut self) -> impl Future<Output = Late> + Send {
+    fn late(&mut self) -> impl Future<Output = LateFailure> + Send {
         std::future::pending()
     }
 }
@@ -67,7 +67,7 @@ pub(super) enum TransmitError {
 }
 
 /// A message that failed after `transmit` returned, with its id if it is a request.
-pub(super) type Late = (Option<RequestId>, TransmitError);
+pub(super) type LateFailure = (Option<RequestId>, TransmitError);
 
 /// The text of a `result`, as a slice of its message.
 pub(super) type Answer = Result<Bytes, ClientError>;
@@ -80,17 +80,17 @@ pub(super) struct RequestOptions<'a> {
     /// The caller of the request, if the server may address it.
     pub(super) bridge: Option<Bridge>,
     /// Notified when the server has acknowledged a long-running request.
-    pub(super) begun: Option<Arc<Notify>>,
+    pub(super) acknowledged: Option<Arc<Notify>>,
     /// Do not send a cancellation when the answer is no longer wanted, because the server may not expect it
     /// yet.
-    pub(super) quiet: bool,
+    pub(super) without_cancellation: bool,
 }
 
 /// Cheap to clone; ends when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct Pipe {
     shared: Arc<Shared>,
-    _last: Arc<DropGuard>,
+    _end_on_drop: Arc<DropGuard>,
 }
 
 impl Pipe {
@@ -108,10 +108,10 @@ impl Pipe {
             server: server.to_owned(),
             state: Mutex::default(),
             next: AtomicU64::new(1),
-            strays: AtomicU64::new(0),
+            unmatched_count: AtomicU64::new(0),
             queue,
             cancels: Notify::new(),
-            asked: Arc::default(),
+            questions: Arc::default(),
             supervisor: supervisor.clone(),
             ended: CancellationToken::new(),
         });
@@ -134,7 +134,7 @@ impl Pipe {
             }
         });
         let last = Arc::new(shared.ended.clone().drop_guard());
-        Self { shared, _last: last }
+        Self { shared, _end_on_drop: last }
     }
 
     /// Sends the message that `build` makes for an id, and waits for the answer. Dropping the future cancels.
@@ -158,10 +158,10 @@ impl Pipe {
     }
 
     /// Registers a caller that messages of the server may concern, until the returned value is dropped.
-    pub(super) fn present(&self, bridge: Bridge) -> Present {
+    pub(super) fn present(&self, bridge: Bridge) -> PresentCaller {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         self.shared.state().present.insert(id, bridge);
-        Present { shared: self.shared.clone(), id, goes_on: false }
+        PresentCaller { shared: self.shared.clone(), id, continues: false }
     }
 
     /// The same pipe for a task that must not keep it open.
@@ -209,18 +209,18 @@ impl BorrowedPipe {
 }
 
 /// A caller for whom the server works, whether or not a request is in flight.
-pub(super) struct Present {
+pub(super) struct PresentCaller {
     shared: Arc<Shared>,
     id: RequestId,
     /// The server may continue after this is dropped.
-    pub(super) goes_on: bool,
+    pub(super) continues: bool,
 }
 
-impl Drop for Present {
+impl Drop for PresentCaller {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         if let Some(bridge) = state.present.remove(&self.id)
-            && self.goes_on
+            && self.continues
         {
             state.departed.leave(self.id, bridge.caller);
         }
@@ -241,19 +241,19 @@ struct Shared {
     state: Mutex<State>,
     next: AtomicU64,
     /// Number of messages that matched no request.
-    strays: AtomicU64,
+    unmatched_count: AtomicU64,
     queue: mpsc::Sender<Queued>,
     /// Notified when `State::cancelled` is not empty.
     cancels: Notify,
     /// Open questions of the server.
-    asked: Arc<ServerQuestions>,
+    questions: Arc<ServerQuestions>,
     supervisor: Supervisor,
     ended: CancellationToken,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: HashMap<RequestId, Waiting>,
+    waiting: HashMap<RequestId, WaitingRequest>,
     /// Callers for whom the server works besides those of waiting requests.
     present: HashMap<RequestId, Bridge>,
     departed: DepartedCallers,
@@ -262,11 +262,11 @@ struct State {
     why_ended: Option<String>,
 }
 
-struct Waiting {
+struct WaitingRequest {
     answer: oneshot::Sender<Answer>,
     progress: Option<ProgressSink>,
     bridge: Option<Bridge>,
-    begun: Option<Arc<Notify>>,
+    acknowledged: Option<Arc<Notify>>,
     sent: bool,
 }
 
@@ -280,14 +280,14 @@ struct Queued {
 struct InFlight<'a> {
     shared: &'a Shared,
     id: RequestId,
-    quiet: bool,
+    without_cancellation: bool,
     answered: bool,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.shared.forget(self.id, self.quiet);
+            self.shared.forget(self.id, self.without_cancellation);
         }
     }
 }
@@ -305,9 +305,10 @@ impl Shared {
     async fn request(&self, build: impl FnOnce(RequestId) -> Vec<u8>, manner: RequestOptions<'_>) -> Answer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, mut answered) = oneshot::channel();
-        let RequestOptions { progress, bridge, begun, .. } = manner;
-        self.expect(id, Waiting { answer, progress, bridge, begun, sent: false })?;
-        let mut in_flight = InFlight { shared: self, id, quiet: manner.quiet, answered: false };
+        let RequestOptions { progress, bridge, acknowledged, .. } = manner;
+        self.expect(id, WaitingRequest { answer, progress, bridge, acknowledged, sent: false })?;
+        let mut in_flight =
+            InFlight { shared: self, id, without_cancellation: manner.without_cancellation, answered: false };
         let message = build(id);
         let cancelled = async {
             match manner.cancel {
@@ -335,7 +336,7 @@ impl Shared {
         answer.unwrap_or_else(|_| Err(ClientError::Lost(self.why_ended())))
     }
 
-    fn expect(&self, id: RequestId, waiting: Waiting) -> Result<(), ClientError> {
+    fn expect(&self, id: RequestId, waiting: WaitingRequest) -> Result<(), ClientError> {
         let mut state = self.state();
         if let Some(why) = &state.why_ended {
             return Err(ClientError::Unreachable(why.clone()));
@@ -352,13 +353,13 @@ impl Shared {
 
     /// The caller no longer waits: a later answer is a stray, and the request is cancelled at the server if
     /// it was sent.
-    fn forget(&self, id: RequestId, quiet: bool) {
+    fn forget(&self, id: RequestId, without_cancellation: bool) {
         let mut state = self.state();
-        let Some(Waiting { sent: true, bridge, .. }) = state.waiting.remove(&id) else { return };
+        let Some(WaitingRequest { sent: true, bridge, .. }) = state.waiting.remove(&id) else { return };
         if let Some(bridge) = bridge {
             state.departed.leave(id, bridge.caller);
         }
-        if !quiet && state.why_ended.is_none() {
+        if !without_cancellation && state.why_ended.is_none() {
             state.cancelled.push(id);
             drop(state);
             self.cancels.notify_one();
@@ -381,7 +382,7 @@ impl Shared {
         match waiting {
             // A caller that is gone no longer needs the answer.
             Some(waiting) => drop(waiting.answer.send(answer)),
-            None => self.stray(|| "an answer to an unknown or cancelled request".to_owned()),
+            None => self.log_unmatched(|| "an answer to an unknown or cancelled request".to_owned()),
         }
     }
 
@@ -394,10 +395,10 @@ impl Shared {
     }
 
     /// Some servers send mostly unsolicited messages, so the description is only built if it is logged.
-    fn stray(&self, what: impl FnOnce() -> String) {
-        let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
+    fn log_unmatched(&self, describe: impl FnOnce() -> String) {
+        let unmatched_count = self.unmatched_count.fetch_add(1, Ordering::Relaxed) + 1;
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(server = %self.server, strays, "dropped: {}", what());
+            tracing::debug!(server = %self.server, strays = unmatched_count, "dropped: {}", describe());
         }
     }
 

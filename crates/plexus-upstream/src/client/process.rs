@@ -32,7 +32,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
 /// A started process and its standard streams.
-pub(super) struct Spawned {
+pub(super) struct SpawnedProcess {
     pub(super) process: Process,
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
@@ -55,7 +55,7 @@ pub(super) struct Process {
     stderr_start: Mark,
 }
 
-pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, ClientError> {
+pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<SpawnedProcess, ClientError> {
     let mut command = Command::new(&config.command);
     command
         .args(&config.args)
@@ -112,7 +112,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<Spawned, 
         }
         listening.stderr_read.cancel();
     });
-    Ok(Spawned { process, stdin, stdout })
+    Ok(SpawnedProcess { process, stdin, stdout })
 }
 
 fn start_error(config: &StdioConfig, error: &io::Error) -> ClientError {
@@ -161,16 +161,16 @@ impl Process {
         self.silent.cancelled().await;
     }
 
-    /// How the process ended if it ends soon, otherwise `what`; with its last line of standard error.
-    pub(super) async fn explain(&self, what: &str) -> String {
-        let gone = async {
+    /// How the process ended if it ends soon, otherwise `message`; with its last line of standard error.
+    pub(super) async fn explain(&self, message: &str) -> String {
+        let drained = async {
             self.ended().await;
             self.stderr_read.cancelled().await;
         };
         // The process may close its streams and continue to run.
-        let _ = tokio::time::timeout(OUTPUT_GRACE, gone).await;
+        let _ = tokio::time::timeout(OUTPUT_GRACE, drained).await;
         let exit = self.exit.borrow().clone();
-        self.stderr.explain(exit.unwrap_or_else(|| what.to_owned()), self.stderr_start)
+        self.stderr.explain(exit.unwrap_or_else(|| message.to_owned()), self.stderr_start)
     }
 }
 

@@ -31,16 +31,16 @@ impl Selection {
     }
 
     /// The set of watched resources has changed.
-    pub(super) fn turn(&mut self, wanted: &BTreeSet<String>) {
-        self.accepted.retain(|uri| wanted.contains(uri));
-        self.refused.retain(|uri| wanted.contains(uri));
+    pub(super) fn turn(&mut self, desired: &BTreeSet<String>) {
+        self.accepted.retain(|uri| desired.contains(uri));
+        self.refused.retain(|uri| desired.contains(uri));
         (self.suspects, self.refusals) = (None, 0);
     }
 
     /// The resources of the next request; if they equal the last ones, nothing more can be added.
-    pub(super) fn next(&self, wanted: &BTreeSet<String>) -> BTreeSet<String> {
+    pub(super) fn next(&self, desired: &BTreeSet<String>) -> BTreeSet<String> {
         let untried =
-            wanted.iter().filter(|uri| !self.accepted.contains(*uri) && !self.refused.contains(*uri));
+            desired.iter().filter(|uri| !self.accepted.contains(*uri) && !self.refused.contains(*uri));
         // First find out whether the server accepts a request at all.
         let asks_for_none = self.refusals > 0 && !self.began && self.may_be_empty;
         let step = match self.suspects {
@@ -51,20 +51,20 @@ impl Selection {
         self.accepted.iter().chain(untried.take(step)).cloned().collect()
     }
 
-    pub(super) fn accepted(&mut self, asked: &BTreeSet<String>) {
-        let more = asked.difference(&self.accepted).count();
+    pub(super) fn accepted(&mut self, requested: &BTreeSet<String>) {
+        let more = requested.difference(&self.accepted).count();
         self.suspects = self.suspects.map(|suspects| suspects.saturating_sub(more)).filter(|left| *left > 0);
-        self.accepted.clone_from(asked);
+        self.accepted.clone_from(requested);
         self.began = true;
     }
 
     /// Returns false if nothing is left to request, because the server refused even an empty request.
-    pub(super) fn refused(&mut self, asked: &BTreeSet<String>) -> bool {
-        if asked.is_empty() {
+    pub(super) fn refused(&mut self, requested: &BTreeSet<String>) -> bool {
+        if requested.is_empty() {
             return false;
         }
         self.refusals += 1;
-        let mut new: BTreeSet<_> = asked.difference(&self.accepted).cloned().collect();
+        let mut new: BTreeSet<_> = requested.difference(&self.accepted).cloned().collect();
         if new.is_empty() {
             // The server accepted these before.
             new = std::mem::take(&mut self.accepted);
@@ -89,19 +89,19 @@ mod tests {
     /// number of requests.
     fn settled(
         selection: &mut Selection,
-        wanted: &BTreeSet<String>,
+        desired: &BTreeSet<String>,
         refuses: impl Fn(&BTreeSet<String>) -> bool,
     ) -> (Option<BTreeSet<String>>, usize) {
         let mut listening = None;
         for requests in 0..100 {
-            let asked = selection.next(wanted);
-            if listening.as_ref() == Some(&asked) || (asked.is_empty() && !selection.may_be_empty) {
-                return (Some(asked), requests);
+            let requested = selection.next(desired);
+            if listening.as_ref() == Some(&requested) || (requested.is_empty() && !selection.may_be_empty) {
+                return (Some(requested), requests);
             }
-            if !refuses(&asked) {
-                selection.accepted(&asked);
-                listening = Some(asked);
-            } else if !selection.refused(&asked) {
+            if !refuses(&requested) {
+                selection.accepted(&requested);
+                listening = Some(requested);
+            } else if !selection.refused(&requested) {
                 return (None, requests + 1);
             }
         }
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn accepted_resources_need_one_request() {
-        let (mut selection, wanted) = (Selection::new(true), uris(0..100));
-        assert_eq!(settled(&mut selection, &wanted, |_| false), (Some(wanted), 1));
+        let (mut selection, desired) = (Selection::new(true), uris(0..100));
+        assert_eq!(settled(&mut selection, &desired, |_| false), (Some(desired), 1));
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         for may_be_empty in [true, false] {
             let mut selection = Selection::new(may_be_empty);
             let bad = uris([42]);
-            let refuses = |asked: &BTreeSet<String>| !asked.is_disjoint(&bad);
+            let refuses = |requested: &BTreeSet<String>| !requested.is_disjoint(&bad);
             let (accepted_uris, requests) = settled(&mut selection, &uris(0..100), refuses);
             assert_eq!(accepted_uris, Some(&uris(0..100) - &bad));
             assert!(requests <= 12, "{requests}");
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn long_list_is_reduced_to_what_the_server_accepts() {
         let mut selection = Selection::new(true);
-        let (accepted_uris, _) = settled(&mut selection, &uris(0..100), |asked| asked.len() > 70);
+        let (accepted_uris, _) = settled(&mut selection, &uris(0..100), |requested| requested.len() > 70);
         assert!(accepted_uris.is_some_and(|accepted_uris| (60..=70).contains(&accepted_uris.len())));
     }
 
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn accepted_resource_may_be_refused_later() {
-        let (mut selection, wanted) = (Selection::new(true), uris(0..10));
-        settled(&mut selection, &wanted, |_| false);
+        let (mut selection, desired) = (Selection::new(true), uris(0..10));
+        settled(&mut selection, &desired, |_| false);
         let bad = uris([3]);
-        assert!(selection.refused(&wanted));
-        let (accepted_uris, _) = settled(&mut selection, &wanted, |asked| !asked.is_disjoint(&bad));
-        assert_eq!(accepted_uris, Some(&wanted - &bad));
+        assert!(selection.refused(&desired));
+        let (accepted_uris, _) = settled(&mut selection, &desired, |requested| !requested.is_disjoint(&bad));
+        assert_eq!(accepted_uris, Some(&desired - &bad));
     }
 }

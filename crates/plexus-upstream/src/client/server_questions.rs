@@ -7,7 +7,7 @@
 //!
 //! | resource | bound | beyond it |
 //! |---|---|---|
-//! | open questions of a connection | [`MAX_ASKED`] | refused |
+//! | open questions of a connection | [`MAX_OPEN_QUESTIONS`] | refused |
 //! | bytes of a question | [`MAX_QUESTION`] | refused |
 //! | bytes of its id | [`MAX_ID`] | it gets no answer |
 
@@ -29,7 +29,7 @@ use self::shared_question::SharedQuestion;
 use super::message::{self, METHOD_NOT_FOUND, RequestId};
 use super::{Answerer, Bridge, SharedListener};
 
-const MAX_ASKED: usize = 16;
+const MAX_OPEN_QUESTIONS: usize = 16;
 const MAX_QUESTION: usize = 64 << 10;
 const MAX_ID: usize = 256;
 
@@ -58,12 +58,12 @@ impl Owner {
         let mut owner: Option<(bool, Reverse<RequestId>, &Bridge)> = None;
         let mut answerers: Vec<(RequestId, Arc<dyn Answerer>)> = Vec::new();
         for (id, bridge) in in_flight {
-            let found = (can_use(bridge), Reverse(id), bridge);
+            let candidate = (can_use(bridge), Reverse(id), bridge);
             answerers.extend(bridge.answerer.clone().map(|answerer| (id, answerer)));
             match owner {
                 Some((.., other)) if other.caller != bridge.caller => return Self::Several,
-                Some((uses, oldest, _)) if (uses, oldest) > (found.0, found.1) => {}
-                _ => owner = Some(found),
+                Some((uses, oldest, _)) if (uses, oldest) > (candidate.0, candidate.1) => {}
+                _ => owner = Some(candidate),
             }
         }
         match owner {
@@ -114,14 +114,14 @@ struct OpenQuestion {
 
 #[derive(Debug)]
 struct OpenGuard {
-    asked: Arc<ServerQuestions>,
+    questions: Arc<ServerQuestions>,
     id: String,
     number: u64,
 }
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        let mut open = self.asked.lock();
+        let mut open = self.questions.lock();
         if open.get(&self.id).is_some_and(|asking| asking.number == self.number) {
             open.remove(&self.id);
         }
@@ -175,7 +175,7 @@ impl ServerQuestions {
             Owner::One(bridge) => {
                 let question = Question { key: String::new(), inquiry, params: params.map(RawJson::of) };
                 if let Some(lacking) = Capabilities::default().lacks(&question) {
-                    listener.could_not_ask(bridge.number, lacking);
+                    listener.on_missing_capability(bridge.number, lacking);
                 }
                 let why = format!("the client of this call cannot be asked: {method}");
                 return now(refusal(METHOD_NOT_FOUND, why));
@@ -187,14 +187,14 @@ impl ServerQuestions {
             if open.contains_key(id.get()) {
                 return QuestionHandling::Dropped;
             }
-            if open.len() >= MAX_ASKED {
+            if open.len() >= MAX_OPEN_QUESTIONS {
                 drop(open);
-                let why = format!("{MAX_ASKED} questions of this server are already open");
+                let why = format!("{MAX_OPEN_QUESTIONS} questions of this server are already open");
                 return now(refusal(INTERNAL, why));
             }
             let number = self.number.fetch_add(1, Ordering::Relaxed);
             open.insert(id.get().to_owned(), OpenQuestion { number, cancel: cancel.clone() });
-            OpenGuard { asked: self.clone(), id: id.get().to_owned(), number }
+            OpenGuard { questions: self.clone(), id: id.get().to_owned(), number }
         };
         let (id, asking) = (id.to_owned(), answerer.ask(inquiry, params.map(RawJson::of)));
         QuestionHandling::Later(Box::pin(async move {

@@ -22,10 +22,10 @@ use serde_json::Value;
 
 use super::connection::{Connection, Opening};
 use super::http::Dial;
-use super::http::line::Line;
+use super::http::authorized_http::AuthorizedHttp;
 use super::http::refusal;
 use super::message::RequestId;
-use super::pipe::{Late, Pipe, Receive, Transmit, TransmitError};
+use super::pipe::{LateFailure, Pipe, Receive, Transmit, TransmitError};
 use super::{ClientError, Connect};
 
 /// Time limit for the server to accept a message. Most do so immediately.
@@ -36,10 +36,10 @@ const MAX_UNACCEPTED: usize = 256;
 
 /// Opens the stream, waits for the endpoint, and performs the handshake.
 pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connection, ClientError> {
-    let line = Arc::new(dial.line()?);
-    let mut stream = Stream::open(line.clone()).await?;
+    let http = Arc::new(dial.http()?);
+    let mut stream = SseStream::open(http.clone()).await?;
     let address = stream.address().await?;
-    let posting = Posting::new(line, address);
+    let posting = Posting::new(http, address);
     let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
     let pipe = Pipe::open(dial.server, stream, posting, listener, chatter, dial.supervisor);
     // This transport predates the other eras.
@@ -47,30 +47,30 @@ pub(super) async fn connect(connect: &Connect, dial: Dial<'_>) -> Result<Connect
 }
 
 /// The stream with the server's messages.
-struct Stream {
-    place: Arc<Endpoint>,
+struct SseStream {
+    endpoint: Arc<Endpoint>,
     pieces: Reply,
     events: SseParser,
 }
 
-impl Stream {
-    async fn open(line: Arc<Line>) -> Result<Self, ClientError> {
+impl SseStream {
+    async fn open(http: Arc<AuthorizedHttp>) -> Result<Self, ClientError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let home = line.home().clone();
-        let reply = line.send(&home, &Method::GET, &headers, &Bytes::new()).await?;
-        let place = reply.endpoint().clone();
+        let home = http.home().clone();
+        let reply = http.send(&home, &Method::GET, &headers, &Bytes::new()).await?;
+        let endpoint = reply.endpoint().clone();
         if !reply.status().is_success() {
-            return Err(refusal::read(&line, reply, "the event stream", false).await.into_error());
+            return Err(refusal::read(&http, reply, "the event stream", false).await.into_error());
         }
         if reply.media() != Media::Events {
-            let (place, kind) = (origin_of(&place.url), reply.content_type());
+            let (origin, kind) = (origin_of(&endpoint.url), reply.content_type());
             return Err(ClientError::Protocol(format!(
-                "{place} answers with the content type `{kind}` where a stream of events is expected; check `url` \
+                "{origin} answers with the content type `{kind}` where a stream of events is expected; check `url` \
                  and `transport` in the server's file"
             )));
         }
-        Ok(Self { place, events: SseParser::new(line.limit()), pieces: reply })
+        Ok(Self { endpoint, events: SseParser::new(http.limit()), pieces: reply })
     }
 
     async fn next(&mut self) -> Result<SseEvent, String> {
@@ -80,7 +80,7 @@ impl Stream {
                 Ok(None) => match self.pieces.piece().await {
                     Ok(Some(piece)) => self.events.push(&piece),
                     Ok(None) => {
-                        return Err(format!("{} ended the stream of events", origin_of(&self.place.url)));
+                        return Err(format!("{} ended the stream of events", origin_of(&self.endpoint.url)));
                     }
                     Err(error) => return Err(error.to_string()),
                 },
@@ -93,16 +93,16 @@ impl Stream {
     async fn address(&mut self) -> Result<Endpoint, ClientError> {
         let event = self.next().await.map_err(ClientError::Unreachable)?;
         if event.name.as_deref() != Some(b"endpoint") {
-            let place = origin_of(&self.place.url);
-            let message = format!("{place} does not begin its stream with the endpoint for messages");
+            let origin = origin_of(&self.endpoint.url);
+            let message = format!("{origin} does not begin its stream with the endpoint for messages");
             return Err(ClientError::Protocol(message));
         }
         let reference = String::from_utf8_lossy(&event.data);
-        Ok(self.place.sibling(reference.trim())?)
+        Ok(self.endpoint.sibling(reference.trim())?)
     }
 }
 
-impl Receive for Stream {
+impl Receive for SseStream {
     async fn receive(&mut self) -> Result<Bytes, String> {
         loop {
             let event = self.next().await?;
@@ -115,12 +115,12 @@ impl Receive for Stream {
 
 /// The endpoint that messages are posted to.
 struct Posting {
-    line: Arc<Line>,
+    http: Arc<AuthorizedHttp>,
     address: Arc<Endpoint>,
     /// Messages that the server has not accepted yet. They end with the connection.
     unaccepted: FuturesUnordered<BoxFuture<'static, Posted>>,
     /// Failures that occurred while another message was waited for.
-    failed: VecDeque<Late>,
+    failed: VecDeque<LateFailure>,
     /// The number of the next message.
     number: u64,
     /// Whether the server has promptly accepted the messages that were waited for so far.
@@ -131,9 +131,9 @@ struct Posting {
 type Posted = (u64, Option<RequestId>, Result<(), TransmitError>);
 
 impl Posting {
-    fn new(line: Arc<Line>, address: Endpoint) -> Self {
+    fn new(http: Arc<AuthorizedHttp>, address: Endpoint) -> Self {
         let (unaccepted, failed) = (FuturesUnordered::new(), VecDeque::new());
-        Self { line, address: Arc::new(address), unaccepted, failed, number: 0, prompt: true }
+        Self { http, address: Arc::new(address), unaccepted, failed, number: 0, prompt: true }
     }
 
     /// Waits until the server has accepted or refused a message; returns its number.
@@ -153,13 +153,13 @@ impl Transmit for Posting {
         if self.unaccepted.len() >= MAX_UNACCEPTED
             && tokio::time::timeout(ACCEPT_TIMEOUT, self.accepted()).await.is_err()
         {
-            let place = origin_of(&self.address.url);
-            let message = format!("{place} has not accepted {MAX_UNACCEPTED} messages yet; try again later");
+            let origin = origin_of(&self.address.url);
+            let message = format!("{origin} has not accepted {MAX_UNACCEPTED} messages yet; try again later");
             return Err(TransmitError::Message(ClientError::Unreachable(message)));
         }
         self.number += 1;
         let number = self.number;
-        let posting = post(self.line.clone(), self.address.clone(), Bytes::from(message));
+        let posting = post(self.http.clone(), self.address.clone(), Bytes::from(message));
         self.unaccepted.push(Box::pin(async move { (number, id, posting.await) }));
         // Some servers accept a request only when it is done, although the result arrives on the stream.
         if id.is_none() && self.prompt {
@@ -169,7 +169,7 @@ impl Transmit for Posting {
         Ok(())
     }
 
-    async fn late(&mut self) -> Late {
+    async fn late(&mut self) -> LateFailure {
         loop {
             match self.failed.pop_front() {
                 Some(failed) => return failed,
@@ -185,19 +185,28 @@ fn method_of(message: &[u8]) -> Option<String> {
     message["method"].as_str().map(str::to_owned)
 }
 
-async fn post(line: Arc<Line>, address: Arc<Endpoint>, message: Bytes) -> Result<(), TransmitError> {
+async fn post(
+    http: Arc<AuthorizedHttp>,
+    address: Arc<Endpoint>,
+    message: Bytes,
+) -> Result<(), TransmitError> {
     let mut headers = HeaderMap::with_capacity(4);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let sent = line.send(&address, &Method::POST, &headers, &message).await;
+    let sent = http.send(&address, &Method::POST, &headers, &message).await;
     let reply = sent.map_err(TransmitError::Message)?;
     if reply.status().is_success() {
         // The body has no meaning; reading it allows reusing the connection.
-        return reply.whole().await.map(drop).map_err(|error| TransmitError::Message(error.into()));
+        return reply.bytes().await.map(drop).map_err(|error| TransmitError::Message(error.into()));
     }
-    let gone = reply.status() == StatusCode::NOT_FOUND;
+    let endpoint_gone = reply.status() == StatusCode::NOT_FOUND;
     let method = method_of(&message);
-    let error =
-        refusal::read(&line, reply, method.as_deref().unwrap_or("a message"), gone).await.into_error();
+    let error = refusal::read(&http, reply, method.as_deref().unwrap_or("a message"), endpoint_gone)
+        .await
+        .into_error();
     // The server has forgotten this connection, although its stream may still be open.
-    Err(if gone { TransmitError::Connection(error.to_string()) } else { TransmitError::Message(error) })
+    Err(if endpoint_gone {
+        TransmitError::Connection(error.to_string())
+    } else {
+        TransmitError::Message(error)
+    })
 }

@@ -68,10 +68,10 @@ impl StderrRing {
     }
 
     /// Appends the last line to a description of what happened.
-    pub(super) fn explain(&self, what: String, since: Mark) -> String {
+    pub(super) fn explain(&self, message: String, since: Mark) -> String {
         match self.lines_since(since).iter().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => detail::with_last_line(&what, &cut(line, SHOWN)),
-            None => what,
+            Some(line) => detail::with_last_line(&message, &cut(line, SHOWN)),
+            None => message,
         }
     }
 
@@ -87,8 +87,8 @@ impl StderrRing {
         ring.bytes += line.len();
         ring.lines.push_back(line);
         while ring.lines.len() > MAX_LINES || ring.bytes > MAX_BYTES {
-            let gone = ring.lines.pop_front().map_or(0, |line| line.len());
-            ring.bytes -= gone;
+            let removed = ring.lines.pop_front().map_or(0, |line| line.len());
+            ring.bytes -= removed;
         }
     }
 

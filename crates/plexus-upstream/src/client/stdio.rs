@@ -9,7 +9,7 @@ use tokio_util::sync::DropGuard;
 use super::connection::{Connection, Opening};
 use super::message::RequestId;
 use super::pipe::{Pipe, Receive, Transmit, TransmitError};
-use super::process::{self, Process, Spawned};
+use super::process::{self, Process, SpawnedProcess};
 use super::{ClientError, Connect};
 use crate::config::StdioConfig;
 
@@ -52,10 +52,10 @@ async fn attempt(
     command: &StdioConfig,
     opening: Opening,
 ) -> Result<Connection, ClientError> {
-    let Spawned { process, stdin, stdout } = process::spawn(command, connect)?;
-    let lines = Lines::new(stdout, connect.settings.max_message);
-    let output = Output { lines, process: process.clone(), _read: process.read_when_dropped() };
-    let input = Input { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
+    let SpawnedProcess { process, stdin, stdout } = process::spawn(command, connect)?;
+    let lines = LineReader::new(stdout, connect.settings.max_message);
+    let output = ProcessOutput { lines, process: process.clone(), _read: process.read_when_dropped() };
+    let input = ProcessInput { stdin, process: process.clone(), _stop: process.stop_when_dropped() };
     let name = &connect.config.name;
     let (listener, chatter) = (connect.listener.clone(), connect.chatter.clone());
     let pipe = Pipe::open(name, output, input, listener, chatter, &connect.supervisor);
@@ -68,13 +68,13 @@ async fn attempt(
 }
 
 /// The standard output of a server, which the hub reads.
-struct Output {
-    lines: Lines<ChildStdout>,
+struct ProcessOutput {
+    lines: LineReader<ChildStdout>,
     process: Process,
     _read: DropGuard,
 }
 
-impl Receive for Output {
+impl Receive for ProcessOutput {
     async fn receive(&mut self) -> Result<Bytes, String> {
         let line = tokio::select! {
             biased;
@@ -91,14 +91,14 @@ impl Receive for Output {
 }
 
 /// The standard input of a server, which the hub writes. Closing it asks the server to exit.
-struct Input {
+struct ProcessInput {
     stdin: ChildStdin,
     process: Process,
     /// Declared after `stdin`, so that it is dropped after it.
     _stop: DropGuard,
 }
 
-impl Transmit for Input {
+impl Transmit for ProcessInput {
     async fn transmit(&mut self, _: Option<RequestId>, mut message: Vec<u8>) -> Result<(), TransmitError> {
         message.push(b'\n');
         if self.stdin.write_all(&message).await.is_ok() {
@@ -109,31 +109,31 @@ impl Transmit for Input {
 }
 
 /// Reads lines of bounded length. A line is a slice of the block it was read into, not a copy.
-struct Lines<R> {
-    from: R,
+struct LineReader<R> {
+    reader: R,
     block: BytesMut,
     /// Bytes of the block without a line break.
     scanned: usize,
     limit: usize,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(from: R, limit: usize) -> Self {
-        Self { from, block: BytesMut::new(), scanned: 0, limit }
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    fn new(reader: R, limit: usize) -> Self {
+        Self { reader, block: BytesMut::new(), scanned: 0, limit }
     }
 
     /// The next line; none at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Bytes>, String> {
         loop {
-            let found = self.block[self.scanned..].iter().position(|byte| *byte == b'\n');
-            let length = found.map_or(self.block.len(), |at| self.scanned + at);
+            let line_break = self.block[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let length = line_break.map_or(self.block.len(), |at| self.scanned + at);
             if length > self.limit {
                 let limit = self.limit;
                 return Err(format!(
                     "the server sent a message of more than {limit} bytes, which exceeds the limit"
                 ));
             }
-            if found.is_some() {
+            if line_break.is_some() {
                 let mut line = self.block.split_to(length + 1).freeze();
                 line.truncate(length);
                 self.scanned = 0;
@@ -143,7 +143,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if self.block.capacity() - length < MIN_ROOM {
                 self.block.reserve(BLOCK.max(length));
             }
-            match self.from.read_buf(&mut self.block).await {
+            match self.reader.read_buf(&mut self.block).await {
                 Ok(0) if self.block.is_empty() => return Ok(None),
                 // The last line has no line break.
                 Ok(0) => {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct WantedResources {
+pub(super) struct DesiredResources {
     /// Increases with every change.
     pub(super) turn: u64,
     pub(super) uris: BTreeSet<String>,
@@ -21,7 +21,7 @@ pub(super) struct WantedResources {
 
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    wanted: watch::Sender<WantedResources>,
+    desired: watch::Sender<DesiredResources>,
     acknowledged: watch::Sender<u64>,
     session: Mutex<SessionSubscriptions>,
 }
@@ -44,14 +44,14 @@ pub(super) struct Difference {
 impl Subscriptions {
     pub(super) fn new() -> Self {
         Self {
-            wanted: watch::Sender::default(),
+            desired: watch::Sender::default(),
             acknowledged: watch::Sender::default(),
             session: Mutex::default(),
         }
     }
 
-    pub(super) fn wanted(&self) -> watch::Receiver<WantedResources> {
-        self.wanted.subscribe()
+    pub(super) fn desired(&self) -> watch::Receiver<DesiredResources> {
+        self.desired.subscribe()
     }
 
     /// Records that the server has acknowledged the resources of this turn, or never will.
@@ -64,15 +64,15 @@ impl Subscriptions {
     }
 
     /// Sets the watched resources; returns when the server has acknowledged them, or after a timeout.
-    pub(super) async fn want(&self, uris: BTreeSet<String>) {
+    pub(super) async fn set_desired(&self, uris: BTreeSet<String>) {
         let turn = {
             let mut turn = 0;
-            self.wanted.send_if_modified(|wanted| {
-                let changed = wanted.uris != uris;
+            self.desired.send_if_modified(|desired| {
+                let changed = desired.uris != uris;
                 if changed {
-                    *wanted = WantedResources { turn: wanted.turn + 1, uris };
+                    *desired = DesiredResources { turn: desired.turn + 1, uris };
                 }
-                turn = wanted.turn;
+                turn = desired.turn;
                 changed
             });
             turn
@@ -89,11 +89,11 @@ impl Subscriptions {
     }
 
     /// The difference between a session's subscriptions and the wanted ones.
-    pub(super) fn difference(&self, wanted: &BTreeSet<String>) -> Difference {
+    pub(super) fn difference(&self, desired: &BTreeSet<String>) -> Difference {
         let subscribed = &self.session().subscribed;
         Difference {
-            more: wanted.difference(subscribed).cloned().collect(),
-            fewer: subscribed.difference(wanted).cloned().collect(),
+            more: desired.difference(subscribed).cloned().collect(),
+            fewer: subscribed.difference(desired).cloned().collect(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Subscriptions {
 
     /// All watched resources.
     pub(super) fn watched(&self) -> BTreeSet<String> {
-        let mut watched = self.wanted.borrow().uris.clone();
+        let mut watched = self.desired.borrow().uris.clone();
         watched.extend(self.session().subscribed.iter().cloned());
         watched
     }
@@ -133,13 +133,13 @@ mod tests {
     #[test]
     fn lost_subscriptions_are_renewed_and_reported_once() {
         let subscriptions = Subscriptions::new();
-        let wanted = BTreeSet::from(["a://1".to_owned()]);
+        let desired = BTreeSet::from(["a://1".to_owned()]);
         subscriptions.subscribed("a://1".to_owned(), true);
-        assert_eq!(subscriptions.difference(&wanted), Difference::default());
+        assert_eq!(subscriptions.difference(&desired), Difference::default());
         assert_eq!(subscriptions.take_lost(), BTreeSet::new());
         subscriptions.forget();
-        assert_eq!(subscriptions.difference(&wanted).more, ["a://1"]);
-        assert_eq!(subscriptions.take_lost(), wanted);
+        assert_eq!(subscriptions.difference(&desired).more, ["a://1"]);
+        assert_eq!(subscriptions.take_lost(), desired);
         assert_eq!(subscriptions.take_lost(), BTreeSet::new());
     }
 }

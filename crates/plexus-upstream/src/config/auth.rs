@@ -93,8 +93,8 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
         findings.problem("headers.Authorization", "cannot be combined with `auth`", fix);
     }
     if url.is_some_and(|url| !is_protected(url)) {
-        let what = "would send tokens over an unencrypted connection";
-        findings.problem(OF_OAUTH, what, "use https:// in `url`");
+        let problem = "would send tokens over an unencrypted connection";
+        findings.problem(OF_OAUTH, problem, "use https:// in `url`");
     }
     let grant = match auth.grant {
         Some(GrantName::ClientCredentials) => Grant::ClientCredentials,
@@ -120,8 +120,8 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
         let lone = client_id.is_none() && client_secret.is_some();
         needs(lone, "auth.client_id", "`auth.client_secret` requires it", findings);
     }
-    for (place, scope) in auth.scopes.iter().enumerate() {
-        let field = format!("auth.scopes[{place}]");
+    for (index, scope) in auth.scopes.iter().enumerate() {
+        let field = format!("auth.scopes[{index}]");
         let plain = scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
         if (scope.is_empty() || !plain) && !findings.is_broken(&field) {
             findings.problem(field, "is not a single scope name", "write each scope as a separate list item");
@@ -143,9 +143,9 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
     }
     // Without a fixed server, the secret would go to whichever server the upstream names today.
     if client_secret.is_some() && server.is_none() && !findings.is_broken("auth.authorization_server") {
-        let what = "is missing: `auth.client_secret` is sent only to the server named here";
+        let problem = "is missing: `auth.client_secret` is sent only to the server named here";
         let fix = r#"write the address where the hub is registered, such as "https://login.example.net""#;
-        findings.problem("auth.authorization_server", what, fix);
+        findings.problem("auth.authorization_server", problem, fix);
     }
     Some(OauthConfig {
         grant,
@@ -207,8 +207,8 @@ fn tls(tls: &Tls, url: Option<&Url>, given: &CheckContext<'_>, findings: &mut Fi
     let cert = file("client_cert", &tls.client_cert);
     let key = file("client_key", &tls.client_key);
     let ca = file("ca", &tls.ca);
-    let said = [("client_cert", &tls.client_cert), ("client_key", &tls.client_key)];
-    if let [(_, Some(_)), (missing, None)] | [(missing, None), (_, Some(_))] = said {
+    let tls_files = [("client_cert", &tls.client_cert), ("client_key", &tls.client_key)];
+    if let [(_, Some(_)), (missing, None)] | [(missing, None), (_, Some(_))] = tls_files {
         let field = format!("auth.tls.{missing}");
         findings.problem(field, "is missing", "write both the certificate and its key");
     }

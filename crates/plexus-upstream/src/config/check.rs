@@ -99,7 +99,7 @@ pub(super) struct CheckContext<'a> {
 
 impl CheckContext<'_> {
     pub(super) fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|known| known == key)
+        self.keys.iter().any(|own_key| own_key == key)
     }
 }
 
@@ -129,8 +129,8 @@ fn fill_in(resolver: &Resolver<'_>, path: &mut Vec<String>, value: &mut Value, f
             }
         },
         Value::Array(items) => {
-            for (place, item) in items.iter_mut().enumerate() {
-                path.push(place.to_string());
+            for (index, item) in items.iter_mut().enumerate() {
+                path.push(index.to_string());
                 fill_in(resolver, path, item, findings);
                 path.pop();
             }
@@ -181,7 +181,7 @@ fn server(
     }
     let tools = tool_rules(document.tools, findings);
     let inject: BTreeMap<String, Inject> =
-        document.inject.into_iter().map(|(argument, what)| (argument, what.into())).collect();
+        document.inject.into_iter().map(|(argument, injected)| (argument, injected.into())).collect();
     if inject.contains_key("") {
         findings.problem("inject", "contains an empty argument name", "write the argument name");
     }
@@ -216,7 +216,7 @@ fn tool_rules(tools: Tools, findings: &mut Findings) -> ToolRules {
     for (field, list) in [("allow", &allow), ("deny", &deny), ("idempotent", &idempotent)] {
         names(&format!("tools.{field}"), list, findings);
     }
-    let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut renamed_from: BTreeMap<&str, &str> = BTreeMap::new();
     for (tool, name) in &rename {
         let field = format!("tools.rename.{tool}");
         if findings.is_broken(&field) {
@@ -226,7 +226,7 @@ fn tool_rules(tools: Tools, findings: &mut Findings) -> ToolRules {
             findings.problem(&field, "is not a single tool name", "write the full name, without `*`");
         } else if name.is_empty() {
             findings.problem(&field, "has no new name", "write the name to use, or remove it");
-        } else if let Some(other) = taken.insert(name, tool) {
+        } else if let Some(other) = renamed_from.insert(name, tool) {
             findings.problem(
                 &field,
                 format!("gives the same name as `tools.rename.{other}`"),
@@ -239,8 +239,8 @@ fn tool_rules(tools: Tools, findings: &mut Findings) -> ToolRules {
 
 /// Checks that no name or pattern of a list is empty.
 fn names(field: &str, list: &[String], findings: &mut Findings) {
-    for (place, name) in list.iter().enumerate() {
-        let field = format!("{field}[{place}]");
+    for (index, name) in list.iter().enumerate() {
+        let field = format!("{field}[{index}]");
         if name.is_empty() && !findings.is_broken(&field) {
             findings.problem(field, "is empty", "write the name of a tool, or a pattern such as \"read_*\"");
         }

@@ -42,7 +42,7 @@ impl Exposure {
 
     /// The problem, worded to follow the path.
     #[must_use]
-    pub fn what(&self) -> String {
+    pub fn description(&self) -> String {
         let who =
             if self.is_to_everyone() { "every user of this machine" } else { "every user of its group" };
         format!("has mode {:04o}: {who} can write to it, and so run commands as the hub", self.mode)
@@ -57,7 +57,7 @@ impl Exposure {
 
 impl fmt::Display for Exposure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}; {}", self.path.display(), self.what(), self.fix())
+        write!(f, "{} {}; {}", self.path.display(), self.description(), self.fix())
     }
 }
 
@@ -83,8 +83,8 @@ pub(super) fn apply(dir: &Path, entries: &mut [Entry]) {
 
 fn refused(file: &Path, exposure: &Exposure) -> Problem {
     let what = match exposure.path == file {
-        true => exposure.what(),
-        false => format!("is in a folder that {}", exposure.what()),
+        true => exposure.description(),
+        false => format!("is in a folder that {}", exposure.description()),
     };
     let (field, file) = (String::new(), file.to_owned());
     Problem { file, field, what, fix: exposure.fix(), cause: Cause::File }

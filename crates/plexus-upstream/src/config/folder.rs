@@ -56,7 +56,7 @@ pub struct Folder {
     clock: Clock,
     missing: MissingReference,
     /// Held while a file is changed.
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
     /// The results of the last read.
     cache: ReadCache,
 }
@@ -65,8 +65,8 @@ impl Folder {
     #[must_use]
     pub fn new(dir: PathBuf, environment: Environment) -> Self {
         let missing = MissingReference::ExcusedWhileOff;
-        let (changing, cache) = (Mutex::new(()), ReadCache::default());
-        Self { dir, environment, clock: Clock::system(), missing, changing, cache }
+        let (change_lock, cache) = (Mutex::new(()), ReadCache::default());
+        Self { dir, environment, clock: Clock::system(), missing, change_lock, cache }
     }
 
     /// Sets the clock that names backups.
@@ -107,8 +107,8 @@ impl Folder {
         let files = self.files()?;
         self.cache.retain(&files.iter().map(|(file, _)| file.as_path()).collect::<BTreeSet<_>>());
         let mut entries: Vec<Entry> = Vec::new();
-        for (place, (file, format)) in files.into_iter().enumerate() {
-            entries.push(self.entry(file, format, reading, place >= MAX_FILES));
+        for (index, (file, format)) in files.into_iter().enumerate() {
+            entries.push(self.entry(file, format, reading, index >= MAX_FILES));
         }
         refuse_clashes(&mut entries);
         exposure::apply(&self.dir, &mut entries);
@@ -142,13 +142,13 @@ impl Folder {
     pub fn add(&self, name: &str, document: &Value) -> Result<PathBuf, FolderError> {
         check::usable_name(name).map_err(|why| FolderError::Name { name: name.to_owned(), why })?;
         self.check(name, document).map_err(FolderError::Problems)?;
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         self.write_new(name, document)
     }
 
     /// Moves a server's file to the removed files and returns its new path.
     pub fn remove(&self, name: &str) -> Result<PathBuf, FolderError> {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let (file, format) = self.find(name)?;
         let removed = self.dir.join(REMOVED);
         private_file::create_dir(&removed)?;
@@ -159,16 +159,16 @@ impl Folder {
 
     /// Enables or disables a server; the rest of its file stays byte for byte.
     pub fn set_enabled(&self, name: &str, enabled: bool) -> Result<(), FolderError> {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let (file, format) = self.find(name)?;
         let text = read_text(&file).map_err(FolderError::Problems)?;
         let now = format.parse(&text).map(|fields| fields.get("enabled").is_none_or(|on| on == true));
         if now == Ok(enabled) {
             return Ok(());
         }
-        let changed = format.with_enabled(&text, enabled).map_err(|what| {
+        let changed = format.with_enabled(&text, enabled).map_err(|problem| {
             let mut findings = Findings::new(file.clone());
-            findings.unusable(what, "correct it first");
+            findings.unusable(problem, "correct it first");
             FolderError::Problems(findings.problems)
         })?;
         Ok(private_file::write(&file, changed.as_bytes())?)
@@ -176,7 +176,7 @@ impl Folder {
 
     /// Writes a file for an unused name. The caller holds the lock and has checked the document.
     pub(super) fn write_new(&self, name: &str, document: &Value) -> Result<PathBuf, FolderError> {
-        if let Some(file) = self.taken(name)? {
+        if let Some(file) = self.file_with_same_slug(name)? {
             return Err(FolderError::Exists { name: name.to_owned(), file });
         }
         if !self.dir.is_dir() {
@@ -203,7 +203,7 @@ impl Folder {
     }
 
     /// The file whose server has the same slug as this name.
-    pub(super) fn taken(&self, name: &str) -> Result<Option<PathBuf>, FolderError> {
+    pub(super) fn file_with_same_slug(&self, name: &str) -> Result<Option<PathBuf>, FolderError> {
         let Some(slug) = slug_key(name) else { return Ok(None) };
         let files = self.files()?.into_iter().map(|(file, _)| file);
         Ok(files.into_iter().find(|file| slug_key(&stem(file)).as_ref() == Some(&slug)))
@@ -221,8 +221,8 @@ impl Folder {
         })
     }
 
-    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn change_lock(&self) -> MutexGuard<'_, ()> {
+        self.change_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn environment(&self) -> &Environment {
@@ -301,8 +301,8 @@ impl Folder {
     }
 
     fn find(&self, name: &str) -> Result<(PathBuf, Format), FolderError> {
-        let found = self.files()?.into_iter().find(|(file, _)| stem(file) == name);
-        found.ok_or_else(|| FolderError::NotFound { name: name.to_owned(), dir: self.dir.clone() })
+        let file_of_name = self.files()?.into_iter().find(|(file, _)| stem(file) == name);
+        file_of_name.ok_or_else(|| FolderError::NotFound { name: name.to_owned(), dir: self.dir.clone() })
     }
 }
 
@@ -310,15 +310,15 @@ impl Folder {
 /// meant.
 fn refuse_clashes(entries: &mut [Entry]) {
     let mut owners: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (place, entry) in entries.iter().enumerate() {
+    for (index, entry) in entries.iter().enumerate() {
         if let Some(slug) = slug_key(&entry.name) {
-            owners.entry(slug).or_default().push(place);
+            owners.entry(slug).or_default().push(index);
         }
     }
     for clash in owners.values().filter(|owners| owners.len() > 1) {
-        let files: Vec<PathBuf> = clash.iter().map(|place| entries[*place].file.clone()).collect();
-        for place in clash {
-            let entry = &mut entries[*place];
+        let files: Vec<PathBuf> = clash.iter().map(|index| entries[*index].file.clone()).collect();
+        for index in clash {
+            let entry = &mut entries[*index];
             let mut findings = Findings::new(entry.file.clone());
             for other in files.iter().filter(|other| **other != entry.file) {
                 findings.unusable(
@@ -347,26 +347,26 @@ fn stem(file: &Path) -> String {
 /// A path in the folder at which nothing exists.
 pub(super) fn free_path(folder: &Path, name: &str, ending: &str) -> PathBuf {
     let first = folder.join(format!("{name}.{ending}"));
-    let others = (2..).map(|count| folder.join(format!("{name}-{count}.{ending}")));
-    std::iter::once(first).chain(others).find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
+    let numbered = (2..).map(|count| folder.join(format!("{name}-{count}.{ending}")));
+    std::iter::once(first).chain(numbered).find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
 }
 
 fn parse(file: &Path, format: Format, text: &str) -> Result<Map<String, Value>, Vec<Problem>> {
-    format.parse(text).map_err(|what| {
+    format.parse(text).map_err(|problem| {
         let mut findings = Findings::new(file.to_owned());
-        let fix = match what.starts_with("is not an object") || what == "is empty" {
+        let fix = match problem.starts_with("is not an object") || problem == "is empty" {
             true => r#"write an object, such as {"command": "npx"}"#,
             false => "correct it there",
         };
-        findings.unusable(what, fix);
+        findings.unusable(problem, fix);
         findings.problems
     })
 }
 
 fn read_text(file: &Path) -> Result<String, Vec<Problem>> {
-    read_bounded(file, MAX_BYTES).map_err(|(what, fix)| {
+    read_bounded(file, MAX_BYTES).map_err(|(problem, fix)| {
         let mut findings = Findings::new(file.to_owned());
-        findings.unusable(what, fix);
+        findings.unusable(problem, fix);
         findings.problems
     })
 }

@@ -45,9 +45,9 @@ fn mask(field: &Field<'_>, value: &mut Value) {
         Value::String(text) if is_credential(field, text) => *text = without_credential(field, text),
         Value::Array(items) => {
             let mut before: Option<String> = None;
-            for (place, item) in items.iter_mut().enumerate() {
+            for (index, item) in items.iter_mut().enumerate() {
                 let written = item.as_str().map(str::to_owned);
-                mask(&Field::Argument { place, before: before.as_deref() }, item);
+                mask(&Field::Argument { index, before: before.as_deref() }, item);
                 before = written;
             }
         }
@@ -105,7 +105,7 @@ enum Field<'a> {
     Header(&'a str),
     /// With the preceding argument, which may be the flag that it belongs to.
     Argument {
-        place: usize,
+        index: usize,
         before: Option<&'a str>,
     },
     Key(&'a str),
@@ -118,7 +118,7 @@ impl std::fmt::Display for Field<'_> {
         match self {
             Self::Variable(name) => write!(f, "env.{name}"),
             Self::Header(name) => write!(f, "headers.{name}"),
-            Self::Argument { place, .. } => write!(f, "args[{place}]"),
+            Self::Argument { index, .. } => write!(f, "args[{index}]"),
             Self::Key(name) => f.write_str(name),
             Self::Secret(name) => f.write_str(name),
         }
@@ -133,9 +133,9 @@ fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) 
         }
     }
     let mut before = None;
-    for (place, item) in document.get("args").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (index, item) in document.get("args").and_then(Value::as_array).into_iter().flatten().enumerate() {
         if let Some(text) = item.as_str() {
-            look(&Field::Argument { place, before }, text);
+            look(&Field::Argument { index, before }, text);
         }
         before = item.as_str();
     }

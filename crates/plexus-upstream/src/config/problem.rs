@@ -10,11 +10,11 @@ pub use plexus_kit::findings::{Cause, Problem};
 pub enum FolderError {
     #[error("there is no server {name:?} in {}", dir.display())]
     NotFound { name: String, dir: PathBuf },
-    #[error("{}", taken(name, file))]
+    #[error("{}", name_in_use(name, file))]
     Exists { name: String, file: PathBuf },
     #[error("{name:?} cannot be the name of a server: it {why}")]
     Name { name: String, why: &'static str },
-    #[error("{}", joined(.0))]
+    #[error("{}", join_problems(.0))]
     Problems(Vec<Problem>),
     /// The text of an imported file.
     #[error("{file} cannot be imported: it {why}")]
@@ -25,7 +25,7 @@ pub enum FolderError {
 
 /// The message for a name that is in use, either by a server of the same name or by one with the same tool
 /// names.
-fn taken(name: &str, file: &Path) -> String {
+fn name_in_use(name: &str, file: &Path) -> String {
     match file.file_stem().is_some_and(|stem| stem == name) {
         true => format!("there is already a server {name} (its file: {})", file.display()),
         false => {
@@ -37,6 +37,6 @@ fn taken(name: &str, file: &Path) -> String {
     }
 }
 
-fn joined(problems: &[Problem]) -> String {
+fn join_problems(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use plexus_kit::findings::Findings;
-use plexus_tools::file_schema::{FileSchema, Words};
+use plexus_tools::file_schema::{FieldHints, FileSchema};
 use serde_json::{Map, Value};
 
 use super::document::Document;
 
 static SCHEMA: LazyLock<FileSchema> =
-    LazyLock::new(|| FileSchema::of::<Document>(Words { elsewhere, wanted }));
+    LazyLock::new(|| FileSchema::of::<Document>(FieldHints { misplaced_key_hint, value_hint }));
 
 /// The schema as committed in the documentation.
 #[must_use]
@@ -24,7 +24,7 @@ pub(super) fn check(document: &mut Map<String, Value>, findings: &mut Findings) 
 }
 
 /// Advice for keys that other programs use.
-fn elsewhere(key: &str) -> Option<&'static str> {
+fn misplaced_key_hint(key: &str) -> Option<&'static str> {
     Some(match key {
         "type" => "it is called `transport` here",
         "disabled" => "it is called `enabled` here and means the opposite",
@@ -37,7 +37,7 @@ fn elsewhere(key: &str) -> Option<&'static str> {
 }
 
 /// Advice for each field.
-fn wanted(path: &[&str]) -> &'static str {
+fn value_hint(path: &[&str]) -> &'static str {
     match path[..] {
         ["transport"] => r#"write "stdio", "sse" or "streamable_http", or leave it out"#,
         ["command"] => r#"write the name or path of a program as a string, such as "npx""#,

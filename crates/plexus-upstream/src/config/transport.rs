@@ -135,8 +135,8 @@ fn stdio(document: &Document, given: &CheckContext<'_>, findings: &mut Findings)
             );
         }
     }
-    for (place, _) in document.args.iter().enumerate().filter(|(_, arg)| arg.contains('\0')) {
-        findings.problem(format!("args[{place}]"), "contains the character U+0000", "remove it");
+    for (index, _) in document.args.iter().enumerate().filter(|(_, arg)| arg.contains('\0')) {
+        findings.problem(format!("args[{index}]"), "contains the character U+0000", "remove it");
     }
     for (name, value) in &document.env {
         let field = format!("env.{name}");
@@ -174,9 +174,9 @@ fn http(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) 
         return None;
     };
     if !findings.is_broken("url")
-        && let Err((what, fix)) = check_url(url)
+        && let Err((problem, fix)) = check_url(url)
     {
-        findings.problem("url", what, fix);
+        findings.problem("url", problem, fix);
     }
     let mut headers: BTreeMap<String, Secret> = BTreeMap::new();
     for (name, value) in &document.headers {
@@ -186,11 +186,11 @@ fn http(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) 
                 let fix = "a header name consists of letters, digits and `-`";
                 findings.problem(&field, "is not a valid header name", fix);
             }
-            Ok(known) if is_of_the_hub(known.as_str()) => {
+            Ok(header) if is_of_the_hub(header.as_str()) => {
                 findings.problem(&field, "is a header that the hub sets itself", "remove it");
             }
-            Ok(known) => {
-                if headers.insert(known.as_str().to_owned(), Secret::from(value.trim())).is_some() {
+            Ok(header) => {
+                if headers.insert(header.as_str().to_owned(), Secret::from(value.trim())).is_some() {
                     findings.problem(
                         &field,
                         "is set twice, in different capitalization",
@@ -213,10 +213,10 @@ fn http(document: &Document, given: &CheckContext<'_>, findings: &mut Findings) 
 }
 
 fn check_url(url: &str) -> Result<(), (&'static str, &'static str)> {
-    let wanted = "write a URL such as \"https://mcp.example.net/mcp\"";
-    let uri: Uri = url.parse().map_err(|_| ("is not a URL", wanted))?;
+    let fix = "write a URL such as \"https://mcp.example.net/mcp\"";
+    let uri: Uri = url.parse().map_err(|_| ("is not a URL", fix))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(("does not begin with http:// or https://", wanted));
+        return Err(("does not begin with http:// or https://", fix));
     }
     let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
     if authority.contains('@') {
@@ -226,7 +226,7 @@ fn check_url(url: &str) -> Result<(), (&'static str, &'static str)> {
         ));
     }
     if uri.host().is_none_or(str::is_empty) {
-        return Err(("has no host", wanted));
+        return Err(("has no host", fix));
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ impl fmt::Debug for Client {
 impl Client {
     /// The client to log in as. `redirect` is the URI that the browser is redirected to.
     pub(super) async fn choose(
-        asking: &OauthHttp,
+        oauth_http: &OauthHttp,
         terms: &Terms,
         authority: &Authority,
         redirect: &str,
@@ -71,7 +71,7 @@ impl Client {
                 Ok(Self { id: document.clone(), secret: None, method: Method::None })
             }
             (_, Some(_)) => Self::configured(&terms.oauth, authority),
-            (_, None) => Self::register(asking, authority, redirect).await,
+            (_, None) => Self::register(oauth_http, authority, redirect).await,
         }
     }
 
@@ -89,7 +89,11 @@ impl Client {
         Ok(Self { id, secret: None, method })
     }
 
-    async fn register(asking: &OauthHttp, authority: &Authority, redirect: &str) -> Result<Self, LoginError> {
+    async fn register(
+        oauth_http: &OauthHttp,
+        authority: &Authority,
+        redirect: &str,
+    ) -> Result<Self, LoginError> {
         let issuer = quoted(&authority.issuer);
         let Some(endpoint) = &authority.registration_endpoint else {
             return Err(LoginError::Unsuitable(format!(
@@ -108,7 +112,7 @@ impl Client {
             "token_endpoint_auth_method": method.as_str(),
             "application_type": "native",
         });
-        let answer = asking.submit_json(endpoint, &document).await?;
+        let answer = oauth_http.submit_json(endpoint, &document).await?;
         let body = answer.body.unwrap_or_default();
         if answer.status.is_server_error() {
             return Err(LoginError::Unreachable(format!(
@@ -129,7 +133,7 @@ impl Client {
         })
     }
 
-    fn registered(body: &Value, asked: Method) -> Option<Self> {
+    fn registered(body: &Value, requested: Method) -> Option<Self> {
         let text = |name: &str| body[name].as_str().filter(|text| !text.is_empty());
         let id = text("client_id")?.to_owned();
         let secret = text("client_secret").map(Secret::from);
@@ -139,8 +143,8 @@ impl Client {
             (Some("none"), _) => Method::None,
             (Some(_), _) => Method::ClientSecretBasic,
             // A secret that was not requested is meant to be used.
-            (None, Some(_)) if asked == Method::None => Method::ClientSecretBasic,
-            (None, Some(_)) => asked,
+            (None, Some(_)) if requested == Method::None => Method::ClientSecretBasic,
+            (None, Some(_)) => requested,
         };
         Some(Self { id, secret, method })
     }
@@ -231,7 +235,8 @@ mod tests {
 
     #[test]
     fn registration_response_determines_the_method() {
-        let method = |body: Value, asked| Client::registered(&body, asked).map(|client| client.method);
+        let method =
+            |body: Value, requested| Client::registered(&body, requested).map(|client| client.method);
         let secret = json!({ "client_id": "a", "client_secret": "s" });
         assert_eq!(method(json!({ "client_id": "a" }), Method::ClientSecretBasic), Some(Method::None));
         assert_eq!(method(secret.clone(), Method::None), Some(Method::ClientSecretBasic));

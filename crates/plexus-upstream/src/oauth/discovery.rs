@@ -76,18 +76,18 @@ struct AuthorityDocument {
 
 /// The resource according to its own metadata, or to its file.
 pub(super) async fn resource(
-    asking: &OauthHttp,
+    oauth_http: &OauthHttp,
     terms: &Terms,
     challenge: &Challenge,
 ) -> Result<Resource, LoginError> {
     let chosen = terms.oauth.authorization_server.clone();
-    for place in resource_places(&terms.url, challenge)? {
-        let Some(document) = asking.document(&place).await? else { continue };
-        let document: ResourceDocument = read(&place, document)?;
+    for url in resource_metadata_urls(&terms.url, challenge)? {
+        let Some(document) = oauth_http.document(&url).await? else { continue };
+        let document: ResourceDocument = read(&url, document)?;
         if !covers(&document.resource, &terms.url) {
             return Err(LoginError::Refused(format!(
                 "{} describes a different server: {}",
-                origin_of(&place),
+                origin_of(&url),
                 quoted(&document.resource)
             )));
         }
@@ -114,7 +114,7 @@ pub(super) async fn resource(
 }
 
 /// The URLs of a server's metadata: the one that it names, otherwise the well-known ones.
-fn resource_places(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginError> {
+fn resource_metadata_urls(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginError> {
     if let Some(named) = &challenge.resource_metadata {
         let named = Url::parse(named).map_err(|_| {
             let message = format!("{} names an invalid URL for its metadata", origin_of(url));
@@ -122,20 +122,20 @@ fn resource_places(url: &Url, challenge: &Challenge) -> Result<Vec<Url>, LoginEr
         })?;
         return Ok(vec![named]);
     }
-    let mut places = vec![well_known(url, "oauth-protected-resource", url.path())];
+    let mut urls = vec![well_known(url, "oauth-protected-resource", url.path())];
     if !matches!(url.path(), "" | "/") {
-        places.push(well_known(url, "oauth-protected-resource", ""));
+        urls.push(well_known(url, "oauth-protected-resource", ""));
     }
-    Ok(places)
+    Ok(urls)
 }
 
 /// A URL of the same server below `/.well-known/`.
 fn well_known(url: &Url, name: &str, path: &str) -> Url {
-    let mut place = url.clone();
-    place.set_query(None);
-    place.set_fragment(None);
-    place.set_path(&format!("/.well-known/{name}{}", path.trim_end_matches('/')));
-    place
+    let mut metadata_url = url.clone();
+    metadata_url.set_query(None);
+    metadata_url.set_fragment(None);
+    metadata_url.set_path(&format!("/.well-known/{name}{}", path.trim_end_matches('/')));
+    metadata_url
 }
 
 /// The URL of a server as its resource identifier.
@@ -149,8 +149,8 @@ fn canonical(url: &Url) -> String {
 /// Whether the resource identifier is the server's URL or a parent of it.
 fn covers(resource: &str, url: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
-    let whole = resource.path().trim_end_matches('/');
-    let below = url.path().strip_prefix(whole);
+    let path = resource.path().trim_end_matches('/');
+    let below = url.path().strip_prefix(path);
     resource.origin() == url.origin()
         && resource.fragment().is_none()
         && resource.query().is_none_or(|query| url.query() == Some(query))
@@ -158,35 +158,35 @@ fn covers(resource: &str, url: &Url) -> bool {
 }
 
 /// The authorization server with this issuer.
-pub(super) async fn authority(asking: &OauthHttp, issuer: &str) -> Result<Authority, LoginError> {
+pub(super) async fn authority(oauth_http: &OauthHttp, issuer: &str) -> Result<Authority, LoginError> {
     let url = Url::parse(issuer).ok().filter(is_protected).ok_or_else(|| {
         let named = quoted(issuer);
         LoginError::Refused(format!("the authorization server {named:?} has no https URL"))
     })?;
-    for place in authority_places(&url) {
-        let Some(document) = asking.document(&place).await? else { continue };
-        let document: AuthorityDocument = read(&place, document)?;
+    for url in authority_metadata_urls(&url) {
+        let Some(document) = oauth_http.document(&url).await? else { continue };
+        let document: AuthorityDocument = read(&url, document)?;
         if document.issuer != issuer {
             return Err(LoginError::Refused(format!(
                 "{} names the issuer {}, but {} was expected",
-                origin_of(&place),
+                origin_of(&url),
                 quoted(&document.issuer),
                 quoted(issuer)
             )));
         }
-        return usable(document, &place);
+        return usable(document, &url);
     }
-    let place = origin_of(&url);
+    let origin = origin_of(&url);
     Err(LoginError::Refused(format!(
-        "{place} should be the authorization server but publishes no metadata; if a different server is, write it as \
+        "{origin} should be the authorization server but publishes no metadata; if a different server is, write it as \
          `auth.authorization_server` in the server's file"
     )))
 }
 
 /// The URLs of an authorization server's metadata, in the order of the specification.
-fn authority_places(issuer: &Url) -> Vec<Url> {
+fn authority_metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
-    let mut places = vec![
+    let mut urls = vec![
         well_known(issuer, "oauth-authorization-server", path),
         well_known(issuer, "openid-configuration", path),
     ];
@@ -194,12 +194,12 @@ fn authority_places(issuer: &Url) -> Vec<Url> {
         let mut appended = issuer.clone();
         appended.set_query(None);
         appended.set_path(&format!("{path}/.well-known/openid-configuration"));
-        places.push(appended);
+        urls.push(appended);
     }
-    places
+    urls
 }
 
-fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginError> {
+fn usable(document: AuthorityDocument, metadata_url: &Url) -> Result<Authority, LoginError> {
     // Only an authorization server on this machine may send the browser or the hub to this machine.
     let local = |url: &Url| url.host().is_some_and(|host| names_loopback(&host));
     let is_local = Url::parse(&document.issuer).is_ok_and(|issuer| local(&issuer));
@@ -207,14 +207,14 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
         let Some(text) = text else { return Ok(None) };
         let url = Url::parse(&text).ok().filter(|url| is_protected(url) && (is_local || !local(url)));
         url.map(Some).ok_or_else(|| {
-            let (place, text) = (origin_of(place), quoted(&text));
+            let (origin, text) = (origin_of(metadata_url), quoted(&text));
             LoginError::Refused(format!(
-                "{place} names a URL that is invalid, unencrypted or on this machine: {text}"
+                "{origin} names a URL that is invalid, unencrypted or on this machine: {text}"
             ))
         })
     };
     let token_endpoint = address(document.token_endpoint)?
-        .ok_or_else(|| LoginError::Refused(format!("{} names no token endpoint", origin_of(place))))?;
+        .ok_or_else(|| LoginError::Refused(format!("{} names no token endpoint", origin_of(metadata_url))))?;
     Ok(Authority {
         issuer: document.issuer,
         authorization_endpoint: address(document.authorization_endpoint)?,
@@ -229,11 +229,11 @@ fn usable(document: AuthorityDocument, place: &Url) -> Result<Authority, LoginEr
     })
 }
 
-fn read<T: for<'d> Deserialize<'d>>(place: &Url, document: Value) -> Result<T, LoginError> {
+fn read<T: for<'d> Deserialize<'d>>(url: &Url, document: Value) -> Result<T, LoginError> {
     serde_json::from_value(document).map_err(|error| {
         // The error may contain words of the document.
-        let (place, error) = (origin_of(place), quoted(&error.to_string()));
-        LoginError::Refused(format!("the metadata at {place} is invalid: {error}"))
+        let (origin, error) = (origin_of(url), quoted(&error.to_string()));
+        LoginError::Refused(format!("the metadata at {origin} is invalid: {error}"))
     })
 }
 

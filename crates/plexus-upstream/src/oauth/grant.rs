@@ -16,7 +16,7 @@ use super::token::Tokens;
 
 /// Tokens are renewed this long before they expire, or when a fifth of their lifetime is left if that is
 /// less.
-const AHEAD: Duration = Duration::from_secs(60);
+const RENEW_AHEAD: Duration = Duration::from_secs(60);
 
 /// The origin of a grant: everything needed to renew or revoke it.
 #[derive(Debug, Clone)]
@@ -79,13 +79,13 @@ impl Grant {
     /// Whether it should be renewed now.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         let Some(end) = self.expires_at else { return false };
-        let whole = end.as_millisecond().saturating_sub(self.obtained_at.as_millisecond());
-        let ahead = i64::try_from(AHEAD.as_millis()).unwrap_or(i64::MAX).min(whole / 5);
+        let lifetime = end.as_millisecond().saturating_sub(self.obtained_at.as_millisecond());
+        let ahead = i64::try_from(RENEW_AHEAD.as_millis()).unwrap_or(i64::MAX).min(lifetime / 5);
         now.as_millisecond() >= end.as_millisecond().saturating_sub(ahead)
     }
 
     /// Records that the server accepted the token.
-    pub(super) fn accept(&self) {
+    pub(super) fn mark_accepted(&self) {
         if !self.accepted.load(Ordering::Relaxed) {
             self.accepted.store(true, Ordering::Relaxed);
         }
@@ -93,17 +93,17 @@ impl Grant {
 
     /// Whether a renewal may help against a rejection. A token that was itself requested after a rejection
     /// and was never accepted is rejected for another reason; after `pause` a renewal is allowed again.
-    pub(super) fn may_help_again(&self, now: Timestamp, pause: Duration) -> bool {
+    pub(super) fn renewal_may_help(&self, now: Timestamp, pause: Duration) -> bool {
         let age = now.as_millisecond().saturating_sub(self.obtained_at.as_millisecond());
         !self.after_refusal
             || self.accepted.load(Ordering::Relaxed)
             || u128::try_from(age).is_ok_and(|age| age >= pause.as_millis())
     }
 
-    pub(super) fn stored(&self) -> Stored {
+    pub(super) fn stored(&self) -> SealedGrant {
         let Source { binding, issuer, token_endpoint, revocation_endpoint, client, resource } = &self.source;
         let exposed = |secret: &Secret| secret.expose_secret().to_owned();
-        Stored {
+        SealedGrant {
             binding: binding.clone(),
             issuer: issuer.clone(),
             token_endpoint: token_endpoint.to_string(),
@@ -139,7 +139,7 @@ impl fmt::Debug for Grant {
 /// A grant in the form that is sealed.
 // No `Debug`: it contains only credentials.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Stored {
+pub(super) struct SealedGrant {
     pub(super) binding: String,
     issuer: String,
     token_endpoint: String,
@@ -155,9 +155,9 @@ pub(super) struct Stored {
     scope: Option<String>,
 }
 
-impl Stored {
+impl SealedGrant {
     /// Whether this is the stored form of this grant, not of an earlier or later one.
-    pub(super) fn is(&self, grant: &Grant) -> bool {
+    pub(super) fn is_sealed_form_of(&self, grant: &Grant) -> bool {
         let refresh = grant.refresh.as_ref().map(|secret| secret.expose_secret());
         self.binding == grant.source.binding
             && self.access_token == grant.access.expose_secret()

@@ -16,19 +16,19 @@ use url::Url;
 
 use super::challenge::Challenge;
 use super::terms::Terms;
-use crate::client::{ClientError, ClientSettings, Line};
+use crate::client::{AuthorizedHttp, ClientError, ClientSettings};
 use crate::config::is_protected;
 
 /// Time limit for one request and its answer. Shorter than the time that a stopping hub waits for running
 /// work.
-const PATIENCE: Duration = Duration::from_secs(8);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Size limit of a document or an answer, in bytes.
 const MAX_BODY: usize = 256 * 1024;
 /// A harmless request; only its rejection matters.
-const QUESTION: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+const UNAUTHENTICATED_PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
 
 pub(super) struct OauthHttp {
-    line: Arc<Line>,
+    http: Arc<AuthorizedHttp>,
 }
 
 /// An answer with its body, if that is a JSON object.
@@ -39,27 +39,27 @@ pub(super) struct Answer {
 
 impl OauthHttp {
     pub(super) fn new(terms: &Terms, settings: &ClientSettings) -> Result<Self, ClientError> {
-        let line = Line::new(&terms.http, settings.allow_private, PATIENCE, MAX_BODY)?;
-        Ok(Self { line: Arc::new(line) })
+        let http = AuthorizedHttp::new(&terms.http, settings.allow_private, REQUEST_TIMEOUT, MAX_BODY)?;
+        Ok(Self { http: Arc::new(http) })
     }
 
     /// Fetches a document; none if it does not exist.
     pub(super) async fn document(&self, url: &Url) -> Result<Option<Value>, ClientError> {
-        let place = place(url)?;
+        let endpoint = endpoint(url)?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let asked = async {
-            let reply = self.line.send(&place, &Method::GET, &headers, &Bytes::new()).await?;
+        let exchange = async {
+            let reply = self.http.send(&endpoint, &Method::GET, &headers, &Bytes::new()).await?;
             let status = reply.status();
             if status.is_success() {
-                return Ok(object(&reply.whole().await?));
+                return Ok(object(&reply.bytes().await?));
             }
             if status.is_server_error() {
                 return Err(ClientError::Unreachable(format!("{} answers {status}", origin_of(url))));
             }
             Ok(None)
         };
-        timely(url, asked).await
+        timely(url, exchange).await
     }
 
     /// Sends a form with an optional `Authorization` header. Redirects are not followed, because the form may
@@ -89,47 +89,51 @@ impl OauthHttp {
         kind: &'static str,
         body: String,
     ) -> Result<Answer, ClientError> {
-        let place = place(url)?;
+        let endpoint = endpoint(url)?;
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        let asked = async {
-            let reply = self.line.send_once(&place, &Method::POST, &headers, &Bytes::from(body)).await?;
+        let exchange = async {
+            let reply = self.http.send_once(&endpoint, &Method::POST, &headers, &Bytes::from(body)).await?;
             let status = reply.status();
-            Ok(Answer { status, body: object(&reply.whole().await?) })
+            Ok(Answer { status, body: object(&reply.bytes().await?) })
         };
-        timely(url, asked).await
+        timely(url, exchange).await
     }
 
     /// The challenge with which the server rejects an unauthenticated request; empty if it does not reject
     /// it.
     pub(super) async fn challenge(&self) -> Result<Challenge, ClientError> {
-        let home = self.line.home().clone();
+        let home = self.http.home().clone();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let asked = async {
-            let reply = self.line.send(&home, &Method::POST, &headers, &Bytes::from(QUESTION)).await?;
+        let exchange = async {
+            let reply =
+                self.http.send(&home, &Method::POST, &headers, &Bytes::from(UNAUTHENTICATED_PING)).await?;
             if reply.status() != StatusCode::UNAUTHORIZED {
                 return Ok(Challenge::default());
             }
             Ok(Challenge::of(&reply.all(&WWW_AUTHENTICATE)))
         };
-        timely(&home.url, asked).await
+        timely(&home.url, exchange).await
     }
 }
 
-async fn timely<T>(url: &Url, asked: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
-    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
-        let (place, patience) = (origin_of(url), PATIENCE.as_secs());
-        Err(ClientError::Unreachable(format!("{place} did not answer within {patience} s")))
+async fn timely<T>(
+    url: &Url,
+    request: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    tokio::time::timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| {
+        let (origin, patience) = (origin_of(url), REQUEST_TIMEOUT.as_secs());
+        Err(ClientError::Unreachable(format!("{origin} did not answer within {patience} s")))
     })
 }
 
-fn place(url: &Url) -> Result<Arc<Endpoint>, ClientError> {
+fn endpoint(url: &Url) -> Result<Arc<Endpoint>, ClientError> {
     if !is_protected(url) {
-        let place = origin_of(url);
+        let origin = origin_of(url);
         return Err(ClientError::Protocol(format!(
-            "{place} is not encrypted, so the hub does not use it for OAuth"
+            "{origin} is not encrypted, so the hub does not use it for OAuth"
         )));
     }
     Ok(Arc::new(Endpoint::foreign(url.clone())?))

@@ -85,13 +85,13 @@ impl Logins {
     ) -> Result<Pending, LoginError> {
         let mut all = self.lock();
         all.retain(|one| one.expires_at > now);
-        let found = all.iter().position(|one| one.id == id && one.server == server);
-        let found = found.ok_or(LoginError::NoLogin)?;
-        if answer.state.as_deref() != Some(all[found].state.expose_secret()) {
+        let position = all.iter().position(|one| one.id == id && one.server == server);
+        let position = position.ok_or(LoginError::NoLogin)?;
+        if answer.state.as_deref() != Some(all[position].state.expose_secret()) {
             let message = "the answer does not belong to this login: its `state` differs. It was ignored";
             return Err(LoginError::Refused(message.to_owned()));
         }
-        Ok(all.remove(found))
+        Ok(all.remove(position))
     }
 
     /// Drops all pending logins of a server.
@@ -102,16 +102,16 @@ impl Logins {
 
 /// Determines the URL at which a person can grant access, and the client to use.
 pub(super) async fn begin(
-    asking: &OauthHttp,
+    oauth_http: &OauthHttp,
     terms: &Terms,
     server: &str,
     redirect: &str,
     now: Timestamp,
 ) -> Result<(Pending, UpstreamLogin), LoginError> {
     client::check_redirect(redirect, terms.oauth.redirect_port)?;
-    let challenge = asking.challenge().await?;
-    let resource = discovery::resource(asking, terms, &challenge).await?;
-    let authority = discovery::authority(asking, &resource.issuer).await?;
+    let challenge = oauth_http.challenge().await?;
+    let resource = discovery::resource(oauth_http, terms, &challenge).await?;
+    let authority = discovery::authority(oauth_http, &resource.issuer).await?;
     let issuer = quoted(&authority.issuer);
     if !authority.proves_possession {
         return Err(LoginError::Refused(format!(
@@ -121,8 +121,8 @@ pub(super) async fn begin(
     let Some(endpoint) = authority.authorization_endpoint.clone() else {
         return Err(LoginError::Refused(format!("{issuer} names no authorization endpoint")));
     };
-    let client = Client::choose(asking, terms, &authority, redirect).await?;
-    let wanted = match (terms.oauth.scopes.is_empty(), challenge.scope) {
+    let client = Client::choose(oauth_http, terms, &authority, redirect).await?;
+    let scopes = match (terms.oauth.scopes.is_empty(), challenge.scope) {
         (false, _) => terms.oauth.scopes.clone(),
         (true, Some(scope)) => with_offline(scope.split(' ').map(str::to_owned).collect(), &authority),
         (true, None) => with_offline(resource.scopes, &authority),
@@ -135,7 +135,7 @@ pub(super) async fn begin(
         state: &state,
         verifier: &verifier,
         resource: &resource.id,
-        scopes: &wanted,
+        scopes: &scopes,
     });
     let lasting = i64::try_from(LASTING.as_millis()).unwrap_or(i64::MAX);
     let expires_at = from_millis(now.as_millisecond().saturating_add(lasting));
@@ -247,7 +247,7 @@ pub(super) fn decided(pending: &Pending, answer: &FinishLoginParams) -> Result<S
 
 /// Exchanges the code for tokens.
 pub(super) async fn redeem(
-    asking: &OauthHttp,
+    oauth_http: &OauthHttp,
     terms: &Terms,
     pending: &Pending,
     code: &Secret,
@@ -261,8 +261,9 @@ pub(super) async fn redeem(
         ("code_verifier", pending.verifier.expose_secret()),
         ("resource", &source.resource),
     ];
-    let asked = token::ask(asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await;
-    let tokens: Tokens = asked.map_err(|refused| match refused {
+    let token_answer =
+        token::ask(oauth_http, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await;
+    let tokens: Tokens = token_answer.map_err(|refused| match refused {
         // It is unknown whether the code was used, and a code is valid only once.
         TokenError::Transient(why) => LoginError::Unreachable(format!("{why}; log in again")),
         TokenError::InvalidGrant(why) | TokenError::Other(why) => LoginError::Refused(why),

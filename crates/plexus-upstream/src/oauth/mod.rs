@@ -38,7 +38,7 @@ mod vault;
 
 pub use account::Account;
 pub(crate) use account::AccountContext;
-pub(crate) use account::{BearerStatus, Pass};
+pub(crate) use account::{AccountAccess, BearerStatus};
 pub(crate) use challenge::Challenge;
 pub use error::LoginError;
 pub(crate) use login::Logins;

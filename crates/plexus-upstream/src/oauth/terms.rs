@@ -13,7 +13,7 @@ pub(super) struct Terms {
     pub(super) url: Url,
     pub(super) oauth: OauthConfig,
     /// The file configures OAuth explicitly.
-    pub(super) asked_for: bool,
+    pub(super) is_explicit: bool,
     /// Identifies the settings that a grant is bound to; a grant is not used under others.
     pub(super) binding: String,
 }
@@ -23,7 +23,7 @@ impl Terms {
         let url = Url::parse(http.url.expose_secret()).map_err(|error| {
             ClientError::Protocol(format!("the `url` of the server's file is invalid: {error}"))
         })?;
-        let asked_for = http.auth.oauth.is_some();
+        let is_explicit = http.auth.oauth.is_some();
         let oauth = http.auth.oauth.clone().unwrap_or_default();
         let OauthConfig { scopes, client_id, client_metadata_url, authorization_server, .. } = &oauth;
         let binding = json!({
@@ -34,7 +34,7 @@ impl Terms {
             "client_metadata_url": client_metadata_url,
             "authorization_server": authorization_server,
         });
-        Ok(Self { http: http.clone(), url, oauth, asked_for, binding: binding.to_string() })
+        Ok(Self { http: http.clone(), url, oauth, is_explicit, binding: binding.to_string() })
     }
 
     /// The hub has its own credentials, so no person is needed.

@@ -41,7 +41,7 @@ pub(super) enum TokenError {
 
 /// Requests tokens with this form.
 pub(super) async fn ask(
-    asking: &OauthHttp,
+    oauth_http: &OauthHttp,
     endpoint: &Url,
     client: &Client,
     oauth: &OauthConfig,
@@ -49,7 +49,7 @@ pub(super) async fn ask(
 ) -> Result<Tokens, TokenError> {
     let (form, authorization) = signed(client, oauth, pairs);
     let secrets = SentSecrets::of(pairs, client.secret(oauth), authorization.as_ref());
-    let answer = asking.submit(endpoint, form, authorization).await;
+    let answer = oauth_http.submit(endpoint, form, authorization).await;
     let answer = answer.map_err(|error| TokenError::Transient(error.to_string()))?;
     read(&origin_of(endpoint), answer, &secrets)
 }
@@ -66,16 +66,16 @@ pub(super) fn signed(
     (form.finish(), authorization)
 }
 
-fn read(place: &str, answer: Answer, secrets: &SentSecrets) -> Result<Tokens, TokenError> {
+fn read(origin: &str, answer: Answer, secrets: &SentSecrets) -> Result<Tokens, TokenError> {
     let Answer { status, body } = answer;
     let Some(body) = body else {
-        return Err(TokenError::Transient(format!("{place} answers {status} with an unreadable body")));
+        return Err(TokenError::Transient(format!("{origin} answers {status} with an unreadable body")));
     };
     if status.is_success() {
         return tokens(&body)
-            .ok_or_else(|| TokenError::Transient(format!("{place} answers without a usable bearer token")));
+            .ok_or_else(|| TokenError::Transient(format!("{origin} answers without a usable bearer token")));
     }
-    let refused = format!("{place} answers {status}{}", error_text(&body, secrets));
+    let refused = format!("{origin} answers {status}{}", error_text(&body, secrets));
     match body["error"].as_str() {
         Some("invalid_grant") if status.is_client_error() => Err(TokenError::InvalidGrant(refused)),
         // These errors are transient regardless of the status.

@@ -6,10 +6,10 @@ use plexus_auth::SealingKey;
 use plexus_kit::{Clock, ExposeSecret, Secret};
 use plexus_store::Store;
 
-use super::grant::{Grant, Stored};
+use super::grant::{Grant, SealedGrant};
 
 /// The kind of stored credential.
-const GRANT: &str = "grant";
+const CREDENTIAL_KIND: &str = "grant";
 
 /// Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Vault {
 /// The stored grant of a server.
 pub(super) enum StoredGrant {
     Nothing,
-    Grant(Box<Stored>),
+    Grant(Box<SealedGrant>),
     /// Sealed with another key, or damaged.
     Unreadable,
 }
@@ -34,25 +34,28 @@ impl Vault {
     }
 
     pub(super) async fn read(&self, server: &str) -> Result<StoredGrant, String> {
-        let read = async { self.store.read_committed().await?.upstream_credential(server, GRANT).await };
+        let read =
+            async { self.store.read_committed().await?.upstream_credential(server, CREDENTIAL_KIND).await };
         let Some(sealed) = read.await.map_err(|error| error.to_string())? else {
             return Ok(StoredGrant::Nothing);
         };
-        let opened = self.key.open_sealed(&[server, GRANT], &sealed);
+        let opened = self.key.open_sealed(&[server, CREDENTIAL_KIND], &sealed);
         let stored = opened.and_then(|text| serde_json::from_str(text.expose_secret()).ok());
         Ok(stored.map_or(StoredGrant::Unreadable, |stored| StoredGrant::Grant(Box::new(stored))))
     }
 
     /// Returns after the commit.
-    pub(super) async fn keep(&self, server: &str, grant: &Grant) -> Result<(), String> {
+    pub(super) async fn save(&self, server: &str, grant: &Grant) -> Result<(), String> {
         let text = serde_json::to_string(&grant.stored()).map_err(|error| error.to_string())?;
-        let sealed = self.key.seal(&[server, GRANT], &Secret::from(text));
+        let sealed = self.key.seal(&[server, CREDENTIAL_KIND], &Secret::from(text));
         let sealed = sealed.map_err(|error| error.to_string())?;
         let (server, now) = (server.to_owned(), self.clock.now());
-        let kept = self.store.write(move |conn| {
-            Box::pin(async move { conn.keep_upstream_credential(&server, GRANT, &sealed, now).await })
+        let written = self.store.write(move |conn| {
+            Box::pin(
+                async move { conn.keep_upstream_credential(&server, CREDENTIAL_KIND, &sealed, now).await },
+            )
         });
-        kept.await.map_err(|error| error.to_string())
+        written.await.map_err(|error| error.to_string())
     }
 
     pub(super) async fn forget(&self, server: &str) -> Result<(), String> {

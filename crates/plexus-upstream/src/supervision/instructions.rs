@@ -69,19 +69,19 @@ fn of_server(unit: &Unit) -> String {
     let configured = config.as_ref().and_then(|config| config.instructions.as_deref());
     let judgement = unit.judgement.load();
     let reported = judgement.instructions.as_deref();
-    let mut said = String::new();
+    let mut instructions = String::new();
     if let Some(text) = configured.filter(|text| !text.trim().is_empty()) {
-        said.push_str(&format!("\n\nTools mcp__{}__*: {}", unit.slug, cut(text.trim())));
+        instructions.push_str(&format!("\n\nTools mcp__{}__*: {}", unit.slug, cut(text.trim())));
     }
     if let Some(text) = reported.filter(|text| !text.trim().is_empty()) {
-        said.push_str(&format!(
+        instructions.push_str(&format!(
             "\n\nThe server {} says of its tools (mcp__{}__*): {}",
             unit.name,
             unit.slug,
             cut(text.trim())
         ));
     }
-    said
+    instructions
 }
 
 fn cut(text: &str) -> String {

@@ -129,7 +129,7 @@ impl Upstreams {
             reloading: tokio::sync::Mutex::new(()),
         }));
         // Taken before the first read, so that later changes are noticed.
-        let seen = folder_watcher::Snapshot::of(upstreams.folder().dir());
+        let applied_files = folder_watcher::Snapshot::of(upstreams.folder().dir());
         match upstreams.folder().scan() {
             Ok(entries) => {
                 let slugs = entries.iter().filter_map(|entry| entry.slug.as_deref()).collect();
@@ -143,7 +143,7 @@ impl Upstreams {
         }
         upstreams.0.shared.registry.add(tools::tools(&upstreams));
         let watched = upstreams.clone();
-        supervisor.spawn(Stage::Work, "upstream files", async move { watched.watch(seen).await });
+        supervisor.spawn(Stage::Work, "upstream files", async move { watched.watch(applied_files).await });
         upstreams
     }
 
@@ -151,8 +151,9 @@ impl Upstreams {
     /// its tools. A slow database delays this only briefly.
     pub async fn recalled(&self) {
         let units = self.units();
-        let begun = futures_util::future::join_all(units.iter().map(|unit| unit.begun()));
-        if tokio::time::timeout(RECALLING, begun).await.is_err() {
+        let first_states =
+            futures_util::future::join_all(units.iter().map(|unit| unit.first_state_applied()));
+        if tokio::time::timeout(RECALLING, first_states).await.is_err() {
             tracing::warn!("cached tools are not listed yet although the hub is ready");
         }
     }
@@ -193,7 +194,7 @@ impl Upstreams {
     /// Like [`Self::restart`], waiting at most `patience`.
     pub async fn restart_within(&self, name: &str, patience: Duration) -> Option<Upstream> {
         let unit = self.unit(name)?;
-        unit.settled(self.start_anew(&unit).await, patience).await;
+        unit.settled(self.restart_from_file(&unit).await, patience).await;
         Some(self.describe(&unit))
     }
 

@@ -53,7 +53,7 @@ impl OfferProvider for Upstreams {
         known_as: &str,
     ) -> Option<ResourceWatch> {
         let unit = self.units().into_iter().find(|unit| unit.slug == server)?;
-        let watch = unit.watches.hold(uri, owner, mailbox, known_as)?;
+        let watch = unit.watches.watch(uri, owner, mailbox, known_as)?;
         if unit.client.load().is_none() {
             // A stopped lazy server would report no changes.
             unit.called.notify_one();

@@ -17,7 +17,7 @@ use super::{Inner, Upstreams};
 use crate::client::for_callers;
 
 /// Held back tools that are named in the text.
-const HELD: usize = 20;
+const MAX_QUARANTINED_SHOWN: usize = 20;
 /// Characters of a server's name for itself that a model sees.
 const NAME_SHOWN: usize = 48;
 
@@ -86,32 +86,32 @@ struct Quarantined {
 }
 
 impl Quarantined {
-    fn of(slug: &str, held: QuarantinedTool) -> Self {
-        let kinds: BTreeSet<FlagKind> = held.flags.iter().map(|flag| flag.kind).collect();
+    fn of(slug: &str, tool: QuarantinedTool) -> Self {
+        let kinds: BTreeSet<FlagKind> = tool.flags.iter().map(|flag| flag.kind).collect();
         Self {
-            tool: match held.name.as_str() {
-                INSTRUCTIONS => held.name,
+            tool: match tool.name.as_str() {
+                INSTRUCTIONS => tool.name,
                 name => tool_name::canonical(slug, name),
             },
-            reason: held.reason.as_str().to_owned(),
+            reason: tool.reason.as_str().to_owned(),
             flags: kinds.into_iter().map(|kind| kind.as_str().to_owned()).collect(),
         }
     }
 }
 
 /// A server's name for itself, reduced to harmless characters, because a model reads it without approval.
-fn plain_name(said: &str) -> String {
+fn plain_name(name: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-/@ ".contains(*c);
-    said.chars().filter(is_plain).take(NAME_SHOWN).collect()
+    name.chars().filter(is_plain).take(NAME_SHOWN).collect()
 }
 
 impl ServerStatus {
     /// The status as one caller may see it; standard error and warnings about the file are for admins.
     fn of(upstream: Upstream, tools: Vec<String>, admin: bool) -> Self {
         let failure = upstream.last_error;
-        let held = if admin { upstream.quarantined } else { Vec::new() };
+        let quarantined = if admin { upstream.quarantined } else { Vec::new() };
         Self {
-            quarantined: held.into_iter().map(|held| Quarantined::of(&upstream.slug, held)).collect(),
+            quarantined: quarantined.into_iter().map(|tool| Quarantined::of(&upstream.slug, tool)).collect(),
             name: upstream.name,
             state: upstream.state.as_str().to_owned(),
             transport: upstream.transport.map(|transport| transport.as_str().to_owned()),
@@ -151,23 +151,23 @@ impl ServerStatus {
         if let (Some(error), true) = (&self.last_error, self.state != UpstreamState::Ready.as_str()) {
             line.push_str(&format!("\n  {}", error.replace('\n', "\n  ")));
         }
-        line.push_str(&self.held());
+        line.push_str(&self.quarantine_line());
         line
     }
 
     /// The tools that are held back and how to approve them; contains no text of the server.
-    fn held(&self) -> String {
+    fn quarantine_line(&self) -> String {
         if self.quarantined.is_empty() {
             return String::new();
         }
         let mut names: Vec<String> = self
             .quarantined
             .iter()
-            .take(HELD)
-            .map(|held| format!("{} ({})", held.tool, held.reason))
+            .take(MAX_QUARANTINED_SHOWN)
+            .map(|tool| format!("{} ({})", tool.tool, tool.reason))
             .collect();
-        if self.quarantined.len() > HELD {
-            names.push(format!("and {} more", self.quarantined.len() - HELD));
+        if self.quarantined.len() > MAX_QUARANTINED_SHOWN {
+            names.push(format!("and {} more", self.quarantined.len() - MAX_QUARANTINED_SHOWN));
         }
         format!(
             "\n  {} quarantined until approved with `plexus upstream approve {}`: {}",
@@ -200,13 +200,15 @@ impl TypedTool for McpStatus {
                 tools.entry(upstream.server.as_str()).or_default().push(tool.name().to_owned());
             }
         }
-        let asked = |upstream: &Upstream| {
+        let is_requested = |upstream: &Upstream| {
             args.server.as_ref().is_none_or(|server| [&upstream.name, &upstream.slug].contains(&server))
         };
         let servers: Vec<ServerStatus> = running(&self.0)?
             .list()
             .into_iter()
-            .filter(|upstream| (admin || tools.contains_key(upstream.slug.as_str())) && asked(upstream))
+            .filter(|upstream| {
+                (admin || tools.contains_key(upstream.slug.as_str())) && is_requested(upstream)
+            })
             .map(|upstream| {
                 let tools = tools.get(upstream.slug.as_str()).cloned().unwrap_or_default();
                 ServerStatus::of(upstream, tools, admin)

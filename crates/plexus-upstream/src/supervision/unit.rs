@@ -18,7 +18,9 @@ use tokio::sync::{Notify, watch};
 use super::metrics::UpstreamMetrics;
 use super::status::Status;
 use super::timing::Timing;
-use crate::client::{Chatter, Client, ClientSettings, Connect, Listener, Mark, News, Peer, StderrRing};
+use crate::client::{
+    Chatter, Client, ClientSettings, Connect, Listener, Mark, Peer, ServerChange, StderrRing,
+};
 use crate::config::ServerConfig;
 use crate::oauth::{Account, AccountContext, Logins, Vault};
 use crate::supervision::call::concurrency::Gate;
@@ -29,10 +31,10 @@ use crate::supervision::catalog::resources::Offering;
 use crate::supervision::lifecycle::activity::Activity;
 use crate::supervision::lifecycle::reload::{DesiredState, Target};
 use crate::supervision::sessions::resource_watches::Watches;
-use crate::supervision::sessions::{Closing, SessionClients};
+use crate::supervision::sessions::{CloseContext, SessionClients};
 use crate::supervision::trust::approval::ReviewCache;
 use crate::supervision::trust::publish::Listing;
-use crate::trust::{HeldBack, Judgement, Pins};
+use crate::trust::{Judgement, Pins, QuarantinedDefinition};
 
 /// Lines of standard error that are included in a failure.
 const STDERR_SHOWN: usize = 20;
@@ -86,7 +88,7 @@ pub(super) struct Unit {
     /// Empty if the file name contains no character that is valid in a tool name.
     pub(super) slug: String,
     pub(super) shared: Arc<Shared>,
-    pub(super) wanted: watch::Sender<DesiredState>,
+    pub(super) desired: watch::Sender<DesiredState>,
     pub(super) status: watch::Sender<Status>,
     /// The shared connection, while there is one.
     pub(super) client: ArcSwapOption<Client>,
@@ -123,10 +125,10 @@ impl Unit {
         let gate = Gate::new(target.config().and_then(|config| config.max_concurrency));
         let (in_flight, restarts) = shared.metrics.of(&name);
         Arc::new(Self {
-            wanted: watch::Sender::new(DesiredState { turn: 1, restarts: 0, target }),
+            desired: watch::Sender::new(DesiredState { turn: 1, restarts: 0, target }),
             status: watch::Sender::new(Status::new(shared.clock.now())),
             client: ArcSwapOption::empty(),
-            sessions: SessionClients::new(Closing {
+            sessions: SessionClients::new(CloseContext {
                 server: name.clone(),
                 supervisor: shared.supervisor.clone(),
                 patience: shared.timing.close,
@@ -154,15 +156,15 @@ impl Unit {
     }
 
     /// Sets the desired target; returns the turn to wait for, or none if nothing changes.
-    pub(super) fn want(&self, target: Target) -> Option<u64> {
+    pub(super) fn set_target(&self, target: Target) -> Option<u64> {
         let mut turn = None;
-        self.wanted.send_if_modified(|wanted| {
-            if wanted.target.is_equivalent(&target) {
+        self.desired.send_if_modified(|desired| {
+            if desired.target.is_equivalent(&target) {
                 return false;
             }
-            wanted.turn += 1;
-            wanted.target = target;
-            turn = Some(wanted.turn);
+            desired.turn += 1;
+            desired.target = target;
+            turn = Some(desired.turn);
             true
         });
         turn
@@ -170,26 +172,26 @@ impl Unit {
 
     /// The turn of a desired state that is not applied yet.
     pub(super) fn pending(&self) -> Option<u64> {
-        let turn = self.wanted.borrow().turn;
+        let turn = self.desired.borrow().turn;
         (self.status.borrow().turn < turn).then_some(turn)
     }
 
     /// Requests a restart, with this target if given; returns the turn to wait for.
-    pub(super) fn want_restart(&self, target: Option<Target>) -> u64 {
+    pub(super) fn request_restart(&self, target: Option<Target>) -> u64 {
         let mut turn = 0;
-        self.wanted.send_modify(|wanted| {
-            wanted.turn += 1;
-            wanted.restarts += 1;
+        self.desired.send_modify(|desired| {
+            desired.turn += 1;
+            desired.restarts += 1;
             if let Some(target) = target {
-                wanted.target = target;
+                desired.target = target;
             }
-            turn = wanted.turn;
+            turn = desired.turn;
         });
         turn
     }
 
     /// Waits until the first desired state is applied; cached lists are published by then.
-    pub(super) async fn begun(&self) {
+    pub(super) async fn first_state_applied(&self) {
         // The sender belongs to `self`, so it cannot be dropped.
         let _ = self.status.subscribe().wait_for(|status| status.turn > 0).await;
     }
@@ -206,18 +208,18 @@ impl Unit {
 
     /// The configuration, if the server should run.
     pub(super) fn to_run(&self) -> Option<Arc<ServerConfig>> {
-        match &self.wanted.borrow().target {
+        match &self.desired.borrow().target {
             Target::Run(config) => Some(config.clone()),
             Target::Off(_) | Target::Wrong { .. } | Target::Gone => None,
         }
     }
 
     pub(super) fn config(&self) -> Option<Arc<ServerConfig>> {
-        self.wanted.borrow().target.config().cloned()
+        self.desired.borrow().target.config().cloned()
     }
 
     fn file(&self) -> PathBuf {
-        match &self.wanted.borrow().target {
+        match &self.desired.borrow().target {
             Target::Run(config) | Target::Off(config) => config.file.clone(),
             Target::Wrong { file, .. } => file.clone(),
             Target::Gone => PathBuf::new(),
@@ -225,7 +227,7 @@ impl Unit {
     }
 
     /// Changes the state, and updates metrics, logs and subscribers.
-    pub(super) fn become_state(&self, state: UpstreamState, change: impl FnOnce(&mut Status)) {
+    pub(super) fn set_state(&self, state: UpstreamState, change: impl FnOnce(&mut Status)) {
         let mut before = state;
         self.status.send_modify(|status| {
             before = status.state;
@@ -269,8 +271,8 @@ impl Unit {
     }
 
     /// A failure with the latest output of the process since its start.
-    pub(super) fn failure(&self, message: String, begun: Mark) -> UpstreamFailure {
-        let mut stderr = self.stderr.lines_since(begun);
+    pub(super) fn failure(&self, message: String, stderr_start: Mark) -> UpstreamFailure {
+        let mut stderr = self.stderr.lines_since(stderr_start);
         stderr.drain(..stderr.len().saturating_sub(STDERR_SHOWN));
         UpstreamFailure { at: self.shared.clock.now(), message, stderr }
     }
@@ -278,7 +280,7 @@ impl Unit {
     /// Retires the unit of a removed file: nothing of it stays listed or counted, so that another server of
     /// the same name can start even if this one takes long to end.
     pub(super) fn retire(&self) {
-        self.want(Target::Gone);
+        self.set_target(Target::Gone);
         self.withdraw();
         self.shared.catalog_cache.forget(&self.slug);
         self.shared.metrics.forget(&self.name, self.status.borrow().state);
@@ -317,7 +319,7 @@ impl Unit {
     pub(super) fn describe(&self, tools: Vec<String>) -> Upstream {
         let mut status = self.status.borrow().clone();
         // The file's state applies before the unit's task has started.
-        match &self.wanted.borrow().target {
+        match &self.desired.borrow().target {
             Target::Off(_) if status.turn == 0 => status.state = UpstreamState::Disabled,
             Target::Wrong { message, .. } if status.turn == 0 => {
                 status.state = UpstreamState::Invalid;
@@ -351,7 +353,7 @@ impl Unit {
             last_error: status.failure,
             remark: self.remark(status.state),
             warnings,
-            quarantined: judgement.held.iter().map(HeldBack::summary).collect(),
+            quarantined: judgement.quarantined.iter().map(QuarantinedDefinition::summary).collect(),
             flagged: self.flagged(),
             file: self.file().display().to_string(),
         }
@@ -376,17 +378,17 @@ pub(super) fn name_of(peer: &Peer) -> String {
 struct UnitListener(std::sync::Weak<Unit>);
 
 impl Listener for UnitListener {
-    fn heard(&self, news: News) {
+    fn on_change(&self, change: ServerChange) {
         let Some(unit) = self.0.upgrade() else { return };
-        unit.activity.hear();
-        match news {
-            News::Tools => unit.list_changed.notify_one(),
-            News::Resources | News::Prompts => unit.offers_changed.notify_one(),
-            News::Updated(uri) => unit.watches.notify(&uri),
+        unit.activity.record_message();
+        match change {
+            ServerChange::Tools => unit.list_changed.notify_one(),
+            ServerChange::Resources | ServerChange::Prompts => unit.offers_changed.notify_one(),
+            ServerChange::Updated(uri) => unit.watches.notify(&uri),
         }
     }
 
-    fn could_not_ask(&self, request: u64, lacking: Capabilities) {
+    fn on_missing_capability(&self, request: u64, lacking: Capabilities) {
         if let Some(unit) = self.0.upgrade() {
             unit.missing_capabilities.note(request, lacking);
         }
@@ -399,7 +401,7 @@ impl Listener for UnitListener {
         }
     }
 
-    fn chatter_began(&self) {
+    fn on_chatter(&self) {
         if let Some(unit) = self.0.upgrade() {
             unit.shared.changed();
         }

@@ -22,8 +22,8 @@ pub(super) fn lines(before: &Map<String, Value>, now: &Map<String, Value>) -> Ve
     let [before, now] = [&before, &now].map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
     let diff = TextDiff::from_slices(&before, &now);
     let mut lines = Vec::new();
-    for (place, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
-        if place > 0 {
+    for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
+        if index > 0 {
             lines.push("  …".to_owned());
         }
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {

@@ -34,7 +34,7 @@ pub(crate) struct Offer {
 
 /// A definition that is hidden from models.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct HeldBack {
+pub(crate) struct QuarantinedDefinition {
     pub(crate) text: PinnedText,
     pub(crate) reason: QuarantineReason,
     pub(crate) flags: Vec<ToolFlag>,
@@ -42,7 +42,7 @@ pub(crate) struct HeldBack {
     before: Option<PinRecord>,
 }
 
-impl HeldBack {
+impl QuarantinedDefinition {
     pub(crate) fn summary(&self) -> QuarantinedTool {
         let name = scan::visible(&self.text.name);
         QuarantinedTool { name, reason: self.reason, flags: self.flags.clone() }
@@ -81,13 +81,13 @@ pub(crate) struct Judgement {
     approved: HashSet<String>,
     /// The server's instructions, if models may read them.
     pub(crate) instructions: Option<String>,
-    pub(crate) held: Vec<HeldBack>,
+    pub(crate) quarantined: Vec<QuarantinedDefinition>,
     /// Definitions that are listed although they have findings.
     pub(crate) flagged: Vec<FlaggedTool>,
     /// Who approved each, by the server's name of the tool.
     pub(crate) decided_by: BTreeMap<String, String>,
     /// A decision about this server was stored before.
-    pub(crate) known: bool,
+    pub(crate) has_decisions: bool,
 }
 
 impl Judgement {
@@ -117,10 +117,10 @@ pub(crate) fn judge(
     context: &JudgeContext,
 ) -> (Judgement, Vec<PinRecord>) {
     let pins: BTreeMap<&str, &PinRecord> = context.pins.iter().map(|pin| (pin.tool.as_str(), pin)).collect();
-    let mut judgement = Judgement { known: !pins.is_empty(), ..Judgement::default() };
+    let mut judgement = Judgement { has_decisions: !pins.is_empty(), ..Judgement::default() };
     let mut decisions = Vec::new();
     let first_use = config.approve == Approve::Tofu && pins.is_empty();
-    let own: BTreeSet<String> = offer
+    let own_names: BTreeSet<String> = offer
         .definitions
         .iter()
         .filter_map(|definition| Some(definition.get("name")?.as_str()?.to_ascii_lowercase()))
@@ -132,7 +132,7 @@ pub(crate) fn judge(
         let mut flags = scan::scan(&text.form);
         let is_pinned = approved.is_some_and(|pin| pin.hash == text.hash);
         if !is_pinned {
-            flags.splice(0..0, context.other_tools.flags(&config.slug, &own, &text.name, &text.form));
+            flags.splice(0..0, context.other_tools.flags(&config.slug, &own_names, &text.name, &text.form));
         }
         let by = match config.approve {
             _ if is_pinned => approved.map(|pin| pin.decided_by.clone()),
@@ -150,7 +150,12 @@ pub(crate) fn judge(
                 (None, false) => QuarantineReason::New,
             };
             if is_instructions || config.tools.admit(&text.name) {
-                judgement.held.push(HeldBack { text, reason, flags, before: approved.cloned() });
+                judgement.quarantined.push(QuarantinedDefinition {
+                    text,
+                    reason,
+                    flags,
+                    before: approved.cloned(),
+                });
             }
             continue;
         };

@@ -18,10 +18,10 @@ mod pins;
 mod record;
 mod scan;
 
-pub(crate) use judge::{HeldBack, Judgement, Offer};
+pub(crate) use judge::{Judgement, Offer, QuarantinedDefinition};
 pub(crate) use other_tools::review;
 pub(crate) use pin::{MAX_DEFINITION, MAX_NAME};
-pub(crate) use pins::{Approved, Pins};
+pub(crate) use pins::{ApprovalOutcome, Pins};
 pub use record::APPROVE;
 pub(crate) use scan::visible;
 

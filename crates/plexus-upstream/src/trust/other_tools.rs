@@ -52,39 +52,39 @@ impl OtherTools {
                 other_tools.by_canonical.insert(spec.name.to_ascii_lowercase(), server.clone());
             }
             other_tools.by_name.entry(name.to_ascii_lowercase()).or_default().insert(server.clone());
-            let alike = other_tools.by_look.entry(scan::squashed(name)).or_default();
+            let alike = other_tools.by_look.entry(scan::look_alike_key(name)).or_default();
             alike.insert(server, name.to_owned());
         }
         other_tools
     }
 
-    /// Findings about a definition of this server in relation to the tools of others. `own` holds the
+    /// Findings about a definition of this server in relation to the tools of others. `own_names` holds the
     /// lower-case names of all tools of the server: it may describe these freely, even if other servers have
     /// tools of the same names.
     pub(crate) fn flags(
         &self,
         server: &str,
-        own: &BTreeSet<String>,
+        own_names: &BTreeSet<String>,
         name: &str,
         form: &Map<String, Value>,
     ) -> Vec<ToolFlag> {
         let mut flags: Vec<ToolFlag> = self.look_alike(server, name).into_iter().collect();
         scan::texts(form, &mut |at, text| {
             if flags.iter().all(|flag| flag.kind != FlagKind::Shadowing)
-                && let Some(found) = self.shadowed(server, own, text)
+                && let Some(finding) = self.shadowing(server, own_names, text)
             {
                 let at = scan::visible(at);
-                flags.push(ToolFlag { kind: FlagKind::Shadowing, at, found });
+                flags.push(ToolFlag { kind: FlagKind::Shadowing, at, found: finding });
             }
         });
         flags
     }
 
     /// Lower-case names of the listed tools of a server.
-    fn own(&self, server: &str) -> BTreeSet<String> {
+    fn names_of(&self, server: &str) -> BTreeSet<String> {
         let server = Some(server.to_owned());
-        let own = self.by_name.iter().filter(|(_, owners)| owners.contains(&server));
-        own.map(|(name, _)| name.clone()).collect()
+        let own_names = self.by_name.iter().filter(|(_, owners)| owners.contains(&server));
+        own_names.map(|(name, _)| name.clone()).collect()
     }
 
     /// Detects a name that is confusable with the name of another server's tool.
@@ -101,32 +101,36 @@ impl OtherTools {
             let is_taken = self.by_name.contains_key(&plain.to_ascii_lowercase());
             return (is_half || is_taken).then(|| flag(&plain));
         }
-        let others = self.by_look.get(&scan::squashed(name))?;
-        let differs = |other: &str| !letters(other).eq(letters(name));
+        let look_alikes = self.by_look.get(&scan::look_alike_key(name))?;
+        let differs = |other: &str| !alphanumeric_chars(other).eq(alphanumeric_chars(name));
         let of_another =
             |(owner, other): &(&Option<String>, &String)| owner.as_deref() != Some(server) && differs(other);
         // A name that other servers use unchanged is not an imitation.
         let owners = self.by_name.get(&name.to_ascii_lowercase());
         let is_common =
             owners.is_some_and(|owners| owners.iter().any(|owner| owner.as_deref() != Some(server)));
-        others.iter().find(of_another).filter(|_| !is_common).map(|(_, other)| flag(&scan::visible(other)))
+        look_alikes
+            .iter()
+            .find(of_another)
+            .filter(|_| !is_common)
+            .map(|(_, other)| flag(&scan::visible(other)))
     }
 
     /// The tool of another server that a text gives instructions about.
-    fn shadowed(&self, server: &str, own: &BTreeSet<String>, text: &str) -> Option<String> {
+    fn shadowing(&self, server: &str, own_names: &BTreeSet<String>, text: &str) -> Option<String> {
         let small = text.to_ascii_lowercase();
         let mut orders = None;
         for (start, word) in words(&small) {
             let end = start + word.len();
-            if let Some(other) = self.qualified(server, own, word) {
+            if let Some(other) = self.qualified(server, own_names, word) {
                 return Some(format!("it mentions {other}"));
             }
-            let Some(owners) = self.by_name.get(word).filter(|_| !own.contains(word)) else { continue };
-            let meant = match is_distinct(&text[start..end]) {
+            let Some(owners) = self.by_name.get(word).filter(|_| !own_names.contains(word)) else { continue };
+            let mentioned = match is_distinct(&text[start..end]) {
                 true => Mention::Tool,
                 false => mention(&small, start, end),
             };
-            let gives_orders = match meant {
+            let gives_orders = match mentioned {
                 Mention::None => false,
                 Mention::Order => true,
                 Mention::Tool => {
@@ -135,9 +139,12 @@ impl OtherTools {
             };
             if gives_orders {
                 let owner = owners.iter().next().and_then(Option::as_deref);
-                let whose =
+                let owner_text =
                     owner.map_or_else(|| "the hub".to_owned(), |server| format!("the server {server}"));
-                return Some(format!("it gives instructions about {}, a tool of {whose}", &text[start..end]));
+                return Some(format!(
+                    "it gives instructions about {}, a tool of {owner_text}",
+                    &text[start..end]
+                ));
             }
         }
         None
@@ -145,13 +152,13 @@ impl OtherTools {
 
     /// The canonical name of another server's tool, which cannot be an ordinary word, even if that server
     /// does not exist.
-    fn qualified<'w>(&self, server: &str, own: &BTreeSet<String>, word: &'w str) -> Option<&'w str> {
+    fn qualified<'w>(&self, server: &str, own_names: &BTreeSet<String>, word: &'w str) -> Option<&'w str> {
         match self.by_canonical.get(word) {
             Some(owner) => (owner != server).then_some(word),
             None => {
                 let (of, tool) = word.strip_prefix("mcp__")?.split_once("__")?;
                 // A server may use a different name for itself.
-                (of != server && !own.contains(tool)).then_some(word)
+                (of != server && !own_names.contains(tool)).then_some(word)
             }
         }
     }
@@ -177,21 +184,23 @@ fn is_distinct(word: &str) -> bool {
 }
 
 /// The letters of a name, ignoring separators and case.
-fn letters(name: &str) -> impl Iterator<Item = char> + '_ {
+fn alphanumeric_chars(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
 }
 
 /// Findings about listed tools in relation to all other tools, by canonical name.
 pub(crate) fn review(tools: &[Arc<Tool>]) -> BTreeMap<String, Vec<ToolFlag>> {
     let other_tools = OtherTools::of(tools);
-    let mut own: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut own_names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let of_tool = |tool: &Arc<Tool>| {
         let (spec, upstream) = (tool.spec(), tool.spec().upstream()?);
         let mut form = upstream.definition.clone();
         form.insert("inputSchema".to_owned(), spec.input_schema.clone());
         let name = form.get("name").and_then(Value::as_str).unwrap_or(&upstream.tool).to_owned();
-        let own = own.entry(upstream.server.clone()).or_insert_with(|| other_tools.own(&upstream.server));
-        let flags = other_tools.flags(&upstream.server, own, &name, &form);
+        let own_names = own_names
+            .entry(upstream.server.clone())
+            .or_insert_with(|| other_tools.names_of(&upstream.server));
+        let flags = other_tools.flags(&upstream.server, own_names, &name, &form);
         (!flags.is_empty()).then(|| (spec.name.to_string(), flags))
     };
     tools.iter().filter_map(of_tool).collect()

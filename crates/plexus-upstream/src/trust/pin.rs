@@ -106,8 +106,8 @@ mod tests {
         .unwrap();
         assert_eq!(hash(&same), hash(&base));
         // Pins are stored for years, so the form must not change by accident.
-        let known = "60d4353e9a5499b483d09f13d9e28060e70f34edf787bb7040ba30bd390f85af";
-        assert_eq!(hash(&json!({ "name": "a", "inputSchema": { "type": "object" } })), known);
+        let expected_hash = "60d4353e9a5499b483d09f13d9e28060e70f34edf787bb7040ba30bd390f85af";
+        assert_eq!(hash(&json!({ "name": "a", "inputSchema": { "type": "object" } })), expected_hash);
     }
 
     #[test]

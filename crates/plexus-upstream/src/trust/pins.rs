@@ -29,7 +29,7 @@ pub(crate) struct Pins {
 
 /// The result of an approval.
 #[derive(Debug)]
-pub(crate) enum Approved {
+pub(crate) enum ApprovalOutcome {
     /// These are pinned now.
     Done(Vec<String>),
     /// This definition is not the reviewed one, or is not pending; nothing was approved.
@@ -83,18 +83,18 @@ impl Pins {
         &self,
         server: &str,
         judgement: &Judgement,
-        wanted: &[ToolApproval],
+        approvals: &[ToolApproval],
         by: &str,
-    ) -> Result<Approved, StoreError> {
+    ) -> Result<ApprovalOutcome, StoreError> {
         let now = self.clock.now();
         let mut decisions: Vec<PinRecord> = Vec::new();
-        for ToolApproval { name, hash } in wanted {
-            let held = judgement.held.iter().find(|held| held.text.name == *name);
-            match held.filter(|held| held.text.hash == *hash) {
-                Some(held) => decisions.push(held.approval(by, now)),
+        for ToolApproval { name, hash } in approvals {
+            let quarantined = judgement.quarantined.iter().find(|quarantined| quarantined.text.name == *name);
+            match quarantined.filter(|quarantined| quarantined.text.hash == *hash) {
+                Some(quarantined) => decisions.push(quarantined.approval(by, now)),
                 // A repeated request: the approval stands.
-                None if held.is_none() && judgement.has_approved(hash) => {}
-                None => return Ok(Approved::NotPending(name.clone())),
+                None if quarantined.is_none() && judgement.has_approved(hash) => {}
+                None => return Ok(ApprovalOutcome::NotPending(name.clone())),
             }
         }
         let (server, names) = (server.to_owned(), decisions.iter().map(|pin| pin.tool.clone()).collect());
@@ -108,7 +108,7 @@ impl Pins {
                 })
             })
             .await?;
-        Ok(Approved::Done(names))
+        Ok(ApprovalOutcome::Done(names))
     }
 
     /// Deletes the pins of a server, so that a later server of the same name counts as new.
@@ -139,8 +139,8 @@ fn log(config: &ServerConfig, pins: &[PinRecord], decisions: &[PinRecord]) {
         return;
     }
     for decision in decisions {
-        let known = pins.iter().any(|pin| pin.tool == decision.tool);
-        let reason = if known { QuarantineReason::Changed } else { QuarantineReason::New };
+        let is_known_tool = pins.iter().any(|pin| pin.tool == decision.tool);
+        let reason = if is_known_tool { QuarantineReason::Changed } else { QuarantineReason::New };
         let tool = super::visible(&decision.tool);
         tracing::warn!(server = %config.name, tool, reason = reason.as_str(), hash = decision.hash, "approved by `auto`");
     }

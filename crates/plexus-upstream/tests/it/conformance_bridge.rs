@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 /// Accepted complaints of a scenario.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Excuse {
+struct KnownFailure {
     scenario: String,
     /// Empty: the scenario checks nothing.
     checks: BTreeSet<String>,
@@ -29,17 +29,17 @@ struct Excuse {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Excuses {
+struct KnownFailures {
     #[serde(default)]
-    excused: Vec<Excuse>,
+    excused: Vec<KnownFailure>,
 }
 
-impl Excuses {
+impl KnownFailures {
     /// The entries for a client and a server.
-    fn of(client: &str, upstream: Eras) -> Vec<Excuse> {
+    fn of(client: &str, upstream: Eras) -> Vec<KnownFailure> {
         let era = if upstream == Eras::Sessions { "sessions" } else { "stateless" };
         let all: Self = toml::from_str(include_str!("../conformance/bridge.toml")).unwrap();
-        let holds = |excuse: &Excuse| {
+        let holds = |excuse: &KnownFailure| {
             assert!(excuse.why.len() > 20, "{}: say why", excuse.scenario);
             (excuse.clients.is_empty() || excuse.clients.contains(client)) && excuse.upstreams.contains(era)
         };
@@ -48,25 +48,26 @@ impl Excuses {
 }
 
 /// Differences from the expectation: complaints without an entry, and entries without a complaint.
-fn surprises(report: &Report, excuses: &[Excuse]) -> Vec<String> {
-    let mut surprises = Vec::new();
+fn unexpected_results(report: &Report, excuses: &[KnownFailure]) -> Vec<String> {
+    let mut unexpected_results = Vec::new();
     for (scenario, checks) in &report.scenarios {
         let excuse = excuses.iter().find(|excuse| excuse.scenario == *scenario);
         let excused = |id: &str| excuse.is_some_and(|excuse| excuse.checks.contains(id));
         let wrong = checks.iter().filter(|check| !check.is_good() && !excused(&check.id));
-        surprises.extend(wrong.map(|check| format!("{scenario}: {check:?}")));
-        let seen = checks.iter().any(|check| check.status == "SUCCESS");
-        if !seen && excuse.is_none() {
-            surprises.push(format!("{scenario} looked at nothing: {checks:?}"));
+        unexpected_results.extend(wrong.map(|check| format!("{scenario}: {check:?}")));
+        let has_success = checks.iter().any(|check| check.status == "SUCCESS");
+        if !has_success && excuse.is_none() {
+            unexpected_results.push(format!("{scenario} looked at nothing: {checks:?}"));
         }
         let complained = |id: &str| checks.iter().any(|check| check.id == id && !check.is_good());
         let needless = excuse.into_iter().flat_map(|excuse| &excuse.checks).filter(|id| !complained(id));
-        surprises.extend(needless.map(|id| format!("{scenario} has nothing against {id}: take it out")));
-        if seen && excuse.is_some_and(|excuse| excuse.checks.is_empty()) {
-            surprises.push(format!("{scenario} has looked at something: take its excuse out"));
+        unexpected_results
+            .extend(needless.map(|id| format!("{scenario} has nothing against {id}: take it out")));
+        if has_success && excuse.is_some_and(|excuse| excuse.checks.is_empty()) {
+            unexpected_results.push(format!("{scenario} has looked at something: take its excuse out"));
         }
     }
-    surprises
+    unexpected_results
 }
 
 /// A server of an era behind a hub, with an endpoint for a suite that cannot send tokens.
@@ -87,8 +88,8 @@ async fn assert_passes(suite: Suite, revision: &str, scenarios: usize, upstream:
     let Some(report) = conformance::run(suite, &link.url("/mcp"), revision).await else {
         return;
     };
-    let surprises = surprises(&report, &Excuses::of(revision, upstream));
-    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    let unexpected_results = unexpected_results(&report, &KnownFailures::of(revision, upstream));
+    assert!(unexpected_results.is_empty(), "{}", unexpected_results.join("\n"));
     assert_eq!(report.scenarios.len(), scenarios, "{:?}", report.scenarios.keys());
 }
 
@@ -99,9 +100,9 @@ async fn conformance_2_of_the_tasks_extension() {
     let (_fixture, link) = bridge(&hub, Eras::Both).await;
     let url = link.url("/mcp");
     let Some(all) = conformance::scenarios(Suite::Stateless).await else { return };
-    let ours = all.into_iter().filter(|scenario| scenario.starts_with("tasks-"));
+    let task_scenarios = all.into_iter().filter(|scenario| scenario.starts_with("tasks-"));
     // They mostly wait.
-    let runs: JoinSet<(String, Vec<Check>)> = ours
+    let runs: JoinSet<(String, Vec<Check>)> = task_scenarios
         .map(|scenario| {
             let url = url.clone();
             async move {
@@ -111,8 +112,8 @@ async fn conformance_2_of_the_tasks_extension() {
         })
         .collect();
     let report = Report { scenarios: runs.join_all().await.into_iter().collect() };
-    let surprises = surprises(&report, &Excuses::of("2026-07-28", Eras::Both));
-    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    let unexpected_results = unexpected_results(&report, &KnownFailures::of("2026-07-28", Eras::Both));
+    assert!(unexpected_results.is_empty(), "{}", unexpected_results.join("\n"));
     assert_eq!(report.scenarios.len(), 10, "{:?}", report.scenarios.keys());
 }
 

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod asking_ways;
 mod bridging;
 mod conformance_bridge;
 mod offers;
 mod params;
-mod sdk_asked;
+mod question_directions;
+mod sdk_questions;
 mod subscriptions;
 mod tasks;
 mod upstream;

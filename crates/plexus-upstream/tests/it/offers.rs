@@ -22,10 +22,10 @@ async fn connect(hub: &TestHub, token: &str) -> AskedClient {
 }
 
 /// Names of prompts, or URIs of resources.
-async fn list(client: &AskedClient, what: &str) -> Vec<String> {
-    let list = client.request(&format!("{what}/list"), json!({})).await.expect("a list");
-    let key = if what == "prompts" { "name" } else { "uri" };
-    let entries = list[what].as_array().expect("entries").iter();
+async fn list(client: &AskedClient, list_kind: &str) -> Vec<String> {
+    let list = client.request(&format!("{list_kind}/list"), json!({})).await.expect("a list");
+    let key = if list_kind == "prompts" { "name" } else { "uri" };
+    let entries = list[list_kind].as_array().expect("entries").iter();
     entries.map(|entry| entry[key].as_str().expect("a key").to_owned()).collect()
 }
 
@@ -46,8 +46,8 @@ async fn offers_are_not_listed_as_tools() {
     let client = connect(&hub, &hub.token("ann", &["call:*"]).await.token).await;
     let tools = client.request("tools/list", json!({})).await.unwrap();
     assert!(!tools.to_string().contains("mcp__wiki.resources"), "{tools}");
-    let found = client.tool_text("tool_search", json!({ "query": "resources of wiki" })).await;
-    assert!(!found.contains("mcp__wiki.resources"), "{found}");
+    let search_result = client.tool_text("tool_search", json!({ "query": "resources of wiki" })).await;
+    assert!(!search_result.contains("mcp__wiki.resources"), "{search_result}");
     let uri = json!({ "uri": "test://static-text" });
     let named = client.tool("mcp__wiki.resources", uri.clone()).await.unwrap_err();
     assert_eq!(named.code, -32602, "{named:?}");
@@ -61,7 +61,7 @@ async fn offers_are_not_listed_as_tools() {
 async fn profile_filters_resources_and_prompts() {
     let (hub, _server) = hub_with(json!({})).await;
     let nothing: [usize; 2] = [0, 0];
-    for (id, config, seen) in [
+    for (id, config, visible) in [
         ("all", json!({ "mcp_servers": { "wiki": ["*"] } }), [3, 5]),
         ("groups", json!({ "mcp_servers": { "wiki": ["read"] } }), nothing),
         ("tools", json!({ "enabled_tools": ["mcp__wiki__*"] }), nothing),
@@ -78,11 +78,11 @@ async fn profile_filters_resources_and_prompts() {
         let token: Value = request.send().await.unwrap().json().await.unwrap();
         let client = connect(&hub, token["token"].as_str().unwrap()).await;
         let counts = [list(&client, "resources").await.len(), list(&client, "prompts").await.len()];
-        assert_eq!(counts, seen, "{id}");
+        assert_eq!(counts, visible, "{id}");
         let read = client.request("resources/read", json!({ "uri": "test://static-text" })).await;
-        assert_eq!(read.is_ok(), seen[0] > 0, "{id}: {read:?}");
+        assert_eq!(read.is_ok(), visible[0] > 0, "{id}: {read:?}");
         let got = client.request("prompts/get", json!({ "name": "mcp__wiki__test_simple_prompt" })).await;
-        assert_eq!(got.is_ok(), seen[1] > 0, "{id}: {got:?}");
+        assert_eq!(got.is_ok(), visible[1] > 0, "{id}: {got:?}");
     }
 }
 
@@ -107,8 +107,8 @@ async fn what_a_server_offers_goes_with_it() {
     news.next_of("notifications/prompts/list_changed").await;
     news.next_of("notifications/resources/list_changed").await;
     assert_eq!((list(&client, "prompts").await.len(), list(&client, "resources").await.len()), (0, 0));
-    let gone = client.request("resources/read", json!({ "uri": "test://static-text" })).await.unwrap_err();
-    assert_eq!((gone.code, gone.message.as_str()), (-32602, "Resource not found: test://static-text"));
+    let error = client.request("resources/read", json!({ "uri": "test://static-text" })).await.unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (-32602, "Resource not found: test://static-text"));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ const TOOL: &str = "mcp__fix__test_header_annotations";
 
 type Headers<'h> = &'h [(&'h str, &'h str)];
 
-/// A call with these headers: its status, the code of an error, and what was said.
+/// Makes a call with these headers; returns the status, the error code and the text.
 async fn call(
     client: &McpClient,
     tool: &str,
@@ -18,8 +18,8 @@ async fn call(
     let client = headers.iter().fold(client.clone(), |client, (name, value)| client.header(name, value));
     let answer = client.modern("tools/call", json!({ "name": tool, "arguments": arguments })).await;
     let body = answer.json();
-    let said = body["error"]["message"].as_str().or(body["result"]["content"][0]["text"].as_str());
-    (answer.status, body["error"]["code"].as_i64().unwrap_or_default(), said.unwrap_or_default().to_owned())
+    let text = body["error"]["message"].as_str().or(body["result"]["content"][0]["text"].as_str());
+    (answer.status, body["error"]["code"].as_i64().unwrap_or_default(), text.unwrap_or_default().to_owned())
 }
 
 #[tokio::test]
@@ -41,9 +41,9 @@ async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server(
             (json!({}), &[]),
         ];
         for (arguments, headers) in right {
-            let (status, code, said) = call(&client, TOOL, arguments.clone(), headers).await;
-            assert_eq!((status, code), (200, 0), "{eras:?} {arguments} {headers:?}: {said}");
-            assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), arguments, "{headers:?}");
+            let (status, code, text) = call(&client, TOOL, arguments.clone(), headers).await;
+            assert_eq!((status, code), (200, 0), "{eras:?} {arguments} {headers:?}: {text}");
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), arguments, "{headers:?}");
         }
 
         let wrong: [(Value, Headers<'_>, &str); 7] = [
@@ -56,9 +56,9 @@ async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server(
             (json!({ "region": null }), &[("Mcp-Param-Region", "null")], "but the argument is missing"),
         ];
         for (arguments, headers, why) in wrong {
-            let (status, code, said) = call(&client, TOOL, arguments, headers).await;
-            assert_eq!((status, code), (400, -32020), "{eras:?} {headers:?}: {said}");
-            assert!(said.contains(why), "{eras:?} {headers:?}: {said}");
+            let (status, code, text) = call(&client, TOOL, arguments, headers).await;
+            assert_eq!((status, code), (400, -32020), "{eras:?} {headers:?}: {text}");
+            assert!(text.contains(why), "{eras:?} {headers:?}: {text}");
         }
         let ran = hub.api(&format!("/api/v1/audit?tool={TOOL}")).await;
         assert_eq!(ran["items"].as_array().unwrap().len(), 5, "what was refused did not run");
@@ -72,11 +72,11 @@ async fn a_header_twice_is_refused_and_tool_call_repeats_nothing() {
     hub.add_upstream("fix", &json!({ "url": fixture.url() })).await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
     let twice = client.header("mcp-param-region", "eu").another_header("mcp-param-region", "us");
-    let (status, code, said) = call(&twice, TOOL, json!({ "region": "eu" }), &[]).await;
-    assert_eq!((status, code), (400, -32020), "{said}");
+    let (status, code, text) = call(&twice, TOOL, json!({ "region": "eu" }), &[]).await;
+    assert_eq!((status, code), (400, -32020), "{text}");
     let inside = json!({ "name": TOOL, "arguments": { "region": "eu" } });
-    let (status, code, said) = call(&client, "tool_call", inside, &[]).await;
-    assert_eq!((status, code, said.as_str()), (200, 0, r#"{"region":"eu"}"#));
+    let (status, code, text) = call(&client, "tool_call", inside, &[]).await;
+    assert_eq!((status, code, text.as_str()), (200, 0, r#"{"region":"eu"}"#));
 }
 
 /// Before 2026-07-28 there are no such headers.

@@ -60,18 +60,18 @@ async fn resource_changes_are_reported_while_subscribed() {
         let subscribed = scene.client.call("resources/subscribe", json!({ "uri": WATCHED })).await;
         assert_eq!(subscribed.result(), json!({}));
         // Until the server knows of it, changes are not told.
-        let told = async {
+        let received = async {
             let mut touches = 0;
             loop {
                 scene.touch(WATCHED).await;
                 touches += 1;
-                let told = stream.until_quiet().await;
-                if told.iter().any(|message| message["params"]["uri"] == WATCHED) {
+                let received = stream.until_quiet().await;
+                if received.iter().any(|message| message["params"]["uri"] == WATCHED) {
                     return touches;
                 }
             }
         };
-        let touches = tokio::time::timeout(std::time::Duration::from_secs(20), told).await;
+        let touches = tokio::time::timeout(std::time::Duration::from_secs(20), received).await;
         assert!(touches.is_ok_and(|touches| touches <= 5), "{eras:?}");
         let unsubscribed = scene.client.call("resources/unsubscribe", json!({ "uri": WATCHED })).await;
         assert_eq!(unsubscribed.result(), json!({}));
@@ -115,28 +115,30 @@ async fn reconnecting_client_gets_only_missed_changes() {
     };
     drop(stream);
     let resumed = scene.client.header("last-event-id", &id);
-    let told = resumed.get_stream().await.until_quiet().await;
-    assert_eq!(told, Vec::<Value>::new(), "nothing has changed");
+    let received = resumed.get_stream().await.until_quiet().await;
+    assert_eq!(received, Vec::<Value>::new(), "nothing has changed");
 
     let mut watching = scene.client.get_stream().await;
     scene.tool("test_trigger_prompt_change", json!({})).await;
     let (now, _) = next_of(&mut watching, "notifications/prompts/list_changed").await;
     drop(watching);
-    let methods =
-        |told: Vec<Value>| -> Vec<Value> { told.iter().map(|told| told["method"].clone()).collect() };
-    let told = methods(resumed.get_stream().await.until_quiet().await);
-    assert_eq!(told, ["notifications/prompts/list_changed"], "it was away when that changed");
+    let methods = |received: Vec<Value>| -> Vec<Value> {
+        received.iter().map(|received| received["method"].clone()).collect()
+    };
+    let received = methods(resumed.get_stream().await.until_quiet().await);
+    assert_eq!(received, ["notifications/prompts/list_changed"], "it was away when that changed");
     let up_to_date = scene.client.header("last-event-id", &now).get_stream().await.until_quiet().await;
     assert_eq!(up_to_date, Vec::<Value>::new());
     // An id of an older hub says nothing of prompts and resources.
     let older = id.split('-').take(2).collect::<Vec<_>>().join("-");
-    let told = methods(scene.client.header("last-event-id", &older).get_stream().await.until_quiet().await);
-    assert_eq!(told, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
+    let received =
+        methods(scene.client.header("last-event-id", &older).get_stream().await.until_quiet().await);
+    assert_eq!(received, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
 
     // Nobody knows what became of a resource meanwhile, so it is to be looked at again.
     scene.client.call("resources/subscribe", json!({ "uri": WATCHED })).await.result();
-    let told = scene.client.header("last-event-id", &now).get_stream().await.until_quiet().await;
-    assert_eq!(methods(told.clone()), ["notifications/resources/updated"]);
-    assert_eq!(told[0]["params"], json!({ "uri": WATCHED }));
+    let received = scene.client.header("last-event-id", &now).get_stream().await.until_quiet().await;
+    assert_eq!(methods(received.clone()), ["notifications/resources/updated"]);
+    assert_eq!(received[0]["params"], json!({ "uri": WATCHED }));
     drop(scene.hub);
 }

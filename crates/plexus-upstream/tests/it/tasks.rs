@@ -65,20 +65,28 @@ async fn long_call_becomes_a_task_only_on_request() {
     let plain = json!({ "name": "mcp__fix__slow_compute", "arguments": long });
     let undeclared = client.modern("tools/call", plain).await.result();
     assert_eq!((&undeclared["resultType"], &undeclared["isError"]), (&json!("complete"), &json!(false)));
-    let quick = call(&client, "greet", json!({})).await;
-    assert_eq!(quick["content"][0]["text"], "Hello, World!", "{quick}");
-    assert_eq!((&quick["resultType"], quick.get("taskId")), (&json!("complete"), None), "{quick}");
+    let immediate = call(&client, "greet", json!({})).await;
+    assert_eq!(immediate["content"][0]["text"], "Hello, World!", "{immediate}");
+    assert_eq!(
+        (&immediate["resultType"], immediate.get("taskId")),
+        (&json!("complete"), None),
+        "{immediate}"
+    );
 
-    let begun = call(&client, "slow_compute", long).await;
-    assert_eq!((&begun["resultType"], &begun["status"]), (&json!("task"), &json!("working")), "{begun}");
-    assert_eq!((&begun["ttlMs"], &begun["pollIntervalMs"]), (&json!(86_400_000), &json!(1_000)));
+    let created = call(&client, "slow_compute", long).await;
+    assert_eq!(
+        (&created["resultType"], &created["status"]),
+        (&json!("task"), &json!("working")),
+        "{created}"
+    );
+    assert_eq!((&created["ttlMs"], &created["pollIntervalMs"]), (&json!(86_400_000), &json!(1_000)));
     for absent in ["task", "result", "error", "inputRequests", "requestState", "ttl"] {
-        assert!(begun.get(absent).is_none(), "{absent}: {begun}");
+        assert!(created.get(absent).is_none(), "{absent}: {created}");
     }
-    let id = begun["taskId"].as_str().unwrap();
+    let id = created["taskId"].as_str().unwrap();
     let working = get(&client, id).await;
     for member in ["taskId", "status", "createdAt", "ttlMs"] {
-        assert_eq!(working[member], begun[member], "{member}");
+        assert_eq!(working[member], created[member], "{member}");
     }
     assert_eq!(working["resultType"], "complete", "that of the answer, not of the call: {working}");
     let done = leaves(&client, id, "working").await;
@@ -86,7 +94,7 @@ async fn long_call_becomes_a_task_only_on_request() {
     assert_eq!(done["result"]["content"][0]["text"], "job: computed for 1.2 s");
     assert!(done.get("error").is_none() && done.get("inputRequests").is_none(), "{done}");
     let call_id = &done["result"]["_meta"]["plexus/call-id"];
-    assert_eq!(&begun["_meta"]["plexus/call-id"], call_id);
+    assert_eq!(&created["_meta"]["plexus/call-id"], call_id);
     let page = hub.api("/api/v1/audit?limit=1&tool=mcp__fix__slow_compute").await;
     assert_eq!((&page["items"][0]["call_id"], &page["items"][0]["outcome"]), (call_id, &json!("ok")));
     let all = hub.api("/api/v1/audit?tool=mcp__fix__slow_compute").await;
@@ -96,26 +104,30 @@ async fn long_call_becomes_a_task_only_on_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn task_is_visible_only_to_its_owner() {
     let (hub, _fixture) = hub(Eras::Stateless).await;
-    let (mine, others) = (agent(&hub, "mine").await, agent(&hub, "others").await);
-    let id = task(&mine, "slow_compute", json!({ "seconds": 60 })).await;
+    let (owner, other) = (agent(&hub, "mine").await, agent(&hub, "others").await);
+    let id = task(&owner, "slow_compute", json!({ "seconds": 60 })).await;
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let about = |id: &str| json!({ "taskId": id, "inputResponses": {} });
-        let foreign = ask(&others, method, about(&id)).await;
+        let foreign = ask(&other, method, about(&id)).await;
         assert_eq!(foreign.error(), (200, -32602), "{method}");
-        let unknown = ask(&others, method, about("6b4b0dbb-9bf2-4b4b-a7b7-26b3bc2b0bb1")).await;
+        let unknown = ask(&other, method, about("6b4b0dbb-9bf2-4b4b-a7b7-26b3bc2b0bb1")).await;
         let text = |answer: &Answer| answer.json()["error"]["message"].clone();
         assert_eq!((unknown.error(), text(&unknown)), (foreign.error(), text(&foreign)), "{method}");
-        let undeclared = mine.modern(method, about(&id)).await;
+        let undeclared = owner.modern(method, about(&id)).await;
         assert_eq!(undeclared.error(), (400, -32021), "{method}");
         let required = json!({ "extensions": { EXTENSION: {} } });
         assert_eq!(undeclared.json()["error"]["data"]["requiredCapabilities"], required, "{method}");
-        assert_eq!(ask(&mine, method, json!({})).await.error(), (400, -32020), "no name: {method}");
+        assert_eq!(ask(&owner, method, json!({})).await.error(), (400, -32020), "no name: {method}");
     }
-    assert_eq!(get(&mine, &id).await["status"], "working", "nobody else stopped it");
-    for gone in ["tasks/list", "tasks/result"] {
-        assert_eq!(ask(&mine, gone, json!({ "taskId": id })).await.error(), (404, -32601), "{gone}");
+    assert_eq!(get(&owner, &id).await["status"], "working", "nobody else stopped it");
+    for removed_method in ["tasks/list", "tasks/result"] {
+        assert_eq!(
+            ask(&owner, removed_method, json!({ "taskId": id })).await.error(),
+            (404, -32601),
+            "{removed_method}"
+        );
     }
-    let (session, _) = mine.initialize("2025-11-25").await;
+    let (session, _) = owner.initialize("2025-11-25").await;
     assert_eq!(session.call("tasks/get", json!({ "taskId": id })).await.error(), (200, -32601));
 }
 
@@ -148,15 +160,19 @@ async fn task_asks_in_both_eras() {
         assert_eq!(question["method"], "elicitation/create", "{eras:?}: {asking}");
         assert_eq!(question["params"]["message"], "Delete a.txt?", "{eras:?}: {asking}");
         let answer = |key: &str| {
-            let said = json!({ "action": "accept", "content": { "confirm": "yes" } });
-            json!({ "taskId": id, "inputResponses": { key: said } })
+            let content = json!({ "action": "accept", "content": { "confirm": "yes" } });
+            json!({ "taskId": id, "inputResponses": { key: content } })
         };
         ask(&client, "tasks/update", answer("another")).await.result();
         assert_eq!(get(&client, &id).await["status"], "input_required", "{eras:?}: nothing was answered");
         let wrong = json!({ "taskId": id, "inputResponses": 7 });
         assert_eq!(ask(&client, "tasks/update", wrong).await.error(), (200, -32602), "{eras:?}");
-        let taken = ask(&client, "tasks/update", answer(key)).await.result();
-        assert_eq!((&taken["resultType"], taken.get("status")), (&json!("complete"), None), "{eras:?}");
+        let update_result = ask(&client, "tasks/update", answer(key)).await.result();
+        assert_eq!(
+            (&update_result["resultType"], update_result.get("status")),
+            (&json!("complete"), None),
+            "{eras:?}"
+        );
         let done = leaves(&client, &id, "working").await;
         assert_eq!(done["status"], "completed", "{eras:?}: {done}");
         let text = done["result"]["content"][0]["text"].as_str().unwrap();
@@ -198,8 +214,8 @@ async fn task_interrupted_by_a_stop_has_an_unknown_outcome() {
         let why = task["error"]["message"].as_str().unwrap();
         assert!(why.contains("unknown whether the task has done its work"), "{why}");
     }
-    let kept = get(&client, &ended).await;
-    assert_eq!(kept["result"]["content"][0]["text"], "before: computed for 1 s");
+    let stored = get(&client, &ended).await;
+    assert_eq!(stored["result"]["content"][0]["text"], "before: computed for 1 s");
 
     let hub = hub.restart_later(Duration::from_secs(24 * 3600)).await;
     let client = hub.mcp(&hub.token("modern", &["call:*"]).await.token);
@@ -213,20 +229,20 @@ async fn immediate_question_precedes_the_task() {
     for eras in [Eras::Stateless, Eras::Sessions] {
         let (hub, _fixture) = hub(eras).await;
         let client = agent(&hub, "modern").await;
-        let asked = call(&client, "test_tool_with_task", json!({})).await;
-        assert_eq!(asked["resultType"], "input_required", "{eras:?}: {asked}");
-        let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+        let question = call(&client, "test_tool_with_task", json!({})).await;
+        assert_eq!(question["resultType"], "input_required", "{eras:?}: {question}");
+        let key = question["inputRequests"].as_object().unwrap().keys().next().unwrap();
         let answer = json!({ "action": "accept", "content": { "name": "Ann" } });
         let retry = json!({
             "name": "mcp__fix__test_tool_with_task",
             "arguments": {},
             "inputResponses": { key: answer },
-            "requestState": asked["requestState"],
+            "requestState": question["requestState"],
         });
-        let begun = ask(&client, "tools/call", retry).await.result();
-        assert_eq!(begun["resultType"], "task", "{eras:?}: {begun}");
-        assert_eq!(begun["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"], "{eras:?}");
-        let done = leaves(&client, begun["taskId"].as_str().unwrap(), "working").await;
+        let created = ask(&client, "tools/call", retry).await.result();
+        assert_eq!(created["resultType"], "task", "{eras:?}: {created}");
+        assert_eq!(created["_meta"]["plexus/call-id"], question["_meta"]["plexus/call-id"], "{eras:?}");
+        let done = leaves(&client, created["taskId"].as_str().unwrap(), "working").await;
         let text = done["result"]["content"][0]["text"].as_str().unwrap_or_default();
         assert!(text.contains("Ann"), "{eras:?}: {done}");
         let all = hub.api("/api/v1/audit?tool=mcp__fix__test_tool_with_task").await;

@@ -56,21 +56,21 @@ fn event_over_size_limit_is_an_error() {
     assert_eq!(line.next_event(), Err(EventTooLong));
 
     let mut lines = SseParser::new(100);
-    let seen: Result<Vec<_>, _> = (0..20)
+    let events_read: Result<Vec<_>, _> = (0..20)
         .map(|_| {
             lines.push(b"data: 0123456789\n");
             lines.next_event()
         })
         .collect();
-    assert_eq!(seen, Err(EventTooLong));
+    assert_eq!(events_read, Err(EventTooLong));
 }
 
 #[test]
 fn retry_delay_of_server_is_clamped() {
     let bounds = Duration::from_millis(100)..=Duration::from_secs(30);
-    let own = Duration::from_secs(1);
+    let own_pause = Duration::from_secs(1);
     for (input, expected) in [
-        ("", own),
+        ("", own_pause),
         ("retry: 0\n", Duration::from_millis(100)),
         ("retry: 2000\n", Duration::from_secs(2)),
         ("retry: 18446744073709551615\n", Duration::from_secs(30)),
@@ -78,6 +78,6 @@ fn retry_delay_of_server_is_clamped() {
         let mut events = SseParser::new(1000);
         events.push(input.as_bytes());
         assert_eq!(events.next_event(), Ok(None));
-        assert_eq!(events.pause(own, bounds.clone()), expected, "{input:?}");
+        assert_eq!(events.pause(own_pause, bounds.clone()), expected, "{input:?}");
     }
 }

@@ -83,8 +83,11 @@ impl Network {
 
     /// For a hub that the user chose, on any network. `tls` replaces the machine's trusted certificates.
     pub(super) fn for_hub(url: &Url, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
-        let known = tls.map(|config| OnceCell::new_with(Some(TlsConnector::from(config))));
-        Self { home_connector: known.unwrap_or_default(), ..Self::for_server(url, None, true, "", timeout) }
+        let connector = tls.map(|config| OnceCell::new_with(Some(TlsConnector::from(config))));
+        Self {
+            home_connector: connector.unwrap_or_default(),
+            ..Self::for_server(url, None, true, "", timeout)
+        }
     }
 
     /// For untrusted URLs: a URL that names this machine does not permit connecting to it.
@@ -138,7 +141,7 @@ impl Network {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(DialError::Failed(format!("{origin} names no host")));
         };
-        let found: Vec<SocketAddr> = match host {
+        let resolved: Vec<SocketAddr> = match host {
             Host::Ipv4(address) => vec![(address, port).into()],
             Host::Ipv6(address) => vec![(address, port).into()],
             Host::Domain(name) => {
@@ -150,8 +153,8 @@ impl Network {
         };
         let allowed = Allowed { loopback: self.loopback && names_loopback(&host), private: self.private };
         let mut refused = None;
-        let mut addresses = Vec::with_capacity(found.len());
-        for address in found {
+        let mut addresses = Vec::with_capacity(resolved.len());
+        for address in resolved {
             match refusal(address.ip(), allowed, self.remedy) {
                 Some(why) => refused = Some(why),
                 None => addresses.push(address),
@@ -170,8 +173,8 @@ impl Network {
 async fn connect(url: &Url, addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, DialError> {
     let mut last = "no answer".to_owned();
     for (index, address) in addresses.iter().enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let share = if index + 1 == addresses.len() { left } else { left / 2 };
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let share = if index + 1 == addresses.len() { time_left } else { time_left / 2 };
         match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => last = error.to_string(),
@@ -197,9 +200,9 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let here = [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")];
         for here in here.iter().map(|url| Url::parse(url).unwrap()) {
-            let elsewhere = Url::parse("https://mcp.example/").unwrap();
+            let foreign = Url::parse("https://mcp.example/").unwrap();
             for (from, private, reached) in
-                [(&elsewhere, false, false), (&here, false, true), (&elsewhere, true, true)]
+                [(&foreign, false, false), (&here, false, true), (&foreign, true, true)]
             {
                 let network = Network::for_server(from, None, private, "", Duration::from_secs(5));
                 let dialled = network.dial(&here).await;

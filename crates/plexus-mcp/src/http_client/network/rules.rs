@@ -45,15 +45,17 @@ pub(super) struct Allowed {
 
 /// Why an address is refused; none if it is allowed. `remedy` says how to allow it, if that is possible.
 pub(super) fn refusal(address: IpAddr, allowed: Allowed, remedy: &str) -> Option<String> {
-    let what = match kind(address) {
+    let description = match kind(address) {
         Kind::Public => return None,
         Kind::Loopback if allowed.loopback || allowed.private => return None,
         Kind::Private(_) if allowed.private => return None,
         Kind::Loopback => "this machine",
-        Kind::Private(what) => what,
-        Kind::Never(what) => return Some(format!("{address} is {what}, which is never allowed")),
+        Kind::Private(description) => description,
+        Kind::Never(description) => {
+            return Some(format!("{address} is {description}, which is never allowed"));
+        }
     };
-    Some(format!("{address} is {what}; to allow it, {remedy}"))
+    Some(format!("{address} is {description}; to allow it, {remedy}"))
 }
 
 fn kind(address: IpAddr) -> Kind {

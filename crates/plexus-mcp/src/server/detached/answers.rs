@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plexus_tools::{Answer, Answers, Inquiry, Question, RawJson, Unasked};
+use plexus_tools::{Answer, Answers, AskError, Inquiry, Question, RawJson};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub(in crate::server) struct OpenQuestions {
     rounds: Vec<OpenRound>,
     key_reuse: KeyReuse,
     /// The number of rounds so far.
-    asked: usize,
+    round_count: usize,
 }
 
 struct OpenRound {
@@ -34,17 +34,17 @@ struct OpenRound {
 
 impl OpenQuestions {
     pub(in crate::server) fn new(key_reuse: KeyReuse) -> Self {
-        Self { rounds: Vec::new(), key_reuse, asked: 0 }
+        Self { rounds: Vec::new(), key_reuse, round_count: 0 }
     }
 
     pub(in crate::server) fn add(&mut self, round: QuestionRound) {
-        self.asked += 1;
+        self.round_count += 1;
         let in_use =
             |key: &str| self.rounds.iter().any(|open| open.client_keys.iter().any(|other| other == key));
         let client_key = |question: &Question| {
-            let number_all = self.key_reuse == KeyReuse::Never && self.asked > 1;
+            let number_all = self.key_reuse == KeyReuse::Never && self.round_count > 1;
             match number_all || in_use(&question.key) {
-                true => format!("r{}.{}", self.asked, question.key),
+                true => format!("r{}.{}", self.round_count, question.key),
                 false => question.key.clone(),
             }
         };
@@ -91,7 +91,7 @@ impl OpenQuestions {
     }
 
     /// Ends all open questions without answers.
-    pub(in crate::server) fn close(&mut self, why: &Unasked) {
+    pub(in crate::server) fn close(&mut self, why: &AskError) {
         for open in self.rounds.drain(..) {
             let _ = open.round.answer.send(Err(why.clone()));
         }

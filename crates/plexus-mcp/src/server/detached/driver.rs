@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_tools::{CallReply, Unasked};
+use plexus_tools::{AskError, CallReply};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 use tokio::time::Instant;
@@ -45,8 +45,8 @@ impl Driver {
             tokio::select! {
                 biased;
                 claimed = &mut claim => return hand_over(parked, claimed, &cancel).await,
-                () = stopping.cancelled() => break Unasked::Gone,
-                () = tokio::time::sleep_until(deadline) => break Unasked::Expired,
+                () = stopping.cancelled() => break AskError::Gone,
+                () = tokio::time::sleep_until(deadline) => break AskError::Expired,
                 step = next(&mut parked) => match step {
                     CallStep::Event(CallEvent::Questions(round)) => {
                         deadline = Instant::now() + timeout;
@@ -127,20 +127,20 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::super::answers::{KeyReuse, OpenQuestions};
-    use super::super::parked_calls::{Entry, ParkedCalls};
+    use super::super::parked_calls::{ParkedCalls, ParkedEntry};
     use super::RemoveOnDrop;
 
     #[test]
     fn ended_driver_removes_its_entry() {
         let parked_calls = Arc::new(ParkedCalls::default());
-        let entry = |claim| Entry {
+        let entry = |claim| ParkedEntry {
             answer_number: 0,
             open: OpenQuestions::new(KeyReuse::AfterAnswer),
             ended: false,
             deadline: Instant::now(),
             cancel: CancellationToken::new(),
             claim,
-            _place: parked_calls.enter("ann").unwrap(),
+            _slot: parked_calls.enter("ann").unwrap(),
         };
         let (claim, mut claimed) = oneshot::channel();
         parked_calls.insert(1, entry(claim));

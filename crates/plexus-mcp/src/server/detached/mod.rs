@@ -37,7 +37,7 @@ use super::rpc::RpcError;
 use super::running_call::{QuestionRound, RunningCall};
 use answers::{KeyReuse, OpenQuestions};
 use driver::{Driver, ParkedCall};
-use parked_calls::{AnswerOutcome, Entry, ParkedCalls};
+use parked_calls::{AnswerOutcome, ParkedCalls, ParkedEntry};
 use seal::{Seal, Ticket};
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(super) struct DetachedCalls {
 }
 
 /// A parked call, for the response to its client.
-pub(super) struct Parked {
+pub(super) struct ParkedReply {
     pub(super) call_id: CallId,
     pub(super) state: String,
     /// The JSON of `inputRequests`.
@@ -103,9 +103,9 @@ impl DetachedCalls {
         digest: [u8; 32],
         call: RunningCall,
         round: QuestionRound,
-    ) -> Result<Parked, Box<RunningCall>> {
-        let place = match self.parked_calls.enter(owner.subject()) {
-            Ok(place) => place,
+    ) -> Result<ParkedReply, Box<RunningCall>> {
+        let slot = match self.parked_calls.enter(owner.subject()) {
+            Ok(slot) => slot,
             Err(why) => {
                 let _ = round.answer.send(Err(why));
                 return Err(Box::new(call));
@@ -118,14 +118,14 @@ impl DetachedCalls {
         let deadline = Instant::now() + self.timeout;
         let unanswered = UnansweredQuestions { answer_number: 0, deadline, requests: open.requests() };
         let Some(state) = self.state(id, owner, digest, &unanswered) else { return Err(Box::new(call)) };
-        let entry = Entry {
+        let entry = ParkedEntry {
             answer_number: unanswered.answer_number,
             open,
             ended: false,
             deadline,
             cancel: call.cancel.clone(),
             claim,
-            _place: place,
+            _slot: slot,
         };
         // Inserted before its driver starts, which looks it up.
         self.parked_calls.insert(id, entry);
@@ -139,7 +139,7 @@ impl DetachedCalls {
             stopping: self.supervisor.stopping(Stage::Intake),
         };
         self.supervisor.spawn(Stage::Work, "mcp parked call", driver.run().in_current_span());
-        Ok(Parked { call_id, state, requests: unanswered.requests })
+        Ok(ParkedReply { call_id, state, requests: unanswered.requests })
     }
 
     /// Resumes a call with answers. Works once, only for the owner of the call, with the same request.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plexus_kit::{Quota, QuotaSlot};
-use plexus_tools::Unasked;
+use plexus_tools::AskError;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -24,11 +24,11 @@ const TOTAL: usize = 256;
 /// Locked briefly, never across an await.
 #[derive(Debug)]
 pub(super) struct ParkedCalls {
-    entries: Mutex<HashMap<u64, Entry>>,
-    places: Quota,
+    entries: Mutex<HashMap<u64, ParkedEntry>>,
+    quota: Quota,
 }
 
-pub(super) struct Entry {
+pub(super) struct ParkedEntry {
     /// The number of the next expected answer.
     pub(super) answer_number: u64,
     pub(super) open: OpenQuestions,
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) cancel: CancellationToken,
     /// Claims the call from its driver.
     pub(super) claim: ClaimSender,
-    pub(super) _place: QuotaSlot,
+    pub(super) _slot: QuotaSlot,
 }
 
 pub(super) type ClaimSender = oneshot::Sender<Claim>;
@@ -53,27 +53,27 @@ pub(super) enum AnswerOutcome {
 
 impl Default for ParkedCalls {
     fn default() -> Self {
-        Self { entries: Mutex::default(), places: Quota::new(PER_SUBJECT) }
+        Self { entries: Mutex::default(), quota: Quota::new(PER_SUBJECT) }
     }
 }
 
 impl ParkedCalls {
     /// Reserves a place for a parked call.
-    pub(super) fn enter(&self, owner: &str) -> Result<QuotaSlot, Unasked> {
+    pub(super) fn enter(&self, owner: &str) -> Result<QuotaSlot, AskError> {
         const SUBJECT_LIMIT: &str =
             "too many of your calls wait for an answer: answer one of the open questions first";
         const TOTAL_LIMIT: &str = "too many calls at the hub wait for an answer; try again later";
-        if self.places.total() >= TOTAL {
-            return Err(Unasked::TooMany(TOTAL_LIMIT));
+        if self.quota.total() >= TOTAL {
+            return Err(AskError::TooMany(TOTAL_LIMIT));
         }
-        self.places.enter(owner).ok_or(Unasked::TooMany(SUBJECT_LIMIT))
+        self.quota.enter(owner).ok_or(AskError::TooMany(SUBJECT_LIMIT))
     }
 
-    pub(super) fn insert(&self, id: u64, entry: Entry) {
+    pub(super) fn insert(&self, id: u64, entry: ParkedEntry) {
         self.entries().insert(id, entry);
     }
 
-    pub(super) fn remove(&self, id: u64) -> Option<Entry> {
+    pub(super) fn remove(&self, id: u64) -> Option<ParkedEntry> {
         self.entries().remove(&id)
     }
 
@@ -125,18 +125,18 @@ impl ParkedCalls {
                 requests: entry.open.requests(),
             }));
         }
-        let Some(Entry { claim, cancel, .. }) = entries.remove(&ticket.id) else {
+        let Some(ParkedEntry { claim, cancel, .. }) = entries.remove(&ticket.id) else {
             return Err(StateError::Used);
         };
         Ok(AnswerOutcome::Complete { claim, cancel })
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, ParkedEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for ParkedEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Entry").field("answer_number", &self.answer_number).finish_non_exhaustive()
     }

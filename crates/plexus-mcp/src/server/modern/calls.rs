@@ -40,7 +40,7 @@ pub(super) async fn answer(
     let name = if meta.capabilities.tasks { target.name.clone() } else { String::new() };
     let log = meta.log;
     // Reserved before the call begins or is resumed, so that a refused request can be repeated unchanged.
-    let place = (token.is_some() || log.is_some()).then(|| state.streams.enter(&principal)).transpose()?;
+    let slot = (token.is_some() || log.is_some()).then(|| state.streams.enter(&principal)).transpose()?;
     let context = ReplyContext { id: Cow::Borrowed(request.id), kind: target.kind.clone(), name };
     let awaited = match input_required::state(request)? {
         None => {
@@ -77,9 +77,9 @@ pub(super) async fn answer(
         }
     };
     let awaited = awaited.task_after(meta.capabilities.tasks.then_some(state.options.task_after));
-    match place {
+    match slot {
         None => awaited.wait().await.map(json),
-        Some(place) => Ok(stream_call(state, awaited, token.map(ProgressWriter::new), log, place)),
+        Some(slot) => Ok(stream_call(state, awaited, token.map(ProgressWriter::new), log, slot)),
     }
 }
 
@@ -243,10 +243,10 @@ fn stream_call(
     awaited: AwaitedCall<'_>,
     progress: Option<ProgressWriter>,
     log: Option<LogLevel>,
-    place: QuotaSlot,
+    slot: QuotaSlot,
 ) -> Response {
     let stream = CallStream {
-        welcome: Welcome::new(state.authenticator.clone(), awaited.principal.clone(), place),
+        welcome: Welcome::new(state.authenticator.clone(), awaited.principal.clone(), slot),
         awaited: Some(awaited.owned()),
         progress,
         log,

@@ -31,19 +31,19 @@ pub(super) fn open(
         let message = "subscriptions/listen is answered as text/event-stream";
         return Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, rpc::INVALID_REQUEST, message));
     }
-    let wanted: Option<Map<String, Value>> =
+    let requested: Option<Map<String, Value>> =
         request.params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let Some(wanted) = wanted else {
+    let Some(requested) = requested else {
         let message = "params.notifications must be an object of the notifications wanted";
         return Err(RpcError::invalid_params(message).with_status(StatusCode::BAD_REQUEST));
     };
-    let place = state.streams.enter(&principal)?;
+    let slot = state.streams.enter(&principal)?;
     let lists: Vec<ListKind> = ListKind::ALL
         .into_iter()
-        .filter(|list| wanted.get(filter(*list)) == Some(&Value::Bool(true)))
+        .filter(|list| requested.get(filter(*list)) == Some(&Value::Bool(true)))
         .collect();
     let mut watched = WatchedResources::default();
-    let uris = wanted.get("resourceSubscriptions").and_then(Value::as_array);
+    let uris = requested.get("resourceSubscriptions").and_then(Value::as_array);
     let visible = offers::visible(state, &principal);
     // Limited before the lookup, because each URI may be compared with every template.
     for uri in uris.into_iter().flatten().filter_map(Value::as_str).take(MAX_WATCHED) {
@@ -57,7 +57,7 @@ pub(super) fn open(
         mailbox: watched.mailbox(),
         watched,
         updated: VecDeque::new(),
-        welcome: Welcome::new(state.authenticator.clone(), principal.clone(), place),
+        welcome: Welcome::new(state.authenticator.clone(), principal.clone(), slot),
         principal,
         state: state.clone(),
         ticks: sse::ticks(state.options.keep_alive),

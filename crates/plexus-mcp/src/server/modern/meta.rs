@@ -24,8 +24,9 @@ pub(crate) fn version(params: &rpc::Params<'_>) -> Option<String> {
 
 /// The members of `_meta`; checks that the required ones are present.
 pub(super) fn required(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
-    let missing =
-        |what: &str| RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, format!("params._meta {what}"));
+    let missing = |problem: &str| {
+        RpcError::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, format!("params._meta {problem}"))
+    };
     if request.params.meta.is_none() {
         return Err(missing("is required"));
     }

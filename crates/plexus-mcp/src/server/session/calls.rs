@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, StatusCode};
 use plexus_auth::{Principal, Welcome};
 use plexus_kit::Stage;
-use plexus_tools::{CallReply, Unasked};
+use plexus_tools::{AskError, CallReply};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -40,11 +40,11 @@ pub(super) async fn answer(
         log: session.log_level(),
         capabilities: session.capabilities(),
     };
-    let mut place = token.is_some().then(|| state.streams.enter(&principal)).transpose()?;
+    let mut slot = token.is_some().then(|| state.streams.enter(&principal)).transpose()?;
     let (mut call, kind) = begin(state, headers, session, request, &meta, principal.clone(), options)?;
-    let place = loop {
-        if let Some(place) = place {
-            break place;
+    let slot = loop {
+        if let Some(slot) = slot {
+            break slot;
         }
         match call.next().await {
             CallStep::Ended(reply) => {
@@ -52,16 +52,16 @@ pub(super) async fn answer(
                 return Ok(rpc::json_response(StatusCode::OK, json));
             }
             CallStep::Event(event) => {
-                place = state.streams.enter(&principal).ok();
+                slot = state.streams.enter(&principal).ok();
                 match event {
-                    event if place.is_some() => call.put_back(event),
-                    CallEvent::Questions(round) => drop(round.answer.send(Err(Unasked::TooMany(NO_STREAM)))),
+                    event if slot.is_some() => call.put_back(event),
+                    CallEvent::Questions(round) => drop(round.answer.send(Err(AskError::TooMany(NO_STREAM)))),
                     CallEvent::Progress(_) | CallEvent::Log(_) => {}
                 }
             }
         }
     };
-    let welcome = Welcome::new(state.authenticator.clone(), principal, place);
+    let welcome = Welcome::new(state.authenticator.clone(), principal, slot);
     Ok(stream_call(state, session, request.id, call, kind, token, welcome))
 }
 

@@ -35,8 +35,8 @@ pub(in crate::server) async fn get(
         return Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, message));
     }
     let session = open(state, headers, &principal).await?;
-    let place = state.streams.enter(&principal)?;
-    let welcome = Welcome::new(state.authenticator.clone(), principal.clone(), place);
+    let slot = state.streams.enter(&principal)?;
+    let welcome = Welcome::new(state.authenticator.clone(), principal.clone(), slot);
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     if let Some((name, after)) = last.and_then(call_event) {
         return Ok(match session.stream(name) {
@@ -121,9 +121,10 @@ fn listen(
 ) -> Response {
     let lists = ListWatcher::new(state, &principal, session.version().features());
     let current = lists.fingerprints();
-    let known = last.map_or(current.map(Some), parse_fingerprints);
-    let outdated =
-        ListKind::ALL.into_iter().filter(|list| known[*list as usize] != Some(current[*list as usize]));
+    let known_fingerprints = last.map_or(current.map(Some), parse_fingerprints);
+    let outdated = ListKind::ALL
+        .into_iter()
+        .filter(|list| known_fingerprints[*list as usize] != Some(current[*list as usize]));
     let (number, latest) = session.take_listener();
     let listener = Listener {
         outdated: outdated.collect(),
@@ -133,9 +134,9 @@ fn listen(
         } else {
             VecDeque::new()
         },
-        known: known.map(Option::unwrap_or_default),
+        known_fingerprints: known_fingerprints.map(Option::unwrap_or_default),
         // With outdated lists, the new id is sent with their notifications, not before.
-        priming: session.version().has_priming_event() && known == current.map(Some),
+        priming: session.version().has_priming_event() && known_fingerprints == current.map(Some),
         principal,
         welcome,
         state: state.clone(),
@@ -163,7 +164,7 @@ struct Listener {
     lists: ListWatcher,
     mailbox: Arc<Mailbox>,
     /// The hashes of the lists that the client knows.
-    known: [u64; 3],
+    known_fingerprints: [u64; 3],
     /// Lists that changed before the stream was resumed, not yet sent.
     outdated: VecDeque<ListKind>,
     /// Changed resources, not yet sent.
@@ -214,13 +215,13 @@ impl Listener {
 
     /// The notification of a changed list. Updates the known hash of this list only.
     fn changed(&mut self, list: ListKind) -> Bytes {
-        self.known[list as usize] = self.lists.fingerprints()[list as usize];
+        self.known_fingerprints[list as usize] = self.lists.fingerprints()[list as usize];
         let json = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{}\"}}", list.method());
         sse::event(Some(&self.event_id()), &json)
     }
 
     fn event_id(&self) -> String {
-        let [tools, prompts, resources] = self.known;
+        let [tools, prompts, resources] = self.known_fingerprints;
         format!("g-{tools:016x}-{prompts:016x}-{resources:016x}")
     }
 }

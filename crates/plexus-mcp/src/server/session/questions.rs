@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use plexus_tools::{Answer, Inquiry, Question, RawJson, Unasked};
+use plexus_tools::{Answer, AskError, Inquiry, Question, RawJson};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -92,7 +92,7 @@ fn invalid(why: &str) -> Answer {
 /// How a round of questions ended.
 pub(super) enum AskOutcome {
     /// Answered, expired or no longer needed.
-    Over,
+    Done,
     /// The hub is stopping.
     Stopping,
 }
@@ -113,29 +113,29 @@ impl QuestionChannel {
     pub(super) async fn ask(self: Arc<Self>, round: QuestionRound) -> AskOutcome {
         let QuestionRound { questions, mut answer } = round;
         let open = self.session.questions();
-        let asked: Vec<_> = questions.iter().map(|_| open.ask()).collect();
+        let opened: Vec<_> = questions.iter().map(|_| open.ask()).collect();
         let withdrawal =
-            WithdrawOnDrop { channel: &self, ids: asked.iter().map(|(id, _)| id.clone()).collect() };
-        for (question, (id, _)) in questions.iter().zip(&asked) {
+            WithdrawOnDrop { channel: &self, ids: opened.iter().map(|(id, _)| id.clone()).collect() };
+        for (question, (id, _)) in questions.iter().zip(&opened) {
             let page = question.is_url().then(|| self.new_page());
             self.log.push(request(question, id, page, self.session.version()));
         }
-        let answers = join_all(asked.into_iter().map(|(_, receiver)| receiver));
+        let answers = join_all(opened.into_iter().map(|(_, receiver)| receiver));
         let answers = tokio::select! {
         biased;
-        answers = answers => answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|_| Unasked::Gone),
-        () = answer.closed() => return AskOutcome::Over,
-        () = self.session.ended().cancelled() => Err(Unasked::Gone),
+        answers = answers => answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|_| AskError::Gone),
+        () = answer.closed() => return AskOutcome::Done,
+        () = self.session.ended().cancelled() => Err(AskError::Gone),
         () = self.stopping.cancelled() => {
-            let _ = answer.send(Err(Unasked::Gone));
+            let _ = answer.send(Err(AskError::Gone));
             return AskOutcome::Stopping;
         }
-        () = tokio::time::sleep(self.timeout) => Err(Unasked::Expired),
+        () = tokio::time::sleep(self.timeout) => Err(AskError::Expired),
         };
         drop(withdrawal);
         let keys = questions.into_iter().map(|question| question.key);
         let _ = answer.send(answers.map(|answers| keys.zip(answers).collect()));
-        AskOutcome::Over
+        AskOutcome::Done
     }
 
     /// A new `elicitationId`, which the revision requires but the server behind the hub may not provide.
@@ -200,7 +200,7 @@ mod tests {
 
     use super::{Version, request};
 
-    fn asked(params: &Value, version: Version) -> Value {
+    fn params_in(params: &Value, version: Version) -> Value {
         let params = serde_json::value::to_raw_value(params).unwrap();
         let question =
             Question { key: "k".to_owned(), inquiry: Inquiry::Elicit, params: Some(RawJson::of(&params)) };
@@ -211,16 +211,16 @@ mod tests {
     #[test]
     fn form_request_has_the_members_of_the_revision() {
         let form = json!({ "mode": "form", "message": "Who?", "requestedSchema": { "type": "object" } });
-        let new = asked(&form, Version::V2025_11_25);
+        let new = params_in(&form, Version::V2025_11_25);
         assert_eq!(new["params"], form);
         assert_eq!((&new["id"], &new["method"]), (&json!("plexus-1"), &json!("elicitation/create")));
-        let old = asked(&form, Version::V2025_06_18);
+        let old = params_in(&form, Version::V2025_06_18);
         assert_eq!(old["params"], json!({ "message": "Who?", "requestedSchema": { "type": "object" } }));
     }
 
     #[test]
     fn url_request_has_an_elicitation_id() {
-        let page = asked(
+        let page = params_in(
             &json!({ "mode": "url", "message": "Go", "url": "https://example.com" }),
             Version::V2025_11_25,
         );

@@ -29,12 +29,12 @@ fn upstream(server: &str, tool: &str) -> Tool {
 #[test]
 fn index_candidates_contain_every_match() {
     let servers = ["a", "my-server", "my_server_x", "a server with a name that is far too long to be a slug"];
-    let own = ["x", "x_y", "x-y", "X.y", "_x", "mcp__a__x", "a tool", &"long_".repeat(20)];
-    let pairs = || servers.iter().flat_map(|server| own.iter().map(move |tool| (*server, *tool)));
+    let names = ["x", "x_y", "x-y", "X.y", "_x", "mcp__a__x", "a tool", &"long_".repeat(20)];
+    let pairs = || servers.iter().flat_map(|server| names.iter().map(move |tool| (*server, *tool)));
     let tools: Vec<Tool> = pairs().map(|(server, tool)| upstream(server, tool)).collect();
     let tools: Tools = tools.into_iter().map(|tool| (tool.name().to_owned(), Arc::new(tool))).collect();
     let index = Index::new(&tools);
-    let mut found = 0;
+    let mut match_count = 0;
     for (server, tool) in pairs() {
         let slug = tool_name::slug(server).unwrap();
         for joint in ["_", "-", "__", ".", ":", "/"] {
@@ -49,7 +49,7 @@ fn index_candidates_contain_every_match() {
             ] {
                 for name in [Some(&*name), without_client_prefix(&name)].into_iter().flatten() {
                     for any_case in [false, true] {
-                        let written = Written::new(name, any_case);
+                        let written = WrittenName::new(name, any_case);
                         let possible = index.possible(&tools, &written);
                         for step in STEPS {
                             let fits = |tool: &&Arc<Tool>| step(&written, tool);
@@ -57,12 +57,12 @@ fn index_candidates_contain_every_match() {
                             let indexed: Vec<_> =
                                 possible.iter().copied().filter(fits).map(|tool| tool.name()).collect();
                             assert_eq!(indexed, all, "{name}");
-                            found += all.len();
+                            match_count += all.len();
                         }
                     }
                 }
             }
         }
     }
-    assert!(found > 1_000, "{found}");
+    assert!(match_count > 1_000, "{match_count}");
 }

@@ -252,7 +252,7 @@ async fn hub() -> Hub {
 fn differs(visible: &Visible, written: &str, answer: &Answer) -> Option<String> {
     let resolved = visible.resolve(written).map(|tool| tool.spec().name.to_string());
     let as_expected = match (answer, &resolved) {
-        (Is(name), Ok(found)) => found == name,
+        (Is(name), Ok(resolved_name)) => resolved_name == name,
         (OneOf(names), Err(error)) => {
             error.code == ErrorCode::UnknownTool
                 && error.details["candidates"] == json!(names)
@@ -266,8 +266,8 @@ fn differs(visible: &Visible, written: &str, answer: &Answer) -> Option<String> 
         }
         _ => false,
     };
-    let found = resolved.unwrap_or_else(|error| error.text());
-    (!as_expected).then(|| format!("{written:?} is {found:?} and not {answer:?}"))
+    let resolved_name = resolved.unwrap_or_else(|error| error.text());
+    (!as_expected).then(|| format!("{written:?} is {resolved_name:?} and not {answer:?}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -149,9 +149,9 @@ fn holds(callers: &Callers, profiles: &Arc<Profiles>, case: &Case) -> Result<(),
     all.set_profiles(profiles.clone());
     let everything = all.visible_to(admin);
     let in_profile = case.profile.as_ref().map(|_| profiles.shown(PROFILE, &everything.candidates()).tools);
-    let granted = catalogue(case)
-        .into_iter()
-        .filter(|tool| all.visible_to(principal).tools().any(|seen| seen.spec().name == tool.spec().name));
+    let granted = catalogue(case).into_iter().filter(|tool| {
+        all.visible_to(principal).tools().any(|visible_tool| visible_tool.spec().name == tool.spec().name)
+    });
     let only_granted = Registry::new(granted);
     let listed = |registry: &Registry, principal: &Principal| -> Vec<String> {
         registry.visible_to(principal).tools().map(|tool| tool.name().to_owned()).collect()
@@ -201,10 +201,10 @@ fn no_spelling_reaches_or_reveals_what_is_not_granted() {
         };
         let registry = Registry::new(catalogue(&case));
         registry.set_profiles(live.load());
-        let found =
+        let outcomes =
             case.written.iter().filter(|written| outcome(&registry, &narrowed, written).is_ok()).count();
         let counter = if case.profile.is_some() { &with_profile } else { &counted };
-        counter.set(counter.get() + found);
+        counter.set(counter.get() + outcomes);
         let callers = Callers { narrowed, free, admin: hub.admin() };
         holds(&callers, &live.load(), &case)
     });

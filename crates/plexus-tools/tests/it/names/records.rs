@@ -1,4 +1,4 @@
-//! However a tool was named, what is kept of the call names it canonically.
+//! Records of a call contain the canonical name of the tool, whichever name the caller used.
 
 use plexus_proto::EventKind;
 use serde_json::json;
@@ -23,10 +23,10 @@ async fn records_carry_the_canonical_name_whatever_was_written() {
             ("mcp__files__read_file", "mcp__files__read_file"),
             ("files/read.file", "mcp__files__read_file"),
         ] {
-            for (asked, arguments) in
+            for (requested, arguments) in
                 [(written, json!({})), ("tool_call", json!({ "name": written, "arguments": {} }))]
             {
-                let reply = hub.call(&agent, asked, arguments).await;
+                let reply = hub.call(&agent, requested, arguments).await;
                 assert_eq!(reply.result.unwrap().text(), name, "{written}");
                 assert_eq!(reply.tool, name);
                 let audited = hub.audited(reply.call_id).await.unwrap();

@@ -1,4 +1,4 @@
-//! The end of a call on a machine: once, whoever dies.
+//! The end of a call on a node is recorded once, even if the hub or the node dies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Machines, node, row, rows, run, run_on, shell, under_way};
+use super::{TestNodes, node, row, rows, run, run_on, shell, start_call};
 use crate::hub::{Hub, bounded, call, keyed};
 
 fn done(text: &str) -> ToolOutput {
@@ -36,9 +36,9 @@ async fn node_call_has_a_row_until_its_end_is_committed() {
             }
         });
         let hub = Hub::with([tool]).await;
-        let machines = Machines::of([node("nas", &[])]);
+        let machines = TestNodes::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
-        let (call_id, reply) = under_way(&hub, keyed("shell", run_on("nas"), "k"));
+        let (call_id, reply) = start_call(&hub, keyed("shell", run_on("nas"), "k"));
         entered.acquire().await.unwrap().forget();
         let row = rows(&hub).await.pop().expect("there is a row");
         assert_eq!((row.call_id, row.state, row.tool.as_str()), (call_id, NodeCallState::Sent, "shell"));
@@ -64,7 +64,7 @@ async fn what_changes_nothing_leaves_no_row() {
             Ok(done("none"))
         });
         let hub = Hub::with([tool]).await;
-        let machines = Machines::of([node("nas", &[])]);
+        let machines = TestNodes::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
         hub.ok(&hub.admin(), "shell", json!({ "action": "list", "node": "nas" })).await;
         let again = keyed("shell", json!({ "action": "list", "node": "nas" }), "k");
@@ -94,7 +94,7 @@ async fn key_replays_the_result_of_a_node_call() {
             }
         });
         let hub = Hub::with([tool]).await;
-        let machines = Machines::of([node("local", &[])]);
+        let machines = TestNodes::of([node("local", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
         let admin = hub.admin();
         let error = hub.dispatcher.call(admin.clone(), keyed("shell", run("never ran"), "0")).await.result;
@@ -124,15 +124,15 @@ async fn left_behind(key: &str) -> (Hub, plexus_proto::CallId, Arc<AtomicUsize>)
     let counted = runs.clone();
     let tool = shell(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        async { Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on()) }
+        async { Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_still_running()) }
     });
     let hub = Hub::with([tool]).await;
-    hub.dispatcher.set_nodes(Machines::of([node("local", &[])]));
+    hub.dispatcher.set_nodes(TestNodes::of([node("local", &[])]));
     let reply = hub.dispatcher.call(hub.admin(), keyed("shell", run("x"), key)).await;
     assert_eq!(reply.result.unwrap_err().code, ErrorCode::Unavailable);
     assert_eq!(hub.audited(reply.call_id).await.unwrap().outcome, "unfinished", "it has not ended");
     let hub = hub.restarted().await;
-    hub.dispatcher.set_nodes(Machines::of([node("local", &[])]));
+    hub.dispatcher.set_nodes(TestNodes::of([node("local", &[])]));
     (hub, reply.call_id, runs)
 }
 
@@ -192,7 +192,7 @@ async fn key_of_a_call_that_never_ran_is_released() {
     .await;
 }
 
-/// A call that never ends by itself; what it says of itself when it is told to stop.
+/// A tool whose calls end only when they are cancelled; the result describes how far it came.
 fn endless(sent: bool) -> plexus_tools::Tool {
     shell(move |context: ToolContext, _| async move {
         context.cancel.cancelled().await;
@@ -206,11 +206,11 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
     for sent in [true, false] {
         bounded(async {
             let hub = Hub::with([endless(sent)]).await;
-            let machines = Machines::of([node("nas", &[])]);
+            let machines = TestNodes::of([node("nas", &[])]);
             hub.dispatcher.set_nodes(machines.clone());
-            let asked = keyed("shell", run_on("nas"), "k");
-            let cancel = asked.cancel.clone();
-            let (_, reply) = under_way(&hub, asked);
+            let request = keyed("shell", run_on("nas"), "k");
+            let cancel = request.cancel.clone();
+            let (_, reply) = start_call(&hub, request);
             row(&hub).await;
             cancel.cancel();
             let error = reply.await.unwrap().result.unwrap_err();
@@ -220,8 +220,8 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
             assert!(rows(&hub).await.is_empty());
             assert_eq!(machines.settled().len(), 1);
             let mut reader = hub.store.read().await.unwrap();
-            let kept = reader.idempotent_result(hub.admin().subject(), "k").await.unwrap();
-            assert_eq!(kept.is_some(), sent, "a key is free again where nothing was run");
+            let stored = reader.idempotent_result(hub.admin().subject(), "k").await.unwrap();
+            assert_eq!(stored.is_some(), sent, "a key is free again where nothing was run");
         })
         .await;
     }
@@ -231,7 +231,7 @@ async fn cancelled_node_call_reports_its_state_and_notifies_the_node() {
 async fn call_respects_the_time_limit_in_its_arguments() {
     bounded(async {
         let hub = Hub::with([endless(true)]).await;
-        let machines = Machines::of([node("nas", &[])]);
+        let machines = TestNodes::of([node("nas", &[])]);
         hub.dispatcher.set_nodes(machines.clone());
         let arguments = json!({ "action": "run", "node": "nas", "timeout_seconds": 1 });
         let began = std::time::Instant::now();
@@ -244,8 +244,8 @@ async fn call_respects_the_time_limit_in_its_arguments() {
         assert_eq!(machines.settled(), [(machines.all.lock().unwrap()[0].id, reply.call_id)]);
         // Whoever waits no longer than that says so.
         let long = json!({ "action": "run", "node": "nas", "timeout_seconds": 600 });
-        let asked = Call { deadline: Some(Duration::from_millis(50)), ..call("shell", long) };
-        let error = hub.dispatcher.call(hub.admin(), asked).await.result.unwrap_err();
+        let request = Call { deadline: Some(Duration::from_millis(50)), ..call("shell", long) };
+        let error = hub.dispatcher.call(hub.admin(), request).await.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
     })
     .await;

@@ -8,10 +8,11 @@ use plexus_tools::nodes::NodeEntry;
 use plexus_tools::{Access, Host, Outcome, Placement, Tool, ToolContext, ToolOutput, ToolSpec, UpstreamTool};
 use serde_json::{Map, Value, json};
 
-use super::{Machines, node};
+use super::{TestNodes, node};
 use crate::hub::{Hub, bounded};
 
-/// The tool `read` of the server `files`, on this machine or behind the hub, which says by which name it was called there.
+/// The tool `read` of the server `files`, on this machine or behind the hub, which returns the name under which it was
+/// called.
 fn files(host: Option<&NodeEntry>) -> Tool {
     let mut definition = Map::new();
     definition.insert("name".to_owned(), json!("mcp__files_there__read"));
@@ -32,11 +33,11 @@ fn files(host: Option<&NodeEntry>) -> Tool {
     };
     let run = |context: ToolContext, arguments: Value| -> BoxFuture<'static, _> {
         Box::pin(async move {
-            let said = match &context.node {
+            let name = match &context.node {
                 Some(node) => format!("{} on {}", context.to_node(&arguments)?.tool, node.name),
                 None => "in the hub".to_owned(),
             };
-            Ok(Outcome::Ready(ToolOutput::new(said, &())))
+            Ok(Outcome::Ready(ToolOutput::new(name, &())))
         })
     };
     Tool::upstream(spec, Arc::new(run))
@@ -47,12 +48,12 @@ async fn a_server_on_a_machine_is_called_there_by_those_only_who_may_use_the_mac
     bounded(async {
         let hub = Hub::start().await;
         let nas = node("nas", &[]);
-        let machines = Machines::of([node("local", &[]), nas.clone()]);
+        let machines = TestNodes::of([node("local", &[]), nas.clone()]);
         hub.dispatcher.set_nodes(machines.clone());
         assert!(hub.dispatcher.registry().set_hosted(vec![files(Some(&nas))]).is_empty());
         let inside = hub.agent("inside", &["call:mcp__files__*", "node:nas"]).await;
-        let asked = json!({ "node": "local", "path": "/" });
-        let output = hub.ok(&inside, "mcp__files__read", asked).await;
+        let arguments = json!({ "node": "local", "path": "/" });
+        let output = hub.ok(&inside, "mcp__files__read", arguments).await;
         assert_eq!(output.text(), "mcp__files_there__read on nas", "its arguments are its own");
         assert!(super::rows(&hub).await.is_empty());
         let outside = hub.agent("outside", &["call:*", "node:local"]).await;
@@ -80,12 +81,12 @@ async fn hosted_server_cannot_take_the_name_of_a_hub_server() {
     bounded(async {
         let hub = Hub::start().await;
         let nas = node("nas", &[]);
-        hub.dispatcher.set_nodes(Machines::of([nas.clone()]));
+        hub.dispatcher.set_nodes(TestNodes::of([nas.clone()]));
         let registry = hub.dispatcher.registry();
         registry.set_upstream("files", [files(None)]);
         assert_eq!(registry.set_hosted(vec![files(Some(&nas))]), ["mcp__files__read"]);
         assert_eq!(hub.ok(&hub.admin(), "mcp__files__read", json!({})).await.text(), "in the hub");
-        // Of two of one name the hub's own wins, whichever came first; what goes is what was its own.
+        // The hub's own server wins a name conflict, regardless of the order; only its own tools are removed.
         registry.set_upstream("files", []);
         registry.set_hosted(vec![files(Some(&nas))]);
         registry.set_upstream("files", []);

@@ -1,4 +1,4 @@
-//! Calls that go to machines: which one, how often, and what is said of them.
+//! Calls that run on nodes: their routing, repetition and records.
 
 mod emitted;
 mod ends;
@@ -22,14 +22,14 @@ use tokio::sync::oneshot;
 
 use crate::hub::Hub;
 
-/// Machines that a test puts up.
+/// The nodes of a test.
 #[derive(Debug, Default)]
-pub(crate) struct Machines {
+pub(crate) struct TestNodes {
     all: Mutex<Vec<NodeEntry>>,
     settled: Mutex<Vec<(NodeId, CallId)>>,
 }
 
-impl Nodes for Machines {
+impl Nodes for TestNodes {
     fn all(&self) -> Arc<[NodeEntry]> {
         self.all.lock().unwrap().clone().into()
     }
@@ -39,8 +39,8 @@ impl Nodes for Machines {
     }
 }
 
-impl Machines {
-    /// Puts machines up, in place of those there were.
+impl TestNodes {
+    /// Creates nodes that are online.
     pub(crate) fn of(nodes: impl IntoIterator<Item = NodeEntry>) -> Arc<Self> {
         Arc::new(Self { all: Mutex::new(nodes.into_iter().collect()), settled: Mutex::default() })
     }
@@ -97,8 +97,8 @@ where
     Tool::on_node(spec, Arc::new(run))
 }
 
-/// One that says where it ran, and with which arguments.
-fn telling() -> Tool {
+/// A tool that returns its node and its arguments.
+fn echo_shell() -> Tool {
     shell(|context: ToolContext, arguments| async move {
         let node = context.node.expect("a machine was chosen");
         Ok(ToolOutput::new(node.name.clone(), &json!({ "node": node.name, "arguments": arguments })))
@@ -113,14 +113,14 @@ fn run_on(node: &str) -> Value {
     json!({ "action": "run", "command": "x", "node": node })
 }
 
-/// Has an admin's call run while the test goes on.
-fn under_way(hub: &Hub, call: Call) -> (CallId, oneshot::Receiver<CallReply>) {
-    let begun = hub.dispatcher.begin(hub.admin(), call);
+/// Starts a call of an admin in the background; returns its id and the receiver of its reply.
+fn start_call(hub: &Hub, call: Call) -> (CallId, oneshot::Receiver<CallReply>) {
+    let pending = hub.dispatcher.begin(hub.admin(), call);
     let (done, reply) = oneshot::channel();
     hub.supervisor.spawn(Stage::Work, "call of a test", async move {
-        let _ = done.send(begun.reply.await);
+        let _ = done.send(pending.reply.await);
     });
-    (begun.call_id, reply)
+    (pending.call_id, reply)
 }
 
 /// Waits until there is a row.

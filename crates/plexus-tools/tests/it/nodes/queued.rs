@@ -8,7 +8,7 @@ use plexus_tools::{CallError, ToolContext, ToolOutput};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Machines, node, row, rows, shell, under_way};
+use super::{TestNodes, node, row, rows, shell, start_call};
 use crate::hub::{Hub, bounded, keyed};
 
 fn queued(seconds: u64) -> Value {
@@ -16,14 +16,14 @@ fn queued(seconds: u64) -> Value {
 }
 
 /// A machine that is away.
-fn away() -> plexus_tools::nodes::NodeEntry {
+fn offline_node() -> plexus_tools::nodes::NodeEntry {
     plexus_tools::nodes::NodeEntry { online: false, ..node("nas", &[]) }
 }
 
 /// A tool that waits until the row of its call is no longer queued, as the hub does for a machine that comes.
 fn waiting() -> plexus_tools::Tool {
     shell(|context: ToolContext, _| async move {
-        let given_up = context.cancel.clone();
+        let cancel = context.cancel.clone();
         let comes = async {
             loop {
                 let row = context.store.read().await.unwrap().node_call(context.call_id).await.unwrap();
@@ -36,7 +36,7 @@ fn waiting() -> plexus_tools::Tool {
         };
         tokio::select! {
             biased;
-            () = given_up.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
+            () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
             ran = comes => ran,
         }
     })
@@ -46,9 +46,9 @@ fn waiting() -> plexus_tools::Tool {
 async fn queued_call_runs_when_its_node_connects() {
     bounded(async {
         let hub = Hub::with([waiting()]).await;
-        let machines = Machines::of([away()]);
+        let machines = TestNodes::of([offline_node()]);
         hub.dispatcher.set_nodes(machines.clone());
-        let (_, reply) = under_way(&hub, keyed("shell", queued(600), "k"));
+        let (_, reply) = start_call(&hub, keyed("shell", queued(600), "k"));
         let row = row(&hub).await;
         assert_eq!((row.state, row.store_id), (NodeCallState::Queued, None));
         let waits = row.queued_until.unwrap().duration_since(row.created_at);
@@ -68,7 +68,7 @@ async fn queued_call_runs_when_its_node_connects() {
 async fn queued_call_fails_when_its_node_does_not_connect_in_time() {
     bounded(async {
         let hub = Hub::with([waiting()]).await;
-        let machines = Machines::of([away()]);
+        let machines = TestNodes::of([offline_node()]);
         hub.dispatcher.set_nodes(machines.clone());
         let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
         let error = reply.result.unwrap_err();
@@ -81,7 +81,7 @@ async fn queued_call_fails_when_its_node_does_not_connect_in_time() {
         assert_eq!(audited.outcome, "deadline_exceeded");
         // Its key is free: the same call can be made again.
         machines.change("nas", |nas| nas.online = true);
-        let (_, again) = under_way(&hub, keyed("shell", queued(1), "k"));
+        let (_, again) = start_call(&hub, keyed("shell", queued(1), "k"));
         let call_id = row(&hub).await.call_id;
         hub.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await.unwrap();
         let again = again.await.unwrap();
@@ -103,7 +103,7 @@ async fn call_sent_just_before_queue_expiry_is_awaited() {
             Ok(ToolOutput::new("ran", &()))
         });
         let hub = Hub::with([tool]).await;
-        hub.dispatcher.set_nodes(Machines::of([away()]));
+        hub.dispatcher.set_nodes(TestNodes::of([offline_node()]));
         let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
         assert_eq!(reply.result.unwrap().text(), "ran");
     })
@@ -114,10 +114,10 @@ async fn call_sent_just_before_queue_expiry_is_awaited() {
 async fn a_queued_call_that_is_cancelled_never_runs() {
     bounded(async {
         let hub = Hub::with([waiting()]).await;
-        hub.dispatcher.set_nodes(Machines::of([away()]));
-        let asked = keyed("shell", queued(600), "k");
-        let cancel = asked.cancel.clone();
-        let (_, reply) = under_way(&hub, asked);
+        hub.dispatcher.set_nodes(TestNodes::of([offline_node()]));
+        let request = keyed("shell", queued(600), "k");
+        let cancel = request.cancel.clone();
+        let (_, reply) = start_call(&hub, request);
         let call_id = row(&hub).await.call_id;
         hub.clock.advance(Duration::from_secs(700));
         assert_eq!(hub.dispatcher.expire_node_calls().await.unwrap(), 0, "whoever waits ends it");
@@ -134,14 +134,14 @@ async fn a_queued_call_that_is_cancelled_never_runs() {
 async fn queued_call_survives_a_restart_and_expires() {
     bounded(async {
         let tool = shell(|_, _| async {
-            Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on())
+            Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_still_running())
         });
         let hub = Hub::with([tool]).await;
-        hub.dispatcher.set_nodes(Machines::of([away()]));
+        hub.dispatcher.set_nodes(TestNodes::of([offline_node()]));
         let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(600), "k")).await;
         assert_eq!(reply.result.unwrap_err().code, ErrorCode::Unavailable);
         let hub = hub.restarted().await;
-        let machines = Machines::of([away()]);
+        let machines = TestNodes::of([offline_node()]);
         hub.dispatcher.set_nodes(machines.clone());
         assert_eq!(row(&hub).await.state, NodeCallState::Queued);
         hub.clock.advance(Duration::from_secs(599));
@@ -164,10 +164,10 @@ async fn queued_call_survives_a_restart_and_expires() {
 async fn sent_call_expires_only_after_days_without_a_report() {
     bounded(async {
         let tool = shell(|_, _| async {
-            Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_it_goes_on())
+            Err(CallError::new(ErrorCode::Unavailable, "the hub stops").while_still_running())
         });
         let hub = Hub::with([tool]).await;
-        hub.dispatcher.set_nodes(Machines::of([node("nas", &[])]));
+        hub.dispatcher.set_nodes(TestNodes::of([node("nas", &[])]));
         let arguments = json!({ "action": "run", "node": "nas" });
         let reply = hub.dispatcher.call(hub.admin(), keyed("shell", arguments, "k")).await;
         hub.clock.advance(Duration::from_secs(6 * 24 * 3_600));

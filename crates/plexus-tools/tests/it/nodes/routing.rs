@@ -1,4 +1,4 @@
-//! Which machine a call means, and what is said when it is none.
+//! The selection of the node of a call, and the errors when none is selected.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use plexus_tools::CallError;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Machines, node, run, run_on, telling};
+use super::{TestNodes, echo_shell, node, run, run_on};
 use crate::hub::{Hub, bounded};
 use crate::profiles::write;
 
 const SCOPES: [&str; 3] = ["call:*", "node:local", "node:nas"];
 
-async fn hub(nodes: impl IntoIterator<Item = plexus_tools::nodes::NodeEntry>) -> (Hub, Arc<Machines>) {
-    let hub = Hub::with([telling()]).await;
-    let machines = Machines::of(nodes);
+async fn hub(nodes: impl IntoIterator<Item = plexus_tools::nodes::NodeEntry>) -> (Hub, Arc<TestNodes>) {
+    let hub = Hub::with([echo_shell()]).await;
+    let machines = TestNodes::of(nodes);
     hub.dispatcher.set_nodes(machines.clone());
     (hub, machines)
 }
 
 /// Where a call ran.
-async fn place(hub: &Hub, principal: &Arc<Principal>, arguments: Value) -> String {
+async fn node_reached(hub: &Hub, principal: &Arc<Principal>, arguments: Value) -> String {
     hub.ok(principal, "shell", arguments).await.text().into_owned()
 }
 
@@ -35,7 +35,7 @@ async fn call_runs_on_the_node_it_names() {
         let (hub, _) =
             hub([node("local", &[]), nas, node("vps", &[("role", "web"), ("site", "home")])]).await;
         let admin = hub.admin();
-        for (asked, expected) in [
+        for (selector, expected) in [
             ("nas", "nas"),
             ("NAS", "nas"),
             (id.as_str(), "nas"),
@@ -43,9 +43,9 @@ async fn call_runs_on_the_node_it_names() {
             ("role=web, site=home", "vps"),
             ("local", "local"),
         ] {
-            assert_eq!(place(&hub, &admin, run_on(asked)).await, expected, "{asked}");
+            assert_eq!(node_reached(&hub, &admin, run_on(selector)).await, expected, "{selector}");
         }
-        assert_eq!(place(&hub, &admin, run("x")).await, "local");
+        assert_eq!(node_reached(&hub, &admin, run("x")).await, "local");
         let through = json!({ "name": "shell", "arguments": run_on("nas") });
         assert_eq!(hub.ok(&admin, "tool_call", through).await.text(), "nas");
     })
@@ -80,10 +80,10 @@ async fn the_audit_names_the_machine_whatever_it_was_chosen_by() {
     bounded(async {
         let (hub, _) = hub([node("local", &[]), node("nas", &[("role", "nas")])]).await;
         let admin = hub.admin();
-        for (asked, machine) in [(run_on("role=nas"), "nas"), (run("x"), "local")] {
-            let reply = hub.call(&admin, "shell", asked.clone()).await;
+        for (selector, machine) in [(run_on("role=nas"), "nas"), (run("x"), "local")] {
+            let reply = hub.call(&admin, "shell", selector.clone()).await;
             let call = hub.audited(reply.call_id).await.expect("a record");
-            assert_eq!(call.arguments["node"], machine, "{asked}: {call:?}");
+            assert_eq!(call.arguments["node"], machine, "{selector}: {call:?}");
         }
     })
     .await;
@@ -96,19 +96,19 @@ async fn call_without_node_uses_the_configured_node() {
         let (hub, _) = hub([node("local", &[]), nas, node("vps", &[])]).await;
         let scopes = ["call:*", "node:*"];
         let plain = hub.agent("plain", &scopes).await;
-        assert_eq!(place(&hub, &plain, run("x")).await, "local");
+        assert_eq!(node_reached(&hub, &plain, run("x")).await, "local");
         let set_up = hub.agent_on("set-up", &scopes, None, Some("vps")).await;
-        assert_eq!(place(&hub, &set_up, run("x")).await, "vps");
-        assert_eq!(place(&hub, &set_up, run_on("nas")).await, "nas", "what a call says wins");
+        assert_eq!(node_reached(&hub, &set_up, run("x")).await, "vps");
+        assert_eq!(node_reached(&hub, &set_up, run_on("nas")).await, "nas", "what a call says wins");
         let dir = tempfile::tempdir().unwrap();
         let nasty = json!({ "name": "Nasty", "description": "Of one machine.", "node_id": "role=nas" });
         write(dir.path(), "nasty", &nasty);
         write(dir.path(), "free", &json!({ "name": "Free", "description": "Of no machine." }));
         hub.follow_profiles(&LiveProfiles::open(dir.path().to_owned()));
         let of_profile = hub.agent_on("profiled", &scopes, Some("nasty"), Some("vps")).await;
-        assert_eq!(place(&hub, &of_profile, run("x")).await, "nas", "the profile wins over the token");
+        assert_eq!(node_reached(&hub, &of_profile, run("x")).await, "nas", "the profile wins over the token");
         let of_profile = hub.agent_on("free", &scopes, Some("free"), Some("vps")).await;
-        assert_eq!(place(&hub, &of_profile, run("x")).await, "vps");
+        assert_eq!(node_reached(&hub, &of_profile, run("x")).await, "vps");
     })
     .await;
 }
@@ -176,8 +176,8 @@ async fn principal_without_nodes_sees_no_node_tools() {
         let none = hub.err(&outside, "shelf", run("x")).await;
         assert_eq!(error.code, ErrorCode::UnknownTool);
         assert_eq!(error.text().replace("shell", "shelf"), none.text());
-        let elsewhere = hub.agent("elsewhere", &["call:*", "node:nas"]).await;
-        let error = hub.err(&elsewhere, "shell", run("x")).await;
+        let restricted_agent = hub.agent("elsewhere", &["call:*", "node:nas"]).await;
+        let error = hub.err(&restricted_agent, "shell", run("x")).await;
         assert_eq!(
             error.message,
             "there is no node \"local\" that you may use, and the call does not name another"
@@ -190,14 +190,14 @@ async fn principal_without_nodes_sees_no_node_tools() {
 }
 
 /// What a caller could learn from an answer, with the name that it asked for taken out.
-fn told(error: &CallError, asked: &str) -> String {
-    format!("{error:?}").replace(asked, "ASKED").to_lowercase().replace(&asked.to_lowercase(), "ASKED")
+fn normalized_error(error: &CallError, selector: &str) -> String {
+    format!("{error:?}").replace(selector, "ASKED").to_lowercase().replace(&selector.to_lowercase(), "ASKED")
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever the state of a machine, whoever may not use it is told what is told of one that is not there.
+    /// A caller that may not use a node gets the error of a missing node, whatever the state of the node.
     #[test]
     fn a_machine_that_the_caller_may_not_use_is_as_one_that_is_not_there(
         name in "[a-z][a-z0-9_-]{0,12}",
@@ -216,19 +216,19 @@ proptest! {
                 secret.tools.clear();
             }
             let id = secret.id.to_string();
-            let others = [node("local", &[]), node("nas", &[("role", "nas")])];
-            let (with, machines) = hub(others.clone().into_iter().chain([secret])).await;
+            let other_nodes = [node("local", &[]), node("nas", &[("role", "nas")])];
+            let (with, machines) = hub(other_nodes.clone().into_iter().chain([secret])).await;
             let agent = with.agent("a", &SCOPES).await;
             let label = format!("only={name}");
-            let asked = [name.as_str(), &id, "role=secret", &label, "role=secret,only=x"];
+            let selector = [name.as_str(), &id, "role=secret", &label, "role=secret,only=x"];
             let mut answers = Vec::new();
             for present in [true, false] {
                 if !present {
                     machines.all.lock().unwrap().truncate(2);
                 }
                 let mut errors = Vec::new();
-                for asked in asked {
-                    let arguments = json!({ "action": "run", "node": asked, "queue": queue });
+                for selector in selector {
+                    let arguments = json!({ "action": "run", "node": selector, "queue": queue });
                     errors.push(with.err(&agent, "shell", arguments).await);
                 }
                 answers.push(errors);
@@ -236,7 +236,7 @@ proptest! {
             assert_eq!(answers[0], answers[1]);
             let other = NodeId::new().to_string();
             let error = with.err(&agent, "shell", run_on(&other)).await;
-            assert_eq!(told(&answers[0][1], &id), told(&error, &other));
+            assert_eq!(normalized_error(&answers[0][1], &id), normalized_error(&error, &other));
         }));
     }
 }

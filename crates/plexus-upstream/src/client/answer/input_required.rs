@@ -57,10 +57,10 @@ pub(super) fn read(message: &Bytes, method: &str, requests: &RawValue) -> Result
     if requests.len() > MAX_QUESTIONS {
         return Err(malformed(method, &format_args!("it asks more than {MAX_QUESTIONS} questions at once")));
     }
-    let question = |(key, asked): (String, InputRequest<'_>)| {
-        let inquiry = Inquiry::from_method(&asked.method);
+    let question = |(key, request): (String, InputRequest<'_>)| {
+        let inquiry = Inquiry::from_method(&request.method);
         let inquiry = inquiry.ok_or_else(|| malformed(method, &"it asks a question of an unknown kind"))?;
-        let params = asked.params.filter(|params| params.get() != "null");
+        let params = request.params.filter(|params| params.get() != "null");
         if key.len() > MAX_KEY || params.is_some_and(|params| params.get().len() > MAX_QUESTION) {
             return Err(malformed(method, &"a question is longer than the limit"));
         }

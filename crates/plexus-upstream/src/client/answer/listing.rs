@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::message::METHOD_NOT_FOUND;
-use super::super::{ClientError, Definitions, Listed, Peer};
+use super::super::{ClientError, Definitions, ListKind, Peer};
 use super::{malformed, parsed};
 
 /// Limits of the pages and entries of a list. A server with more tools is rejected entirely, because a
@@ -18,21 +18,21 @@ const MAX_ENTRY: usize = 64 << 10;
 
 /// Fetches all pages of a list. `page` requests the page at a cursor, the first without one; `limit` bounds
 /// the total size in bytes to that of one message.
-pub(in crate::client) async fn listed<F>(
+pub(in crate::client) async fn fetch_list<F>(
     peer: &Peer,
-    what: Listed,
+    list_kind: ListKind,
     limit: usize,
     page: impl Fn(Option<String>) -> F,
 ) -> Result<Definitions, ClientError>
 where
     F: Future<Output = Result<Bytes, ClientError>>,
 {
-    let mut listing = Listing::new(what, limit);
+    let mut listing = Listing::new(list_kind, limit);
     while !listing.is_whole() {
         match page(listing.cursor.clone()).await {
             Ok(result) => listing.add(&result)?,
             // The server did not announce this list.
-            Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) if !what.is_offered(&peer.offers) => {
+            Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) if !list_kind.is_offered(&peer.offers) => {
                 return Ok(Definitions::new());
             }
             Err(error) => return Err(error),
@@ -43,18 +43,18 @@ where
 
 #[derive(Debug)]
 pub(super) struct Listing {
-    what: Listed,
+    list_kind: ListKind,
     entries: Definitions,
     pages: usize,
     /// The cursor of the next page; none for the first.
     cursor: Option<String>,
     /// Bytes that further pages may have.
-    room: usize,
+    remaining: usize,
 }
 
 impl Listing {
-    pub(super) fn new(what: Listed, room: usize) -> Self {
-        Self { what, entries: Definitions::new(), pages: 0, cursor: None, room }
+    pub(super) fn new(list_kind: ListKind, remaining: usize) -> Self {
+        Self { list_kind, entries: Definitions::new(), pages: 0, cursor: None, remaining }
     }
 
     fn is_whole(&self) -> bool {
@@ -70,14 +70,14 @@ impl Listing {
             #[serde(flatten)]
             members: Map<String, Value>,
         }
-        let method = self.what.method();
-        let (member, key) = self.what.members();
-        let Some(room) = self.room.checked_sub(result.len()) else {
+        let method = self.list_kind.method();
+        let (member, key) = self.list_kind.members();
+        let Some(remaining) = self.remaining.checked_sub(result.len()) else {
             let why =
                 format!("all pages of the server's {method} together exceed the size limit of one message");
             return Err(ClientError::Protocol(why));
         };
-        self.room = room;
+        self.remaining = remaining;
         let Page { next_cursor, mut members } = parsed(result, method)?;
         let Some(Value::Array(entries)) = members.remove(member) else {
             return Err(malformed(method, &format_args!("it has no list of `{member}`")));
@@ -85,7 +85,7 @@ impl Listing {
         for entry in entries {
             match entry {
                 Value::Object(entry)
-                    if entry.get(key).is_some_and(Value::is_string) && self.takes(&entry) =>
+                    if entry.get(key).is_some_and(Value::is_string) && self.is_accepted(&entry) =>
                 {
                     self.entries.push(entry)
                 }
@@ -99,7 +99,7 @@ impl Listing {
         // Some servers write an empty cursor instead of none.
         let next_cursor = next_cursor.filter(|cursor| !cursor.is_empty());
         if self.entries.len() > MAX_ENTRIES || (self.pages == MAX_PAGES && next_cursor.is_some()) {
-            if self.what != Listed::Tools {
+            if self.list_kind != ListKind::Tools {
                 tracing::warn!(
                     "the server's {method} is truncated to {MAX_ENTRIES} entries or {MAX_PAGES} pages"
                 );
@@ -118,8 +118,9 @@ impl Listing {
         Ok(())
     }
 
-    fn takes(&self, entry: &Map<String, Value>) -> bool {
-        self.what == Listed::Tools || serde_json::to_vec(entry).is_ok_and(|entry| entry.len() <= MAX_ENTRY)
+    fn is_accepted(&self, entry: &Map<String, Value>) -> bool {
+        self.list_kind == ListKind::Tools
+            || serde_json::to_vec(entry).is_ok_and(|entry| entry.len() <= MAX_ENTRY)
     }
 }
 

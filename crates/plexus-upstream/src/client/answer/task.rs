@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::message::rpc_error;
-use super::super::{Called, ClientError, Returned};
+use super::super::{CallResponse, CallResult, ClientError};
 use super::{input_required, malformed, parsed};
 
 const MAX_ID: usize = 512;
@@ -35,7 +35,7 @@ pub(crate) enum TaskState {
 }
 
 /// Parses the result of a call that became a task.
-pub(super) fn begun(result: &Bytes) -> Called {
+pub(super) fn task_created(result: &Bytes) -> CallResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Parts {
@@ -43,11 +43,11 @@ pub(super) fn begun(result: &Bytes) -> Called {
         poll_interval_ms: Option<f64>,
     }
     let Parts { task_id, poll_interval_ms } = parsed(result, "tools/call")?;
-    returned(task_id, poll(poll_interval_ms))
+    task_response(task_id, poll(poll_interval_ms))
 }
 
 /// The same in the experimental form of 2025-11-25.
-pub(super) fn begun_in_session(result: &Bytes) -> Called {
+pub(super) fn task_created_in_session(result: &Bytes) -> CallResult {
     #[derive(Deserialize)]
     struct Parts {
         task: Task,
@@ -59,17 +59,17 @@ pub(super) fn begun_in_session(result: &Bytes) -> Called {
         poll_interval: Option<f64>,
     }
     let Parts { task } = parsed(result, "tools/call")?;
-    returned(task.task_id, poll(task.poll_interval))
+    task_response(task.task_id, poll(task.poll_interval))
 }
 
-fn returned(id: String, poll: Duration) -> Called {
+fn task_response(id: String, poll: Duration) -> CallResult {
     if id.is_empty() || id.len() > MAX_ID {
         return Err(malformed(
             "tools/call",
             &format_args!("the id of its task does not have 1 to {MAX_ID} bytes"),
         ));
     }
-    Ok(Returned::Task { id, poll })
+    Ok(CallResponse::Task { id, poll })
 }
 
 /// Parses the result of `tasks/get`.

@@ -3,13 +3,13 @@ use plexus_proto::api::UpstreamEra;
 use plexus_tools::{ForeignOutput, Inquiry};
 use serde_json::json;
 
-use super::{MAX_NAME, TaskState, Undiscovered, discovered, initialized, undiscovered};
-use crate::client::{ClientError, Replied, Returned};
+use super::{DiscoverFailure, MAX_NAME, TaskState, classify_discover_failure, discovered, initialized};
+use crate::client::{CallResponse, ClientError, RequestResponse};
 
 /// The output of a completed call.
-fn called(result: &Bytes) -> Result<ForeignOutput, ClientError> {
-    match super::called(result)? {
-        Returned::Output(output) => Ok(output),
+fn parsed_output(result: &Bytes) -> Result<ForeignOutput, ClientError> {
+    match super::parse_call_result(result)? {
+        CallResponse::Output(output) => Ok(output),
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn parts_of_a_result_are_slices_of_the_message() {
     let message = result(
         r#"{"content": [ {"type":"text","text":"a"} ],"structuredContent":{"x":1.50},"isError":true,"_meta":{"k":"v"}}"#,
     );
-    let output = called(&message).unwrap();
+    let output = parsed_output(&message).unwrap();
     assert_eq!(output.content.as_str(), r#"[ {"type":"text","text":"a"} ]"#);
     assert_eq!(output.structured.unwrap().as_str(), r#"{"x":1.50}"#);
     assert_eq!(output.meta.unwrap().as_str(), r#"{"k":"v"}"#);
@@ -34,15 +34,16 @@ fn parts_of_a_result_are_slices_of_the_message() {
 #[test]
 fn partial_result_is_accepted() {
     let output =
-        called(&result(r#"{"content":[],"structuredContent":null,"isError":null,"_meta":null}"#)).unwrap();
+        parsed_output(&result(r#"{"content":[],"structuredContent":null,"isError":null,"_meta":null}"#))
+            .unwrap();
     assert_eq!((output.structured, output.is_error, output.meta), (None, false, None));
-    let output = called(&result(r#"{"resultType":"complete","structuredContent":[1]}"#)).unwrap();
+    let output = parsed_output(&result(r#"{"resultType":"complete","structuredContent":[1]}"#)).unwrap();
     assert_eq!(output.content.as_str(), "[]");
 }
 
 #[test]
 fn unusable_result_is_refused_with_a_reason() {
-    let refused = |json: &str| match super::called(&result(json)) {
+    let refused = |json: &str| match super::parse_call_result(&result(json)) {
         Err(ClientError::Protocol(why)) => why,
         other => panic!("{other:?}"),
     };
@@ -64,17 +65,19 @@ fn unusable_result_is_refused_with_a_reason() {
 
 #[test]
 fn results_may_contain_questions_or_a_task() {
-    let asked = result(
+    let input_required = result(
         r#"{"resultType":"input_required","inputRequests":{"b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":"s"}"#,
     );
-    let Ok(Returned::Ask { questions, state }) = super::called(&asked) else { panic!("questions") };
+    let Ok(CallResponse::Ask { questions, state }) = super::parse_call_result(&input_required) else {
+        panic!("questions")
+    };
     assert_eq!(state.as_deref(), Some("s"));
-    let seen: Vec<_> = questions.iter().map(|question| (&*question.key, question.inquiry)).collect();
-    assert_eq!(seen, [("a", Inquiry::Elicit), ("b", Inquiry::Roots)]);
+    let keys: Vec<_> = questions.iter().map(|question| (&*question.key, question.inquiry)).collect();
+    assert_eq!(keys, [("a", Inquiry::Elicit), ("b", Inquiry::Roots)]);
     assert_eq!(questions[0].params.as_ref().unwrap().as_str(), r#"{"message":"?"}"#);
-    assert!(matches!(super::replied(asked, "prompts/get"), Ok(Replied::Ask { .. })));
-    let task = super::called(&result(r#"{"resultType":"task","taskId":"t","pollIntervalMs":1}"#));
-    let Ok(Returned::Task { id, poll }) = task else { panic!("{task:?}") };
+    assert!(matches!(super::parse_response(input_required, "prompts/get"), Ok(RequestResponse::Ask { .. })));
+    let task = super::parse_call_result(&result(r#"{"resultType":"task","taskId":"t","pollIntervalMs":1}"#));
+    let Ok(CallResponse::Task { id, poll }) = task else { panic!("{task:?}") };
     assert_eq!((&*id, poll.as_millis()), ("t", 200), "the interval has a lower bound");
 }
 
@@ -85,7 +88,7 @@ fn task_state_is_parsed() {
     let Ok(TaskState::Completed(ended)) = of(r#"{"status":"completed","result":{"content":[]}}"#) else {
         panic!("completed")
     };
-    assert_eq!(called(&ended).unwrap().content.as_str(), "[]");
+    assert_eq!(parsed_output(&ended).unwrap().content.as_str(), "[]");
     let failed = of(r#"{"status":"failed","error":{"code":-32603,"message":"no"}}"#);
     assert!(matches!(failed, Ok(TaskState::Failed(ClientError::Rpc { code: -32603, .. }))), "{failed:?}");
     let asks = of(r#"{"status":"input_required","inputRequests":{"q":{"method":"roots/list"}}}"#);
@@ -110,7 +113,7 @@ fn server_description_is_truncated() {
     assert!(peer.version.len() < 200 && peer.instructions.is_some_and(|answer| answer.len() < 17 << 10));
     let answer = json!({ "supportedVersions": vec!["2031-01-01"; 10_000] });
     assert!(discovered(&result(&answer.to_string())).unwrap_err().to_string().len() < 1000);
-    let why = called(&result(&json!({ "content": [], "isError": long }).to_string())).unwrap_err();
+    let why = parsed_output(&result(&json!({ "content": [], "isError": long }).to_string())).unwrap_err();
     assert!(why.to_string().len() < 1000);
 }
 
@@ -161,11 +164,14 @@ fn only_stateless_errors_prevent_initialize() {
     for error in
         [rpc(-32601, None), rpc(-32602, None), rpc(-32000, None), ClientError::Protocol(String::new())]
     {
-        assert_eq!(undiscovered(error), Undiscovered::TryInitialize);
+        assert_eq!(classify_discover_failure(error), DiscoverFailure::TryInitialize);
     }
     let supported = |revision: &str| Some(json!({ "supported": [revision], "requested": "2026-07-28" }));
-    assert_eq!(undiscovered(rpc(-32022, supported("2025-06-18"))), Undiscovered::TryInitialize);
+    assert_eq!(
+        classify_discover_failure(rpc(-32022, supported("2025-06-18"))),
+        DiscoverFailure::TryInitialize
+    );
     for error in [rpc(-32022, supported("2031-01-01")), rpc(-32022, None), rpc(-32021, None)] {
-        assert!(matches!(undiscovered(error), Undiscovered::Refused(_)));
+        assert!(matches!(classify_discover_failure(error), DiscoverFailure::Refused(_)));
     }
 }

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 
 /// A request that waits for its answer.
-pub(super) struct Waiting<'a> {
+pub(super) struct WaitingCaller<'a> {
     pub(super) id: RequestId,
     pub(super) progress: Option<&'a ProgressSink>,
     /// None for the hub's own requests.
@@ -49,7 +49,7 @@ impl Shared {
         method: &'static str,
         headers: &HeaderMap,
         body: &Bytes,
-        waiting: &Waiting<'_>,
+        waiting: &WaitingCaller<'_>,
     ) -> Result<Bytes, Refusal> {
         let reply = self.post(session, method, headers, body).await?;
         Ok(self.result(session, method, reply, waiting).await?)
@@ -65,7 +65,7 @@ impl Shared {
         body: &Bytes,
     ) -> Result<Bytes, Refusal> {
         let headers = session.post(method, name);
-        let waiting = Waiting { id, progress: None, bridge: None };
+        let waiting = WaitingCaller { id, progress: None, bridge: None };
         let exchange = self.exchange(session, method, &headers, body, &waiting);
         self.timely(method, exchange).await
     }
@@ -76,7 +76,7 @@ impl Shared {
         let sent = async {
             let reply = self.post(session, "a message", &headers, &body).await?;
             // A body, if there is one, has no meaning.
-            Ok(reply.whole().await.map(drop)?)
+            Ok(reply.bytes().await.map(drop)?)
         };
         self.timely("a message", sent).await.map_err(Refusal::into_error)
     }
@@ -87,9 +87,9 @@ impl Shared {
         answer: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
         tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
-            let (place, patience) =
-                (http_client::origin_of(&self.line.home().url), self.patience.as_secs_f32());
-            let message = format!("{place} did not answer {method} within {patience} s");
+            let (origin, patience) =
+                (http_client::origin_of(&self.http.home().url), self.patience.as_secs_f32());
+            let message = format!("{origin} did not answer {method} within {patience} s");
             Err(Refusal::Failed(ClientError::Lost(message)))
         })
     }
@@ -102,11 +102,11 @@ impl Shared {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, Refusal> {
-        let reply = self.line.send(&session.place, &Method::POST, headers, body).await?;
+        let reply = self.http.send(&session.endpoint, &Method::POST, headers, body).await?;
         if reply.status().is_success() {
             return Ok(reply);
         }
-        let read = refusal::read(&self.line, reply, method, session.has_id);
+        let read = refusal::read(&self.http, reply, method, session.has_id);
         Err(Box::pin(self.timely(method, async { Ok(read.await) })).await.unwrap_or_else(|late| late))
     }
 
@@ -116,26 +116,26 @@ impl Shared {
         session: &Arc<Session>,
         method: &str,
         reply: Reply,
-        waiting: &Waiting<'_>,
+        waiting: &WaitingCaller<'_>,
     ) -> Result<Bytes, ClientError> {
-        let place = http_client::origin_of(&reply.endpoint().url);
+        let origin = http_client::origin_of(&reply.endpoint().url);
         match reply.media() {
             Media::Json => {
-                let body = reply.whole().await?;
+                let body = reply.bytes().await?;
                 self.receive_in(session, &body, Some(waiting), true).unwrap_or_else(|| {
                     Err(ClientError::Protocol(format!(
-                        "{place} answered {method} with a response to a different request"
+                        "{origin} answered {method} with a response to a different request"
                     )))
                 })
             }
             Media::Events => Box::pin(self.follow(session, reply, waiting)).await,
             Media::Other if matches!(reply.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
-                Err(ClientError::Protocol(format!("{place} accepted {method} but did not answer it")))
+                Err(ClientError::Protocol(format!("{origin} accepted {method} but did not answer it")))
             }
             Media::Other => {
                 let kind = shown(reply.content_type().as_bytes());
                 Err(ClientError::Protocol(format!(
-                    "{place} answers {method} with the content type `{kind}`, which is not MCP; check the `url` in \
+                    "{origin} answers {method} with the content type `{kind}`, which is not MCP; check the `url` in \
                      the server's file"
                 )))
             }
@@ -147,9 +147,9 @@ impl Shared {
         self: &Arc<Self>,
         session: &Arc<Session>,
         reply: Reply,
-        waiting: &Waiting<'_>,
+        waiting: &WaitingCaller<'_>,
     ) -> Result<Bytes, ClientError> {
-        let mut events = SseParser::new(self.line.limit());
+        let mut events = SseParser::new(self.http.limit());
         let mut reply = Some(reply);
         let mut fruitless = 0;
         loop {
@@ -179,9 +179,9 @@ impl Shared {
                 }
             }
             let lost = || {
-                let place = http_client::origin_of(&session.place.url);
+                let origin = http_client::origin_of(&session.endpoint.url);
                 ClientError::Lost(format!(
-                    "the stream of {place} was lost before the answer arrived: {broken}"
+                    "the stream of {origin} was lost before the answer arrived: {broken}"
                 ))
             };
             if session.era == UpstreamEra::Stateless || fruitless == MAX_RESUMES {
@@ -192,7 +192,7 @@ impl Shared {
             tokio::time::sleep(events.pause(PAUSE, PAUSES)).await;
             events.restart();
             let headers = session.stream(Some(&last));
-            match self.line.send(&session.place, &Method::GET, &headers, &Bytes::new()).await {
+            match self.http.send(&session.endpoint, &Method::GET, &headers, &Bytes::new()).await {
                 Ok(resumed) if resumed.status().is_success() && resumed.media() == Media::Events => {
                     reply = Some(resumed);
                 }
@@ -209,20 +209,20 @@ impl Shared {
     pub(super) fn receive(
         self: &Arc<Self>,
         message: &Bytes,
-        waiting: Option<&Waiting<'_>>,
-        alone: bool,
+        waiting: Option<&WaitingCaller<'_>>,
+        is_whole_body: bool,
     ) -> Option<Result<Bytes, ClientError>> {
-        self.receive_in(&self.session(), message, waiting, alone)
+        self.receive_in(&self.session(), message, waiting, is_whole_body)
     }
 
-    /// Handles received messages; returns the awaited answer if it is among them. `alone`: nothing else can
+    /// Handles received messages; returns the awaited answer if it is among them. `is_whole_body`: nothing else can
     /// follow, so an error without an id belongs to the request.
     pub(super) fn receive_in(
         self: &Arc<Self>,
         session: &Arc<Session>,
         message: &Bytes,
-        waiting: Option<&Waiting<'_>>,
-        alone: bool,
+        waiting: Option<&WaitingCaller<'_>>,
+        is_whole_body: bool,
     ) -> Option<Result<Bytes, ClientError>> {
         let Some(messages) = Incoming::all(message) else {
             let text = shown(message);
@@ -233,14 +233,16 @@ impl Shared {
         let mut answer = None;
         messages.for_each(|incoming| match incoming {
             Incoming::Response { id, outcome } => match waiting {
-                Some(waiting) if id == Some(waiting.id) || (alone && id.is_none() && outcome.is_err()) => {
+                Some(waiting)
+                    if id == Some(waiting.id) || (is_whole_body && id.is_none() && outcome.is_err()) =>
+                {
                     answer = Some(outcome.map(|result| message.slice_ref(result.get().as_bytes())));
                 }
                 _ => tracing::debug!(server = %self.server, ?id, "dropped an answer to a different request"),
             },
             Incoming::Request { id, method, params } => {
                 let owner = || self.owner_of(waiting, |bridge| bridge.answerer.is_some());
-                match self.asked.take((id, &method, params), owner, &self.listener) {
+                match self.questions.take((id, &method, params), owner, &self.listener) {
                     QuestionHandling::Now(message) => {
                         self.send_detached("answer the server", session.clone(), message, &self.answers);
                     }
@@ -260,11 +262,11 @@ impl Shared {
                 "notifications/message" => self.log(waiting, params),
                 "notifications/cancelled" => {
                     if let Some(id) = message::cancelled_request(params) {
-                        self.asked.cancel(id);
+                        self.questions.cancel(id);
                     }
                 }
-                other => match message::news(other, params) {
-                    Some(news) => self.listener.heard(news),
+                other => match message::server_change(other, params) {
+                    Some(change) => self.listener.on_change(change),
                     None => {
                         tracing::trace!(server = %self.server, method = %shown(other.as_bytes()), "dropped")
                     }
@@ -275,16 +277,16 @@ impl Shared {
     }
 
     /// The caller that a message concerns: on the stream of a request it belongs to that request.
-    fn owner_of(&self, waiting: Option<&Waiting<'_>>, can_use: impl Fn(&Bridge) -> bool) -> Owner {
+    fn owner_of(&self, waiting: Option<&WaitingCaller<'_>>, can_use: impl Fn(&Bridge) -> bool) -> Owner {
         match waiting {
-            Some(Waiting { bridge: Some(bridge), .. }) => Owner::One((*bridge).clone()),
+            Some(WaitingCaller { bridge: Some(bridge), .. }) => Owner::One((*bridge).clone()),
             Some(_) => Owner::Nobody,
             None => self.owner(can_use),
         }
     }
 
     /// Passes a log line on to the caller that wants it.
-    fn log(&self, waiting: Option<&Waiting<'_>>, params: Option<&RawValue>) {
+    fn log(&self, waiting: Option<&WaitingCaller<'_>>, params: Option<&RawValue>) {
         if let Owner::One(Bridge { log: Some(log), .. }) =
             self.owner_of(waiting, |bridge| bridge.log.is_some())
             && let Some(line) = message::log_line(params)

@@ -13,13 +13,13 @@ use plexus_mcp::http_client::Reply;
 use plexus_mcp::version::MODERN;
 use plexus_proto::api::UpstreamEra;
 
-use super::super::answer::{self, Undiscovered};
+use super::super::answer::{self, DiscoverFailure};
 use super::super::message;
 use super::Shared;
-use super::exchange::Waiting;
+use super::exchange::WaitingCaller;
 use super::refusal::Refusal;
 use super::session::{SESSION_ID, Session};
-use crate::client::{ClientError, News, Peer};
+use crate::client::{ClientError, Peer, ServerChange};
 
 /// Time limit for `server/discover`: a server of the session era may never answer it.
 const PROBE: Duration = Duration::from_secs(5);
@@ -28,8 +28,8 @@ type Negotiated = Result<(Peer, Session), Refusal>;
 
 impl Shared {
     /// Determines the server's era and performs the handshake.
-    pub(super) async fn negotiate(self: &Arc<Self>, known: Option<UpstreamEra>) -> Negotiated {
-        if known == Some(UpstreamEra::Session) {
+    pub(super) async fn negotiate(self: &Arc<Self>, known_era: Option<UpstreamEra>) -> Negotiated {
+        if known_era == Some(UpstreamEra::Session) {
             return match self.initialize().await {
                 Err(first) if may_be_of_another_era(&first) => self.discover().await.map_err(|_| first),
                 other => other,
@@ -40,47 +40,47 @@ impl Shared {
         match probe {
             Ok(Ok(negotiated)) => Ok(negotiated),
             Ok(Err(refusal)) if !may_be_of_another_era(&refusal) => Err(refusal),
-            Ok(Err(refusal)) => match answer::undiscovered(refusal.into_error()) {
-                Undiscovered::TryInitialize => self.initialize().await,
-                Undiscovered::Refused(error) => Err(error.into()),
+            Ok(Err(refusal)) => match answer::classify_discover_failure(refusal.into_error()) {
+                DiscoverFailure::TryInitialize => self.initialize().await,
+                DiscoverFailure::Refused(error) => Err(error.into()),
             },
             Err(_) => self.initialize().await,
         }
     }
 
     async fn discover(self: &Arc<Self>) -> Negotiated {
-        let asking = Arc::new(Session::stateless(self.line.home().clone(), MODERN));
+        let probe_session = Arc::new(Session::stateless(self.http.home().clone(), MODERN));
         let id = self.next_id();
-        let headers = asking.post("server/discover", None);
+        let headers = probe_session.post("server/discover", None);
         let body = Bytes::from(message::discover(id));
-        let asked = async {
-            let reply = self.post(&asking, "server/discover", &headers, &body).await?;
-            let place = reply.endpoint().clone();
-            let waiting = Waiting { id, progress: None, bridge: None };
-            let result = self.result(&asking, "server/discover", reply, &waiting).await?;
+        let exchange = async {
+            let reply = self.post(&probe_session, "server/discover", &headers, &body).await?;
+            let endpoint = reply.endpoint().clone();
+            let waiting = WaitingCaller { id, progress: None, bridge: None };
+            let result = self.result(&probe_session, "server/discover", reply, &waiting).await?;
             let peer = answer::discovered(&result)?;
-            let session = Session::stateless(place, &peer.revision);
+            let session = Session::stateless(endpoint, &peer.revision);
             Ok((peer, session))
         };
-        self.timely("server/discover", asked).await
+        self.timely("server/discover", exchange).await
     }
 
     async fn initialize(self: &Arc<Self>) -> Negotiated {
-        let asking = Arc::new(Session::none(self.line.home().clone()));
+        let new_session = Arc::new(Session::before_handshake(self.http.home().clone()));
         let id = self.next_id();
-        let headers = asking.post("initialize", None);
+        let headers = new_session.post("initialize", None);
         let body = Bytes::from(message::initialize(id, self.capabilities));
-        let asked = async {
-            let reply = self.post(&asking, "initialize", &headers, &body).await?;
-            let place = reply.endpoint().clone();
+        let exchange = async {
+            let reply = self.post(&new_session, "initialize", &headers, &body).await?;
+            let endpoint = reply.endpoint().clone();
             let session_id = session_id(&reply)?;
-            let waiting = Waiting { id, progress: None, bridge: None };
-            let result = self.result(&asking, "initialize", reply, &waiting).await?;
+            let waiting = WaitingCaller { id, progress: None, bridge: None };
+            let result = self.result(&new_session, "initialize", reply, &waiting).await?;
             let peer = answer::initialized(&result)?;
-            let session = Session::begun(place, &peer.revision, session_id);
+            let session = Session::initialized(endpoint, &peer.revision, session_id);
             Ok((peer, session))
         };
-        let (peer, session) = self.timely("initialize", asked).await?;
+        let (peer, session) = self.timely("initialize", exchange).await?;
         match self.send_message(&session, Bytes::from(message::initialized())).await {
             Err(
                 error @ (ClientError::Unreachable(_)
@@ -110,13 +110,13 @@ impl Shared {
         tracing::info!(server = %self.server, "the session was lost; starting a new one");
         let (_, session) = self.initialize().await.map_err(Refusal::into_error)?;
         // Questions of the lost session are no longer relevant.
-        self.asked.forget();
+        self.questions.forget();
         self.adopt(session);
         self.subscriptions.forget();
         self.verbosity.forget();
         // A server that lost its sessions may have been replaced by a different version.
-        for news in [News::Tools, News::Resources, News::Prompts] {
-            self.listener.heard(news);
+        for change in [ServerChange::Tools, ServerChange::Resources, ServerChange::Prompts] {
+            self.listener.on_change(change);
         }
         Ok(self.session())
     }

@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use super::super::message::{self, RequestId};
 use super::super::server_questions::{DepartedCallers, Owner};
 use super::Shared;
-use super::exchange::Waiting;
+use super::exchange::WaitingCaller;
 use super::refusal::Refusal;
 use super::session::Session;
 use crate::client::{Bridge, ClientError};
 
 /// Pause after the result of a call with a log sink, for log lines on another stream, whose order relative to
 /// the result is undefined.
-const LINGER: Duration = Duration::from_millis(50);
+const LOG_GRACE: Duration = Duration::from_millis(50);
 
 /// A request on behalf of a caller.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ struct Unanswered<'a> {
     /// The server may know of it and be working on it.
     sent: bool,
     /// The call has ended, so no cancellation is needed.
-    over: bool,
+    ended: bool,
 }
 
 impl Drop for Unanswered<'_> {
@@ -68,25 +68,25 @@ impl Drop for Unanswered<'_> {
         }
         drop(in_flight);
         // During shutdown the runtime is gone, and no task can send the cancellation.
-        if self.sent && !self.over && Handle::try_current().is_ok() {
-            self.shared.forget(self.id);
+        if self.sent && !self.ended && Handle::try_current().is_ok() {
+            self.shared.cancel_at_server(self.id);
         }
     }
 }
 
 /// A caller for whom the server of a session works, besides those in [`Unanswered`].
-pub(in super::super) struct Present {
+pub(in super::super) struct PresentCaller {
     shared: Arc<Shared>,
     id: RequestId,
     /// The server may continue after this is dropped.
-    pub(in super::super) goes_on: bool,
+    pub(in super::super) continues: bool,
 }
 
-impl Drop for Present {
+impl Drop for PresentCaller {
     fn drop(&mut self) {
         let mut in_flight = self.shared.in_flight();
         if let Some(bridge) = in_flight.open.remove(&self.id)
-            && self.goes_on
+            && self.continues
         {
             in_flight.departed.leave(self.id, bridge.caller);
         }
@@ -104,7 +104,7 @@ impl Shared {
             return Err(ClientError::Unreachable(format!("the connection to {} was closed", self.server)));
         }
         let id = self.next_id();
-        let mut unanswered = Unanswered { shared: self, id, sent: false, over: false };
+        let mut unanswered = Unanswered { shared: self, id, sent: false, ended: false };
         if self.session().has_id {
             self.in_flight().open.insert(id, caller_request.bridge.clone());
         }
@@ -114,20 +114,20 @@ impl Shared {
             () = self.end.cancelled() => Err(ClientError::Lost(format!(
                 "the connection to {} was closed while the call ran", self.server
             ))),
-            result = self.carry(id, caller_request, build(id), &mut unanswered.sent) => result,
+            result = self.send_and_receive(id, caller_request, build(id), &mut unanswered.sent) => result,
         };
-        unanswered.over = true;
+        unanswered.ended = true;
         unanswered.sent &= matches!(answered, Err(ClientError::Lost(_) | ClientError::Protocol(_)));
         if answered.is_ok()
             && caller_request.bridge.log.is_some()
             && self.logs_on_other_stream.load(Ordering::Relaxed)
         {
-            tokio::time::sleep(LINGER).await;
+            tokio::time::sleep(LOG_GRACE).await;
         }
         answered
     }
 
-    async fn carry(
+    async fn send_and_receive(
         self: &Arc<Self>,
         id: RequestId,
         caller_request: CallerRequest<'_>,
@@ -139,7 +139,8 @@ impl Shared {
         *sent = true;
         let session = self.session();
         let body = Bytes::from(body);
-        let waiting = Waiting { id, progress: caller_request.progress, bridge: Some(caller_request.bridge) };
+        let waiting =
+            WaitingCaller { id, progress: caller_request.progress, bridge: Some(caller_request.bridge) };
         let headers = self.headers(&session, &caller_request);
         match self.exchange(&session, caller_request.method, &headers, &body, &waiting).await {
             // The request has begun, and a question was asked during it.
@@ -147,7 +148,7 @@ impl Shared {
                 return Err(ClientError::Lost(error.to_string()));
             }
             Err(Refusal::NoSession(_)) => {}
-            Err(refusal) => return Err(self.give_up(&session, refusal)),
+            Err(refusal) => return Err(self.error_of(&session, refusal)),
             Ok(result) => return Ok(result),
         }
         Box::pin(async {
@@ -198,27 +199,27 @@ impl Shared {
     }
 
     /// Registers a caller that messages of a session may concern, until the returned value is dropped.
-    pub(super) fn present(self: &Arc<Self>, bridge: Bridge) -> Present {
+    pub(super) fn present(self: &Arc<Self>, bridge: Bridge) -> PresentCaller {
         let id = self.next_id();
         if self.session().has_id {
             self.in_flight().open.insert(id, bridge);
         }
-        Present { shared: self.clone(), id, goes_on: false }
+        PresentCaller { shared: self.clone(), id, continues: false }
     }
 
     /// The error of a failed call. A redirect target that is unreachable is no longer used.
-    fn give_up(&self, session: &Arc<Session>, refusal: Refusal) -> ClientError {
+    fn error_of(&self, session: &Arc<Session>, refusal: Refusal) -> ClientError {
         let error = refusal.into_error();
-        let moved = !Arc::ptr_eq(&session.place, self.line.home());
+        let moved = !Arc::ptr_eq(&session.endpoint, self.http.home());
         if moved && session.era == UpstreamEra::Stateless && matches!(error, ClientError::Unreachable(_)) {
-            self.adopt(Session::stateless(self.line.home().clone(), MODERN));
+            self.adopt(Session::stateless(self.http.home().clone(), MODERN));
         }
         error
     }
 
     /// Cancels a request at the server. In the stateless era closing the connection does that, which has
     /// already happened.
-    fn forget(self: &Arc<Self>, id: RequestId) {
+    fn cancel_at_server(self: &Arc<Self>, id: RequestId) {
         if self.session().era == UpstreamEra::Session && !self.end.is_cancelled() {
             let message = message::cancelled(id, "the caller no longer wants the result");
             self.send_detached("cancel a call", self.session(), message, &self.cancels);
@@ -229,17 +230,17 @@ impl Shared {
     /// pending, or if the connection ends.
     pub(super) fn send_detached(
         self: &Arc<Self>,
-        what: &str,
+        purpose: &str,
         session: Arc<Session>,
         message: Vec<u8>,
         turns: &Arc<Semaphore>,
     ) {
         let Ok(turn) = turns.clone().try_acquire_owned() else {
-            tracing::debug!(server = %self.server, "dropped a message to {what}: too many are unsent");
+            tracing::debug!(server = %self.server, "dropped a message to {purpose}: too many are unsent");
             return;
         };
         let shared = self.clone();
-        self.supervisor.spawn(Stage::Work, format!("upstream {}: {what}", self.server), async move {
+        self.supervisor.spawn(Stage::Work, format!("upstream {}: {purpose}", self.server), async move {
             let _turn = turn;
             let sent_message = tokio::select! {
                 () = shared.end.cancelled() => return,

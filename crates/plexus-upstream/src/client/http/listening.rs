@@ -21,9 +21,9 @@ use super::super::message;
 use super::super::selection::Selection;
 use super::super::subscriptions::ACK_TIMEOUT;
 use super::Shared;
-use super::exchange::Waiting;
+use super::exchange::WaitingCaller;
 use super::refusal::Refusal;
-use crate::client::{ClientError, News, Offers, Peer};
+use crate::client::{ClientError, Offers, Peer, ServerChange};
 
 /// Pause before a stream is opened again: doubles each time up to the maximum, and is reset by a stream that
 /// lasted.
@@ -46,11 +46,11 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
         return;
     }
     let (opened, open) = oneshot::channel();
-    let listening = Listening {
+    let listening = ListeningTask {
         shared: shared.clone(),
         era: peer.era,
         offers,
-        events: SseParser::new(shared.line.limit()),
+        events: SseParser::new(shared.http.limit()),
         opened: Some(opened),
         was_open: false,
     };
@@ -71,7 +71,7 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
     }
 }
 
-struct Listening {
+struct ListeningTask {
     shared: Arc<Shared>,
     era: UpstreamEra,
     offers: Offers,
@@ -92,12 +92,12 @@ enum StreamEnd {
     Satisfied,
 }
 
-impl Listening {
+impl ListeningTask {
     /// Listens until the server offers no stream; returns why.
     async fn run(mut self) -> String {
         let mut pause = PAUSE;
         loop {
-            let begun = Instant::now();
+            let began = Instant::now();
             let ended = match self.era {
                 UpstreamEra::Session => self.get().await,
                 UpstreamEra::Stateless => self.subscribe().await,
@@ -107,7 +107,7 @@ impl Listening {
                 StreamEnd::Satisfied => continue,
                 StreamEnd::Refused(_) | StreamEnd::Broken => {}
             }
-            if begun.elapsed() >= LASTING {
+            if began.elapsed() >= LASTING {
                 pause = PAUSE;
             }
             tokio::time::sleep(self.events.pause(pause, PAUSE..=MAX_PAUSE)).await;
@@ -120,7 +120,7 @@ impl Listening {
         let session = shared.session();
         let headers = session.stream(self.events.last_id());
         let nothing = Bytes::new();
-        let get = async { Ok(shared.line.send(&session.place, &Method::GET, &headers, &nothing).await?) };
+        let get = async { Ok(shared.http.send(&session.endpoint, &Method::GET, &headers, &nothing).await?) };
         // A server may delay the head of a stream until it has something to send, so this has no time limit.
         let reply: Result<Reply, Refusal> = get.await;
         let reply = match reply {
@@ -131,7 +131,7 @@ impl Listening {
             // Without an earlier stream, 404 may mean that the URL supports no GET.
             StatusCode::NOT_FOUND if session.has_id && self.was_open => {
                 // The ids of events belong to the lost session.
-                self.events = SseParser::new(shared.line.limit());
+                self.events = SseParser::new(shared.http.limit());
                 let _ = shared.renew(&session).await;
                 StreamEnd::Broken
             }
@@ -140,7 +140,7 @@ impl Listening {
                 self.open(resumed);
                 self.read(reply).await;
                 if !Arc::ptr_eq(&shared.session(), &session) {
-                    self.events = SseParser::new(shared.line.limit());
+                    self.events = SseParser::new(shared.http.limit());
                 }
                 StreamEnd::Broken
             }
@@ -150,36 +150,36 @@ impl Listening {
     }
 
     async fn subscribe(&mut self) -> StreamEnd {
-        let mut wanted = self.shared.subscriptions.wanted();
-        let mut now = wanted.borrow_and_update().clone();
+        let mut desired = self.shared.subscriptions.desired();
+        let mut now = desired.borrow_and_update().clone();
         let mut selection = Selection::new(self.offers.changes());
-        let mut listening: Option<Listened> = None;
+        let mut listening: Option<OpenSubscription> = None;
         loop {
-            let asked = selection.next(&now.uris);
-            if asked.is_empty() && !self.offers.changes() {
+            let requested = selection.next(&now.uris);
+            if requested.is_empty() && !self.offers.changes() {
                 self.shared.subscriptions.acknowledge(now.turn);
                 drop(listening);
                 // The sender lives as long as `self`. The server may accept later what it refused now.
                 let patience = if now.uris.is_empty() { Duration::MAX } else { MAX_PAUSE };
-                let _ = tokio::time::timeout(patience, wanted.changed()).await;
+                let _ = tokio::time::timeout(patience, desired.changed()).await;
                 return StreamEnd::Satisfied;
             }
-            if listening.as_ref().is_none_or(|listened| listened.uris != asked) {
-                match self.begin(&asked, &mut listening).await {
+            if listening.as_ref().is_none_or(|subscription| subscription.uris != requested) {
+                match self.begin(&requested, &mut listening).await {
                     Ok(stream) => {
                         if listening.is_none() {
                             // The first event acknowledged the subscription.
                             self.open(false);
                         }
-                        selection.accepted(&asked);
-                        listening = Some(Listened { uris: asked, stream });
+                        selection.accepted(&requested);
+                        listening = Some(OpenSubscription { uris: requested, stream });
                     }
                     // An unreachable server has refused nothing.
                     Err(StreamEnd::Broken) if listening.is_none() && !self.offers.changes() => {
                         return StreamEnd::Broken;
                     }
                     // The old subscription continues.
-                    Err(_) if selection.refused(&asked) => {}
+                    Err(_) if selection.refused(&requested) => {}
                     Err(ended) => return ended,
                 }
                 continue;
@@ -190,8 +190,8 @@ impl Listening {
                     Some(message) => drop(self.shared.receive(&message, None, false)),
                     None => return StreamEnd::Broken,
                 },
-                _ = wanted.changed() => {
-                    now = wanted.borrow_and_update().clone();
+                _ = desired.changed() => {
+                    now = desired.borrow_and_update().clone();
                     selection.turn(&now.uris);
                 }
             }
@@ -202,7 +202,7 @@ impl Listening {
     async fn begin(
         &self,
         uris: &BTreeSet<String>,
-        listening: &mut Option<Listened>,
+        listening: &mut Option<OpenSubscription>,
     ) -> Result<Stream, StreamEnd> {
         let mut opening = std::pin::pin!(listen(&self.shared, self.offers, uris));
         loop {
@@ -222,20 +222,20 @@ impl Listening {
         self.was_open = true;
         let first_in_time = self.opened.take().map(|opened| opened.send(()).is_ok());
         if !nothing_missed && first_in_time != Some(true) {
-            self.missed();
+            self.report_missed_changes();
         }
     }
 
     /// Reports everything that may have changed while nobody listened.
-    fn missed(&self) {
+    fn report_missed_changes(&self) {
         let changes = [
-            (self.offers.tools_change, News::Tools),
-            (self.offers.prompts_change, News::Prompts),
-            (self.offers.resources_change, News::Resources),
+            (self.offers.tools_change, ServerChange::Tools),
+            (self.offers.prompts_change, ServerChange::Prompts),
+            (self.offers.resources_change, ServerChange::Resources),
         ];
-        let changed = changes.into_iter().filter(|(announced, _)| *announced).map(|(_, news)| news);
-        let updated = self.shared.subscriptions.watched().into_iter().map(News::Updated);
-        changed.chain(updated).for_each(|news| self.shared.listener.heard(news));
+        let changed = changes.into_iter().filter(|(announced, _)| *announced).map(|(_, change)| change);
+        let updated = self.shared.subscriptions.watched().into_iter().map(ServerChange::Updated);
+        changed.chain(updated).for_each(|change| self.shared.listener.on_change(change));
     }
 
     /// Reads a stream to its end.
@@ -281,15 +281,15 @@ impl Stream {
 }
 
 /// A stream, and the resources it covers.
-struct Listened {
+struct OpenSubscription {
     uris: BTreeSet<String>,
     stream: Stream,
 }
 
 /// The next message of a stream, none at its end. Never returns if there is no stream.
-async fn next(listening: &mut Option<Listened>) -> Option<Bytes> {
+async fn next(listening: &mut Option<OpenSubscription>) -> Option<Bytes> {
     match listening {
-        Some(listened) => listened.stream.next().await,
+        Some(subscription) => subscription.stream.next().await,
         None => std::future::pending().await,
     }
 }
@@ -309,10 +309,10 @@ async fn listen(shared: &Arc<Shared>, offers: Offers, uris: &BTreeSet<String>) -
         }
         Err(_) => return Err(StreamEnd::Broken),
     };
-    let mut stream = Stream { reply, events: SseParser::new(shared.line.limit()) };
+    let mut stream = Stream { reply, events: SseParser::new(shared.http.limit()) };
     match tokio::time::timeout(ACK_TIMEOUT, stream.next()).await {
         Ok(Some(first)) => {
-            let waiting = Waiting { id, progress: None, bridge: None };
+            let waiting = WaitingCaller { id, progress: None, bridge: None };
             if let Some(Err(error @ ClientError::Rpc { .. })) = shared.receive(&first, Some(&waiting), false)
             {
                 return Err(StreamEnd::Refused(error.to_string()));

@@ -1,6 +1,6 @@
 //! Streamable HTTP, in all revisions that support it.
 //!
-//! - [`mod@line`]: HTTP requests and answers, with the hub's token;
+//! - [`authorized_http`]: HTTP requests and answers, with the hub's token;
 //! - [`handshake`]: determines a server's era, and replaces a lost session;
 //! - [`in_flight`]: requests that a caller waits for;
 //! - [`exchange`]: one MCP request and its answer, in one piece or as a stream of
@@ -21,10 +21,10 @@
 //! | cancellations of calls | [`MAX_CALLS`] at once | dropped: the server's work is wasted |
 //! | time for anything but a call | `ClientSettings::connect_timeout` | the request is lost |
 
+pub(crate) mod authorized_http;
 mod exchange;
 mod handshake;
 mod in_flight;
-pub(crate) mod line;
 mod listening;
 mod parameters;
 pub(crate) mod refusal;
@@ -42,9 +42,9 @@ use plexus_tools::Capabilities;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(super) use self::in_flight::Present;
+use self::authorized_http::AuthorizedHttp;
+pub(super) use self::in_flight::PresentCaller;
 use self::in_flight::{CallerRequest, InFlight};
-use self::line::Line;
 use self::parameters::Parameters;
 use self::refusal::Refusal;
 use self::session::Session;
@@ -54,8 +54,8 @@ use super::message::{self, RequestId, RequestMeta};
 use super::server_questions::ServerQuestions;
 use super::subscriptions::Subscriptions;
 use super::{
-    Bridge, Called, ClientError, ClientSettings, Connect, Definitions, Listed, News, Outgoing, Peer, Replied,
-    Request, SharedListener,
+    Bridge, CallResult, ClientError, ClientSettings, Connect, Definitions, ListKind, Outgoing, Peer, Request,
+    RequestResponse, ServerChange, SharedListener,
 };
 use crate::config::HttpConfig;
 use crate::oauth::Account;
@@ -87,7 +87,7 @@ pub(crate) struct HttpClient {
 struct Shared {
     /// Name of the server's file, for the names of tasks.
     server: String,
-    line: Arc<Line>,
+    http: Arc<AuthorizedHttp>,
     session: Mutex<Arc<Session>>,
     /// Only one task at a time replaces a session.
     renewing: Semaphore,
@@ -102,7 +102,7 @@ struct Shared {
     /// The capabilities declared in a session.
     capabilities: Capabilities,
     /// Open questions of the server.
-    asked: Arc<ServerQuestions>,
+    questions: Arc<ServerQuestions>,
     /// Callers of the requests in a session.
     in_flight: Mutex<InFlight>,
     /// The server sends log lines on a different stream than that of the call.
@@ -118,7 +118,7 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("server", &self.server)
-            .field("line", &self.line)
+            .field("http", &self.http)
             .finish_non_exhaustive()
     }
 }
@@ -151,12 +151,12 @@ impl<'a> Dial<'a> {
         Self { server, config, settings, supervisor, account, capabilities, follows }
     }
 
-    pub(crate) fn line(&self) -> Result<Line, ClientError> {
+    pub(crate) fn http(&self) -> Result<AuthorizedHttp, ClientError> {
         let settings = self.settings;
         let (inner, patience, limit) =
             (settings.allow_private, settings.connect_timeout.min(DIALLING), settings.max_message);
-        let pass = self.account.map(|account| account.pass(self.config)).transpose()?;
-        Ok(Line::new(self.config, inner, patience, limit)?.with_account(pass))
+        let access = self.account.map(|account| account.access(self.config)).transpose()?;
+        Ok(AuthorizedHttp::new(self.config, inner, patience, limit)?.with_account(access))
     }
 }
 
@@ -168,13 +168,13 @@ impl HttpClient {
         known_era: Option<UpstreamEra>,
     ) -> Result<Self, NotConnected> {
         let failed = |error| NotConnected { error, may_be_older: false };
-        let line = Arc::new(dial.line().map_err(failed)?);
+        let http = Arc::new(dial.http().map_err(failed)?);
         let end = CancellationToken::new();
         let guard = Arc::new(end.clone().drop_guard());
         let shared = Arc::new(Shared {
             server: dial.server.to_owned(),
-            session: Mutex::new(Arc::new(Session::none(line.home().clone()))),
-            line,
+            session: Mutex::new(Arc::new(Session::before_handshake(http.home().clone()))),
+            http,
             renewing: Semaphore::new(1),
             calls: Semaphore::new(MAX_CALLS),
             answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
@@ -184,7 +184,7 @@ impl HttpClient {
             listener,
             supervisor: dial.supervisor.clone(),
             capabilities: dial.capabilities,
-            asked: Arc::default(),
+            questions: Arc::default(),
             in_flight: Mutex::default(),
             logs_on_other_stream: AtomicBool::new(false),
             verbosity: LogVerbosity::new(),
@@ -209,23 +209,23 @@ impl HttpClient {
         &self.peer
     }
 
-    pub(crate) async fn list(&self, what: Listed) -> Result<Definitions, ClientError> {
+    pub(crate) async fn list(&self, list_kind: ListKind) -> Result<Definitions, ClientError> {
         let era = self.peer.era;
         let page = async |cursor: Option<String>| {
-            let build = |id| message::list(id, era, what.method(), cursor.as_deref());
-            self.shared.request(what.method(), None, build).await
+            let build = |id| message::list(id, era, list_kind.method(), cursor.as_deref());
+            self.shared.request(list_kind.method(), None, build).await
         };
         // The time limit covers all pages together.
         let listed = async {
-            let limit = self.shared.line.limit();
-            answer::listed(&self.peer, what, limit, page).await.map_err(Refusal::Failed)
+            let limit = self.shared.http.limit();
+            answer::fetch_list(&self.peer, list_kind, limit, page).await.map_err(Refusal::Failed)
         };
-        let listed = self.shared.timely(what.method(), listed).await.map_err(Refusal::into_error)?;
-        let learns = era == UpstreamEra::Stateless && what == Listed::Tools;
+        let listed = self.shared.timely(list_kind.method(), listed).await.map_err(Refusal::into_error)?;
+        let learns = era == UpstreamEra::Stateless && list_kind == ListKind::Tools;
         Ok(if learns { self.shared.learn(listed) } else { listed })
     }
 
-    pub(crate) async fn call(&self, call: Outgoing) -> Called {
+    pub(crate) async fn call(&self, call: Outgoing) -> CallResult {
         let caller_request = CallerRequest {
             method: "tools/call",
             name: Some(&call.tool),
@@ -240,15 +240,15 @@ impl HttpClient {
             Err(error) if self.misses_headers(&error) && !call.bridge.has_asked() => {
                 // The server rejected the headers of the call, so its tools may have changed.
                 Box::pin(async {
-                    self.list(Listed::Tools).await.map_err(|_| error)?;
-                    self.shared.listener.heard(News::Tools);
+                    self.list(ListKind::Tools).await.map_err(|_| error)?;
+                    self.shared.listener.on_change(ServerChange::Tools);
                     self.shared.run(caller_request, build).await
                 })
                 .await
             }
             result => result,
         };
-        answer::called(&result?)
+        answer::parse_call_result(&result?)
     }
 
     fn misses_headers(&self, error: &ClientError) -> bool {
@@ -256,7 +256,7 @@ impl HttpClient {
             && matches!(error, ClientError::Rpc { code: answer::HEADER_MISMATCH, .. })
     }
 
-    pub(crate) async fn request(&self, request: Request) -> Result<Replied, ClientError> {
+    pub(crate) async fn request(&self, request: Request) -> Result<RequestResponse, ClientError> {
         let method = request.method.name();
         let name = request.method.named().and_then(|member| request.params.get(member)?.as_str());
         let meta = RequestMeta { trace: request.trace.as_ref(), ..self.request_meta(&request.bridge) };
@@ -270,7 +270,7 @@ impl HttpClient {
             }
             None => self.shared.request(method, name, build).await?,
         };
-        answer::replied(result, method)
+        answer::parse_response(result, method)
     }
 
     fn request_meta(&self, bridge: &Bridge) -> RequestMeta<'static> {
@@ -285,7 +285,7 @@ impl HttpClient {
         &self.shared.subscriptions
     }
 
-    pub(crate) fn present(&self, bridge: Bridge) -> Present {
+    pub(crate) fn present(&self, bridge: Bridge) -> PresentCaller {
         self.shared.present(bridge)
     }
 
@@ -322,11 +322,11 @@ impl HttpClient {
         if session.has_id {
             let headers = session.end();
             let nothing = Bytes::new();
-            let goodbye = shared.line.send(&session.place, &Method::DELETE, &headers, &nothing);
+            let goodbye = shared.http.send(&session.endpoint, &Method::DELETE, &headers, &nothing);
             // Not every server allows clients to end sessions.
             let _ = tokio::time::timeout(GOODBYE.min(shared.patience), goodbye).await;
         }
-        shared.line.close();
+        shared.http.close();
     }
 }
 
@@ -368,7 +368,7 @@ impl Shared {
                 tokio::select! {
                     () = shared.end.cancelled() => return,
                     () = stopping.cancelled() => return,
-                    () = tokio::time::sleep(SWEEP) => shared.line.sweep(),
+                    () = tokio::time::sleep(SWEEP) => shared.http.sweep(),
                 }
             }
         });

@@ -18,9 +18,9 @@ impl Parameters {
         let mut parameters = HashMap::new();
         for tool in tools {
             let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-            let found = param_headers(tool.get("inputSchema").unwrap_or(&Value::Null)).unwrap_or_default();
-            if !found.is_empty() {
-                parameters.insert(name.to_owned(), found);
+            let headers = param_headers(tool.get("inputSchema").unwrap_or(&Value::Null)).unwrap_or_default();
+            if !headers.is_empty() {
+                parameters.insert(name.to_owned(), headers);
             }
         }
         Self(parameters)

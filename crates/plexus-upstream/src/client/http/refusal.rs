@@ -7,7 +7,7 @@ use plexus_mcp::http_client::{HttpError, Media, Reply, origin_of};
 
 use super::super::message::{Incoming, Messages, RequestId};
 use super::super::stderr;
-use super::line::Line;
+use super::authorized_http::AuthorizedHttp;
 use crate::client::ClientError;
 use crate::oauth::Challenge;
 
@@ -50,17 +50,22 @@ impl From<HttpError> for Refusal {
 }
 
 /// Interprets an answer with an error status.
-pub(crate) async fn read(line: &Line, mut reply: Reply, method: &str, has_session: bool) -> Refusal {
+pub(crate) async fn read(
+    http: &AuthorizedHttp,
+    mut reply: Reply,
+    method: &str,
+    has_session: bool,
+) -> Refusal {
     let status = reply.status();
-    let place = origin_of(&reply.endpoint().url);
+    let origin = origin_of(&reply.endpoint().url);
     let wants = reply.all(&WWW_AUTHENTICATE);
     let given = reply.was_sent("authorization");
-    let account = line.account(&reply).cloned();
+    let account = http.account(&reply).cloned();
     let is_json = reply.media() == Media::Json;
     let body = beginning(&mut reply).await;
     let (id, rpc) = if is_json { rpc_error(&body) } else { None }.unzip();
     if has_session && (status == StatusCode::NOT_FOUND || says_no_session(status, id, rpc.as_ref())) {
-        let message = format!("{place} no longer knows the session");
+        let message = format!("{origin} no longer knows the session");
         return Refusal::NoSession(rpc.unwrap_or(ClientError::Protocol(message)));
     }
     let detail = stderr::shown(&body);
@@ -68,31 +73,31 @@ pub(crate) async fn read(line: &Line, mut reply: Reply, method: &str, has_sessio
     let detail =
         if detail.is_empty() || detail.starts_with('<') { String::new() } else { format!(": {detail}") };
     let challenge = Challenge::of(&wants);
-    if let Some(refused) = account.and_then(|account| account.explain(&place, status, &challenge)) {
+    if let Some(refused) = account.and_then(|account| account.explain(&origin, status, &challenge)) {
         return Refusal::Status(status, refused);
     }
     let error = match (status, rpc) {
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-            ClientError::Protocol(credentials(&place, status, given, Some(&wants)))
+            ClientError::Protocol(credentials(&origin, status, given, Some(&wants)))
         }
         (_, Some(rpc)) => rpc,
         // A reverse proxy may return this also for a call that it forwarded, when it lost the server.
         (StatusCode::SERVICE_UNAVAILABLE, None) if method == "tools/call" => {
-            ClientError::Lost(format!("{place} became unavailable during the call ({status}){detail}"))
+            ClientError::Lost(format!("{origin} became unavailable during the call ({status}){detail}"))
         }
         (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, None) => {
-            ClientError::Busy(format!("{place} accepts no requests now ({status}){detail}"))
+            ClientError::Busy(format!("{origin} accepts no requests now ({status}){detail}"))
         }
         (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT, None) => {
-            ClientError::Lost(format!("the server behind {place} did not answer ({status}){detail}"))
+            ClientError::Lost(format!("the server behind {origin} did not answer ({status}){detail}"))
         }
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, None) => {
             let advice = "check the `url` in the server's file";
             ClientError::Protocol(format!(
-                "{place} has no MCP endpoint at this address ({status}); {advice}{detail}"
+                "{origin} has no MCP endpoint at this address ({status}); {advice}{detail}"
             ))
         }
-        (_, None) => ClientError::Protocol(format!("{place} answers {status} to {method}{detail}")),
+        (_, None) => ClientError::Protocol(format!("{origin} answers {status} to {method}{detail}")),
     };
     Refusal::Status(status, error)
 }
@@ -132,23 +137,23 @@ fn says_no_session(status: StatusCode, id: Option<Option<RequestId>>, rpc: Optio
 }
 
 /// Names the header that is missing or wrong.
-fn credentials(place: &str, status: StatusCode, given: bool, wants: Option<&str>) -> String {
+fn credentials(origin: &str, status: StatusCode, given: bool, wants: Option<&str>) -> String {
     let scheme = wants.and_then(|wants| wants.split([' ', ',']).next()).unwrap_or("Bearer");
     let scheme: String = scheme.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
     match (status, given) {
         (StatusCode::UNAUTHORIZED, false) => format!(
-            "{place} requires credentials ({status}): set the header `Authorization` in the server's file, such as \
+            "{origin} requires credentials ({status}): set the header `Authorization` in the server's file, such as \
              \"{scheme} ${{env:NAME}}\", or the header that the server's documentation names"
         ),
         (StatusCode::UNAUTHORIZED, true) => format!(
-            "{place} does not accept the header `Authorization` of the server's file ({status}): it may have expired"
+            "{origin} does not accept the header `Authorization` of the server's file ({status}): it may have expired"
         ),
         (_, false) => format!(
-            "{place} does not allow this ({status}): set the header `Authorization`, or the one that the server's \
+            "{origin} does not allow this ({status}): set the header `Authorization`, or the one that the server's \
              documentation names, in the server's file"
         ),
         (_, true) => format!(
-            "{place} does not allow this ({status}) with the header `Authorization` of the server's file: it needs \
+            "{origin} does not allow this ({status}) with the header `Authorization` of the server's file: it needs \
              more rights"
         ),
     }

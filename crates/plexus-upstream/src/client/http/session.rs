@@ -20,7 +20,7 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(super) struct Session {
     pub(super) era: UpstreamEra,
     /// The endpoint where it began, after redirects; later requests go there.
-    pub(super) place: Arc<Endpoint>,
+    pub(super) endpoint: Arc<Endpoint>,
     /// A server of the session era need not assign an id.
     pub(super) has_id: bool,
     /// The headers of every POST.
@@ -29,16 +29,16 @@ pub(super) struct Session {
 
 impl Session {
     /// The state before the handshake.
-    pub(super) fn none(place: Arc<Endpoint>) -> Self {
+    pub(super) fn before_handshake(endpoint: Arc<Endpoint>) -> Self {
         let mut headers = HeaderMap::with_capacity(8);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Self { era: UpstreamEra::Session, place, has_id: false, headers }
+        Self { era: UpstreamEra::Session, endpoint, has_id: false, headers }
     }
 
     /// After a handshake of the session era.
-    pub(super) fn begun(place: Arc<Endpoint>, revision: &str, id: Option<HeaderValue>) -> Self {
-        let mut session = Self::none(place);
+    pub(super) fn initialized(endpoint: Arc<Endpoint>, revision: &str, id: Option<HeaderValue>) -> Self {
+        let mut session = Self::before_handshake(endpoint);
         session.has_id = id.is_some();
         session.set_header(PROTOCOL_VERSION, revision);
         if let Some(mut id) = id {
@@ -50,8 +50,8 @@ impl Session {
     }
 
     /// After a handshake of the stateless era.
-    pub(super) fn stateless(place: Arc<Endpoint>, revision: &str) -> Self {
-        let mut session = Self::none(place);
+    pub(super) fn stateless(endpoint: Arc<Endpoint>, revision: &str) -> Self {
+        let mut session = Self::before_handshake(endpoint);
         session.era = UpstreamEra::Stateless;
         session.set_header(PROTOCOL_VERSION, revision);
         session

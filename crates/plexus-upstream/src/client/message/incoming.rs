@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::stderr::cut;
-use super::super::{ClientError, News};
+use super::super::{ClientError, ServerChange};
 use super::RequestId;
 
 /// Limit in bytes of texts besides results that are passed on to people and models.
@@ -64,10 +64,10 @@ impl<'a> Incoming<'a> {
             }
             Envelope { method: Some(method), params, .. } => Some(Self::Notification { method, params }),
             Envelope { id, error: Some(error), .. } => {
-                Some(Self::Response { id: own(id), outcome: Err(rpc_error(error)) })
+                Some(Self::Response { id: hub_request_id(id), outcome: Err(rpc_error(error)) })
             }
             Envelope { id, result: Some(result), .. } => {
-                Some(Self::Response { id: own(id), outcome: Ok(result) })
+                Some(Self::Response { id: hub_request_id(id), outcome: Ok(result) })
             }
             _ => None,
         }
@@ -103,7 +103,7 @@ impl<'a> Messages<'a> {
 }
 
 /// An id that the hub may have assigned.
-pub(in crate::client) fn own(id: Option<&RawValue>) -> Option<RequestId> {
+pub(in crate::client) fn hub_request_id(id: Option<&RawValue>) -> Option<RequestId> {
     id.and_then(|id| id.get().parse().ok())
 }
 
@@ -153,12 +153,12 @@ pub(in crate::client) fn cancelled_request(params: Option<&RawValue>) -> Option<
 }
 
 /// The change that a notification reports.
-pub(in crate::client) fn news(method: &str, params: Option<&RawValue>) -> Option<News> {
+pub(in crate::client) fn server_change(method: &str, params: Option<&RawValue>) -> Option<ServerChange> {
     match method {
-        "notifications/tools/list_changed" => Some(News::Tools),
-        "notifications/resources/list_changed" => Some(News::Resources),
-        "notifications/prompts/list_changed" => Some(News::Prompts),
-        "notifications/resources/updated" => updated(params).map(News::Updated),
+        "notifications/tools/list_changed" => Some(ServerChange::Tools),
+        "notifications/resources/list_changed" => Some(ServerChange::Resources),
+        "notifications/prompts/list_changed" => Some(ServerChange::Prompts),
+        "notifications/resources/updated" => updated(params).map(ServerChange::Updated),
         _ => None,
     }
 }

@@ -42,7 +42,7 @@ fn call(with_extras: bool) -> Outgoing {
     }
 }
 
-fn called(id: RequestId, era: UpstreamEra, call: &Outgoing) -> Value {
+fn call_message(id: RequestId, era: UpstreamEra, call: &Outgoing) -> Value {
     let request = RequestMeta { trace: call.trace.as_ref(), ..RequestMeta::of(era, &call.bridge, false) };
     sent(&message::call(id, call, request))
 }
@@ -75,22 +75,22 @@ fn stateless_request_identifies_the_client() {
     assert_eq!(listed["params"], json!({ "cursor": "next", "_meta": meta("2026-07-28") }));
     let listen =
         sent(&message::listen(3, &Offers { tools_change: true, ..Offers::default() }, &BTreeSet::new()));
-    let wanted = json!({ "toolsListChanged": true });
-    assert_eq!(listen["params"], json!({ "notifications": wanted, "_meta": meta("2026-07-28") }));
+    let filter = json!({ "toolsListChanged": true });
+    assert_eq!(listen["params"], json!({ "notifications": filter, "_meta": meta("2026-07-28") }));
 }
 
 #[test]
 fn session_request_has_no_client_metadata() {
     let listed = sent(&message::list(2, UpstreamEra::Session, "tools/list", None));
     assert_eq!(listed["params"], json!({}));
-    let called = called(3, UpstreamEra::Session, &call(false));
+    let called = call_message(3, UpstreamEra::Session, &call(false));
     assert_eq!(called["params"], json!({ "name": "echo", "arguments": { "text": "two\nlines" } }));
 }
 
 #[test]
 fn call_carries_progress_token_and_trace() {
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
-        let called = called(9, era, &call(true));
+        let called = call_message(9, era, &call(true));
         let meta = &called["params"]["_meta"];
         assert_eq!(meta["progressToken"], 9, "{called}");
         assert_eq!(meta["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
@@ -127,9 +127,9 @@ fn only_stateless_requests_declare_capabilities() {
     });
     assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
-    assert_eq!(called(1, UpstreamEra::Session, &call)["params"].get("_meta"), None);
-    let begun = sent(&message::initialize(1, can))["params"]["capabilities"].clone();
-    assert_eq!(begun, json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {} } }));
+    assert_eq!(call_message(1, UpstreamEra::Session, &call)["params"].get("_meta"), None);
+    let capabilities = sent(&message::initialize(1, can))["params"]["capabilities"].clone();
+    assert_eq!(capabilities, json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {} } }));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn repeated_call_carries_answers_and_state() {
     let mut call = call(false);
     let responses = serde_json::value::to_raw_value(&json!({ "a": { "action": "cancel" } })).unwrap();
     call.inputs = Inputs { responses: Some(RawJson::of(&responses)), state: Some("s".to_owned()) };
-    let params = called(1, UpstreamEra::Stateless, &call)["params"].clone();
+    let params = call_message(1, UpstreamEra::Stateless, &call)["params"].clone();
     assert_eq!(params["inputResponses"], json!({ "a": { "action": "cancel" } }), "{params}");
     assert_eq!(params["requestState"], "s");
     assert_eq!(params["arguments"], json!({ "text": "two\nlines" }));
@@ -185,14 +185,14 @@ fn error_text_and_data_are_bounded() {
 #[test]
 fn batch_is_split_into_messages() {
     let batch = br#" [{"id":1,"result":{}}, {"method":"notifications/tools/list_changed"}]"#;
-    let mut seen = Vec::new();
+    let mut kinds = Vec::new();
     Incoming::all(batch).unwrap().for_each(|message| {
-        seen.push(match message {
+        kinds.push(match message {
             Incoming::Response { id, .. } => format!("{id:?}"),
             Incoming::Request { method, .. } | Incoming::Notification { method, .. } => method.into_owned(),
         });
     });
-    assert_eq!(seen, ["Some(1)", "notifications/tools/list_changed"]);
+    assert_eq!(kinds, ["Some(1)", "notifications/tools/list_changed"]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn progress_and_cancellation_name_a_request() {
     let of = |json: &str| {
         let raw = Bytes::from(json.to_owned());
         let raw: &serde_json::value::RawValue = serde_json::from_slice(&raw).unwrap();
-        (message::progress(Some(raw)), message::own(message::cancelled_request(Some(raw))))
+        (message::progress(Some(raw)), message::hub_request_id(message::cancelled_request(Some(raw))))
     };
     let (progress, _) = of(r#"{"progressToken":4,"progress":0.5,"total":2,"message":"half"}"#);
     let (id, progress): (RequestId, _) = progress.unwrap();
@@ -219,8 +219,8 @@ fn client_text_is_sent_as_one_line() {
     let raw = RawJson::of(serde_json::from_str(smuggled).unwrap());
     let answer = message::answer(serde_json::from_str("1").unwrap(), &Answer::Result(raw.clone()));
     assert_eq!(sent(&answer)["result"]["a"]["id"], 57);
-    let mut asked = call(false);
-    asked.inputs.responses = Some(raw);
-    let request = called(1, UpstreamEra::Stateless, &asked);
+    let mut outgoing = call(false);
+    outgoing.inputs.responses = Some(raw);
+    let request = call_message(1, UpstreamEra::Stateless, &outgoing);
     assert_eq!(request["params"]["inputResponses"]["a"]["id"], 57);
 }

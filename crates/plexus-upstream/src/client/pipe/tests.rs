@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     MAX_GARBAGE, MAX_WAITING, Pipe, QUEUE, Receive, RequestId, RequestOptions, Transmit, TransmitError,
 };
-use crate::client::{Answerer, Bridge, ClientError, Listener, News, message};
+use crate::client::{Answerer, Bridge, ClientError, Listener, ServerChange, message};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -41,40 +41,40 @@ impl Transmit for ToServer {
 }
 
 #[derive(Default)]
-struct Changes(AtomicUsize);
+struct ChangeCount(AtomicUsize);
 
-impl Listener for Changes {
-    fn heard(&self, news: News) {
-        assert_eq!(news, News::Tools);
+impl Listener for ChangeCount {
+    fn on_change(&self, change: ServerChange) {
+        assert_eq!(change, ServerChange::Tools);
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// The server's end of a pipe, played by the test.
 struct Server {
-    says: Option<mpsc::UnboundedSender<String>>,
-    hears: mpsc::Receiver<Vec<u8>>,
-    changes: Arc<Changes>,
+    from_client: Option<mpsc::UnboundedSender<String>>,
+    to_client: mpsc::Receiver<Vec<u8>>,
+    changes: Arc<ChangeCount>,
     supervisor: Supervisor,
 }
 
 fn open() -> (Pipe, Server) {
-    let (says, from_server) = mpsc::unbounded_channel();
-    let (to_server, hears) = mpsc::channel(1);
-    let (changes, supervisor) = (Arc::new(Changes::default()), Supervisor::new());
+    let (from_client, from_server) = mpsc::unbounded_channel();
+    let (to_server, to_client) = mpsc::channel(1);
+    let (changes, supervisor) = (Arc::new(ChangeCount::default()), Supervisor::new());
     let (from, to) = (FromServer(from_server), ToServer(to_server));
     let pipe = Pipe::open("test", from, to, changes.clone(), Arc::default(), &supervisor);
-    (pipe, Server { says: Some(says), hears, changes, supervisor })
+    (pipe, Server { from_client: Some(from_client), to_client, changes, supervisor })
 }
 
 impl Server {
-    fn say(&self, message: impl ToString) {
-        self.says.as_ref().unwrap().send(message.to_string()).unwrap();
+    fn send(&self, message: impl ToString) {
+        self.from_client.as_ref().unwrap().send(message.to_string()).unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
-        let heard = tokio::time::timeout(PATIENCE, self.hears.recv()).await.expect("a message in time");
-        serde_json::from_slice(&heard.expect("an open pipe")).unwrap()
+    async fn received(&mut self) -> Value {
+        let message = tokio::time::timeout(PATIENCE, self.to_client.recv()).await.expect("a message in time");
+        serde_json::from_slice(&message.expect("an open pipe")).unwrap()
     }
 
     /// Waits until the tasks of the pipe have ended.
@@ -102,20 +102,20 @@ fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> t
     tokio::spawn(async move { tokio::time::timeout(PATIENCE, task).await.expect("an end in time") })
 }
 
-fn never() -> CancellationToken {
+fn never_cancelled() -> CancellationToken {
     CancellationToken::new()
 }
 
 #[tokio::test]
 async fn answers_find_their_callers_in_any_order() {
     let (pipe, mut server) = open();
-    let calls: Vec<_> = (0..10).map(|_| ask(&pipe, &never())).collect();
+    let calls: Vec<_> = (0..10).map(|_| ask(&pipe, &never_cancelled())).collect();
     let mut ids = Vec::new();
     for _ in 0..10 {
-        ids.push(server.hear().await["id"].clone());
+        ids.push(server.received().await["id"].clone());
     }
     for id in ids.iter().rev() {
-        server.say(json!({ "id": id, "result": { "to": id } }));
+        server.send(json!({ "id": id, "result": { "to": id } }));
     }
     let mut answered = Vec::new();
     for call in calls {
@@ -128,16 +128,16 @@ async fn answers_find_their_callers_in_any_order() {
 #[tokio::test]
 async fn duplicate_and_unknown_answers_are_dropped() {
     let (pipe, mut server) = open();
-    let call = ask(&pipe, &never());
-    let id = server.hear().await["id"].clone();
-    server.say(json!({ "id": 4711, "result": {} }));
-    server.say(json!({ "id": null, "error": { "code": -32700, "message": "what?" } }));
-    server.say(json!({ "id": id, "result": { "n": 1 } }));
-    server.say(json!({ "id": id, "result": { "n": 2 } }));
+    let call = ask(&pipe, &never_cancelled());
+    let id = server.received().await["id"].clone();
+    server.send(json!({ "id": 4711, "result": {} }));
+    server.send(json!({ "id": null, "error": { "code": -32700, "message": "what?" } }));
+    server.send(json!({ "id": id, "result": { "n": 1 } }));
+    server.send(json!({ "id": id, "result": { "n": 2 } }));
     assert_eq!(call.await.unwrap().unwrap(), r#"{"n":1}"#);
-    let call = ask(&pipe, &never());
-    let id = server.hear().await["id"].clone();
-    server.say(json!({ "id": id, "error": { "code": -1, "message": "no", "data": 3 } }));
+    let call = ask(&pipe, &never_cancelled());
+    let id = server.received().await["id"].clone();
+    server.send(json!({ "id": id, "error": { "code": -1, "message": "no", "data": 3 } }));
     let error = ClientError::Rpc { code: -1, message: "no".to_owned(), data: Some(json!(3)) };
     assert_eq!(call.await.unwrap(), Err(error));
 }
@@ -147,16 +147,19 @@ async fn sent_request_is_cancelled_at_the_server() {
     let (pipe, mut server) = open();
     let cancel = CancellationToken::new();
     let call = ask(&pipe, &cancel);
-    let id = server.hear().await["id"].clone();
+    let id = server.received().await["id"].clone();
     cancel.cancel();
     assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
-    let heard = server.hear().await;
-    assert_eq!((&heard["method"], &heard["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
+    let message = server.received().await;
+    assert_eq!(
+        (&message["method"], &message["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &id)
+    );
     // Dropping a call has the same effect.
-    let call = ask(&pipe, &never());
-    let id = server.hear().await["id"].clone();
+    let call = ask(&pipe, &never_cancelled());
+    let id = server.received().await["id"].clone();
     call.abort();
-    assert_eq!(server.hear().await["params"]["requestId"], id);
+    assert_eq!(server.received().await["params"]["requestId"], id);
 }
 
 #[tokio::test]
@@ -175,15 +178,15 @@ async fn unsent_request_is_dropped_silently() {
         assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
     }
     assert_eq!(waiting(), 0);
-    let after = ask(&pipe, &never());
-    let mut heard = Vec::new();
+    let after = ask(&pipe, &never_cancelled());
+    let mut messages = Vec::new();
     for _ in 0..5 {
-        heard.push(server.hear().await);
+        messages.push(server.received().await);
     }
-    let methods: Vec<_> = heard.iter().map(|message| message["method"].as_str().unwrap()).collect();
+    let methods: Vec<_> = messages.iter().map(|message| message["method"].as_str().unwrap()).collect();
     let cancelled = "notifications/cancelled";
     assert_eq!(methods, ["ping", "ping", cancelled, cancelled, "ping"]);
-    server.say(json!({ "id": heard[4]["id"], "result": {} }));
+    server.send(json!({ "id": messages[4]["id"], "result": {} }));
     after.await.unwrap().unwrap();
 }
 
@@ -193,7 +196,7 @@ async fn excess_unanswered_requests_are_refused() {
     let cancel = CancellationToken::new();
     let calls: Vec<_> = (0..MAX_WAITING).map(|_| ask(&pipe, &cancel)).collect();
     for _ in 0..MAX_WAITING {
-        server.hear().await;
+        server.received().await;
     }
     let refused = ask(&pipe, &cancel).await.unwrap().unwrap_err();
     assert!(matches!(&refused, ClientError::Busy(why) if why.contains("1024")), "{refused}");
@@ -206,14 +209,14 @@ async fn excess_unanswered_requests_are_refused() {
 #[tokio::test]
 async fn lost_connection_fails_all_waiting_requests() {
     let (pipe, mut server) = open();
-    let sent = ask(&pipe, &never());
-    server.hear().await;
+    let sent = ask(&pipe, &never_cancelled());
+    server.received().await;
     // One message that the server has not read, one that is being written, and one behind it.
-    let calls: Vec<_> = (0..3).map(|_| ask(&pipe, &never())).collect();
+    let calls: Vec<_> = (0..3).map(|_| ask(&pipe, &never_cancelled())).collect();
     while pipe.shared.state().waiting.len() < 4 || pipe.shared.queue.capacity() != QUEUE - 1 {
         tokio::task::yield_now().await;
     }
-    server.says = None;
+    server.from_client = None;
     assert_eq!(sent.await.unwrap(), Err(ClientError::Lost("the server is gone".to_owned())));
     let mut lost = 0;
     for call in calls {
@@ -224,7 +227,7 @@ async fn lost_connection_fails_all_waiting_requests() {
     }
     assert_eq!(lost, 2);
     assert_eq!(pipe.closed().await, "the server is gone");
-    let late = ask(&pipe, &never()).await.unwrap();
+    let late = ask(&pipe, &never_cancelled()).await.unwrap();
     assert_eq!(late, Err(ClientError::Unreachable("the server is gone".to_owned())));
     server.tasks_ended().await;
 }
@@ -235,9 +238,9 @@ async fn undelivered_message_fails_only_itself() {
     let refused = pipe.request(|_| b"refuse".to_vec(), RequestOptions::default());
     let refused = tokio::time::timeout(PATIENCE, refused).await.unwrap();
     assert_eq!(refused, Err(ClientError::Protocol("refused".to_owned())));
-    let call = ask(&pipe, &never());
-    let id = server.hear().await["id"].clone();
-    server.say(json!({ "id": id, "result": {} }));
+    let call = ask(&pipe, &never_cancelled());
+    let id = server.received().await["id"].clone();
+    server.send(json!({ "id": id, "result": {} }));
     call.await.unwrap().unwrap();
 }
 
@@ -268,9 +271,9 @@ async fn panicked_reader_fails_waiting_requests() {
             .request(message::ping, RequestOptions { progress: Some(progress), ..RequestOptions::default() })
             .await
     });
-    let id = server.hear().await["id"].clone();
+    let id = server.received().await["id"].clone();
     let params = json!({ "progressToken": id, "progress": 1 });
-    server.say(json!({ "method": "notifications/progress", "params": params }));
+    server.send(json!({ "method": "notifications/progress", "params": params }));
     assert_eq!(call.await.unwrap(), Err(ClientError::Lost("the connection was closed".to_owned())));
     server.tasks_ended().await;
 }
@@ -286,19 +289,19 @@ async fn notifications_reach_the_right_request() {
             .request(message::ping, RequestOptions { progress: Some(progress), ..RequestOptions::default() })
             .await
     });
-    let id = server.hear().await["id"].clone();
+    let id = server.received().await["id"].clone();
     let progress = |token: Value, done: f64| {
         let params = json!({ "progressToken": token, "progress": done });
         json!({ "method": "notifications/progress", "params": params })
     };
-    server.say(progress(json!(99), 0.1));
-    server.say(progress(id.clone(), 0.5));
-    server.say(json!({ "method": "notifications/message", "params": { "level": "info", "data": 1 } }));
-    server.say(json!({ "method": "notifications/tools/list_changed" }));
-    server.say(json!({ "id": "q", "method": "sampling/createMessage", "params": {} }));
-    let refused = server.hear().await;
+    server.send(progress(json!(99), 0.1));
+    server.send(progress(id.clone(), 0.5));
+    server.send(json!({ "method": "notifications/message", "params": { "level": "info", "data": 1 } }));
+    server.send(json!({ "method": "notifications/tools/list_changed" }));
+    server.send(json!({ "id": "q", "method": "sampling/createMessage", "params": {} }));
+    let refused = server.received().await;
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("q"), &json!(-32600)));
-    server.say(json!([{ "id": id, "result": {} }, progress(id.clone(), 0.9)]));
+    server.send(json!([{ "id": id, "result": {} }, progress(id.clone(), 0.9)]));
     call.await.unwrap().unwrap();
     assert_eq!(reported.recv().await, Some(0.5));
     assert_eq!(reported.recv().await, None, "progress after the answer, or of another request");
@@ -309,27 +312,27 @@ async fn notifications_reach_the_right_request() {
 async fn answers_to_a_server_that_does_not_read_are_bounded() {
     let (pipe, mut server) = open();
     for n in 0..10 * QUEUE {
-        server.say(json!({ "id": n, "method": "ping" }));
+        server.send(json!({ "id": n, "method": "ping" }));
     }
     // This follows them, and is read although nothing can be written.
-    server.say(json!({ "method": "notifications/tools/list_changed" }));
-    let heard = async {
+    server.send(json!({ "method": "notifications/tools/list_changed" }));
+    let exchange = async {
         while server.changes.0.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, heard).await.unwrap();
-    let call = ask(&pipe, &never());
+    tokio::time::timeout(PATIENCE, exchange).await.unwrap();
+    let call = ask(&pipe, &never_cancelled());
     let mut answers = 0;
     let id = loop {
-        let message = server.hear().await;
+        let message = server.received().await;
         match message.get("method") {
             Some(_) => break message["id"].clone(),
             None => answers += 1,
         }
     };
     assert!((QUEUE..=QUEUE + 2).contains(&answers), "{answers}");
-    server.say(json!({ "id": id, "result": {} }));
+    server.send(json!({ "id": id, "result": {} }));
     call.await.unwrap().unwrap();
 }
 
@@ -337,14 +340,14 @@ async fn answers_to_a_server_that_does_not_read_are_bounded() {
 async fn only_consecutive_garbage_closes_the_pipe() {
     let (pipe, mut server) = open();
     for _ in 0..3 {
-        (1..MAX_GARBAGE).for_each(|_| server.say("Starting up!"));
-        server.say("");
-        let call = ask(&pipe, &never());
-        let id = server.hear().await["id"].clone();
-        server.say(json!({ "id": id, "result": {} }));
+        (1..MAX_GARBAGE).for_each(|_| server.send("Starting up!"));
+        server.send("");
+        let call = ask(&pipe, &never_cancelled());
+        let id = server.received().await["id"].clone();
+        server.send(json!({ "id": id, "result": {} }));
         call.await.unwrap().unwrap();
     }
-    (0..MAX_GARBAGE).for_each(|n| server.say(format!("line {n} \x1b[1mtoken=abcdef123456")));
+    (0..MAX_GARBAGE).for_each(|n| server.send(format!("line {n} \x1b[1mtoken=abcdef123456")));
     let why = tokio::time::timeout(PATIENCE, pipe.closed()).await.unwrap();
     assert!(why.contains("100 lines") && why.ends_with("line 99 [redacted]"), "{why}");
     server.tasks_ended().await;
@@ -374,35 +377,35 @@ async fn ask_for(
         let manner = RequestOptions { cancel: Some(&cancel), bridge, ..RequestOptions::default() };
         pipe.request(message::ping, manner).await
     });
-    (server.hear().await["id"].clone(), call)
+    (server.received().await["id"].clone(), call)
 }
 
 /// The error code of a refused question.
 async fn refusal(server: &mut Server) -> Value {
-    server.say(json!({ "id": "q", "method": "roots/list" }));
-    server.hear().await["error"]["code"].clone()
+    server.send(json!({ "id": "q", "method": "roots/list" }));
+    server.received().await["error"]["code"].clone()
 }
 
 #[tokio::test]
 async fn question_of_a_departed_call_reaches_no_other_caller() {
     let (pipe, mut server) = open();
-    let (cancel, never) = (CancellationToken::new(), never());
+    let (cancel, never_cancelled) = (CancellationToken::new(), never_cancelled());
     let (ann, call) = ask_for("ann", &cancel, (&pipe, &mut server)).await;
-    let (bob, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
+    let (bob, waits) = ask_for("bob", &never_cancelled, (&pipe, &mut server)).await;
     cancel.cancel();
     assert_eq!(call.await.unwrap(), Err(ClientError::Cancelled));
-    assert_eq!(server.hear().await["method"], "notifications/cancelled");
+    assert_eq!(server.received().await["method"], "notifications/cancelled");
     assert_eq!(refusal(&mut server).await, -32603, "it may concern Ann's request");
     // The departed caller is the only one, and may be asked through another call.
-    server.say(json!({ "id": bob, "result": {} }));
+    server.send(json!({ "id": bob, "result": {} }));
     waits.await.unwrap().unwrap();
-    let (again, waits) = ask_for("ann", &never, (&pipe, &mut server)).await;
+    let (again, waits) = ask_for("ann", &never_cancelled, (&pipe, &mut server)).await;
     assert_eq!(refusal(&mut server).await, -1);
-    server.say(json!({ "id": again, "result": {} }));
+    server.send(json!({ "id": again, "result": {} }));
     waits.await.unwrap().unwrap();
     // The answer ends the uncertainty.
-    server.say(json!({ "id": ann, "result": {} }));
-    let (_, waits) = ask_for("bob", &never, (&pipe, &mut server)).await;
+    server.send(json!({ "id": ann, "result": {} }));
+    let (_, waits) = ask_for("bob", &never_cancelled, (&pipe, &mut server)).await;
     assert_eq!(refusal(&mut server).await, -1);
     waits.abort();
 }
@@ -411,12 +414,12 @@ async fn question_of_a_departed_call_reaches_no_other_caller() {
 async fn present_caller_may_be_asked_without_a_request() {
     let (pipe, mut server) = open();
     let present = pipe.present(of("ann"));
-    let (_, waits) = ask_for("bob", &never(), (&pipe, &mut server)).await;
+    let (_, waits) = ask_for("bob", &never_cancelled(), (&pipe, &mut server)).await;
     assert_eq!(refusal(&mut server).await, -32603);
     drop(present);
     assert_eq!(refusal(&mut server).await, -1);
     let mut present = pipe.present(of("ann"));
-    present.goes_on = true;
+    present.continues = true;
     drop(present);
     assert_eq!(refusal(&mut server).await, -32603);
     waits.abort();

@@ -39,7 +39,7 @@ impl Shared {
             (row, garbage) = (row + 1, garbage + 1);
             chatter.record(&message);
             if garbage == 1 {
-                listener.chatter_began();
+                listener.on_chatter();
                 let line = shown(&message);
                 tracing::warn!(server = %self.server, %line, "the server sent something that is not an MCP message");
             } else {
@@ -62,21 +62,23 @@ impl Shared {
                 self.answer(id, outcome.map(|result| message.slice_ref(result.get().as_bytes())));
             }
             Incoming::Response { id: None, outcome } => {
-                self.stray(|| format!("an answer with an unknown id ({:?})", outcome.err()));
+                self.log_unmatched(|| format!("an answer with an unknown id ({:?})", outcome.err()));
             }
             Incoming::Request { id, method, params } => {
                 let owner = || self.owner(|bridge| bridge.answerer.is_some());
-                match self.asked.take((id, &method, params), owner, listener) {
+                match self.questions.take((id, &method, params), owner, listener) {
                     QuestionHandling::Now(message) => {
                         if self.queue.try_send(Queued { id: None, message }).is_err() {
-                            self.stray(|| {
+                            self.log_unmatched(|| {
                                 "the answer to a request of a server that does not read".to_owned()
                             });
                         }
                     }
                     QuestionHandling::Later(answer) => self.answer_later(answer),
                     QuestionHandling::Dropped => {
-                        self.stray(|| "a request that cannot be answered, or is already open".to_owned());
+                        self.log_unmatched(|| {
+                            "a request that cannot be answered, or is already open".to_owned()
+                        });
                     }
                 }
             }
@@ -94,18 +96,20 @@ impl Shared {
                     log.say(line);
                 }
             }
-            "notifications/subscriptions/acknowledged" => self.begun(message::subscription(params)),
+            "notifications/subscriptions/acknowledged" => {
+                self.mark_acknowledged(message::subscription(params))
+            }
             "notifications/cancelled" => {
                 let Some(id) = message::cancelled_request(params) else { return };
-                if !self.asked.cancel(id)
-                    && let Some(id) = message::own(Some(id))
+                if !self.questions.cancel(id)
+                    && let Some(id) = message::hub_request_id(Some(id))
                 {
                     self.answer(id, Err(ClientError::Protocol("the server ended the request".to_owned())));
                 }
             }
-            _ => match message::news(method, params) {
-                Some(news) => listener.heard(news),
-                None => self.stray(|| format!("the notification `{}`", shown(method.as_bytes()))),
+            _ => match message::server_change(method, params) {
+                Some(change) => listener.on_change(change),
+                None => self.log_unmatched(|| format!("the notification `{}`", shown(method.as_bytes()))),
             },
         }
     }
@@ -128,11 +132,11 @@ impl Shared {
         });
     }
 
-    fn begun(&self, id: Option<RequestId>) {
+    fn mark_acknowledged(&self, id: Option<RequestId>) {
         let state = self.state();
-        let begun = id.and_then(|id| state.waiting.get(&id)?.begun.as_ref());
-        if let Some(begun) = begun {
-            begun.notify_one();
+        let acknowledged = id.and_then(|id| state.waiting.get(&id)?.acknowledged.as_ref());
+        if let Some(acknowledged) = acknowledged {
+            acknowledged.notify_one();
         }
     }
 
@@ -140,7 +144,9 @@ impl Shared {
         let sink = progress.as_ref().and_then(|(id, _)| self.state().waiting.get(id)?.progress.clone());
         match (sink, progress) {
             (Some(sink), Some((_, progress))) => sink(progress),
-            _ => self.stray(|| "progress of an unknown call, or of one that did not request it".to_owned()),
+            _ => self.log_unmatched(|| {
+                "progress of an unknown call, or of one that did not request it".to_owned()
+            }),
         }
     }
 

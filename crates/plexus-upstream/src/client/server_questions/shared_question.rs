@@ -26,12 +26,12 @@ impl Answerer for SharedQuestion {
         let answerers = self.0.clone();
         Box::pin(async move {
             let last = answerers.len().saturating_sub(1);
-            for (place, answerer) in answerers.iter().enumerate() {
-                if place < last && answerer.has_ended() {
+            for (index, answerer) in answerers.iter().enumerate() {
+                if index < last && answerer.has_ended() {
                     continue;
                 }
                 let answer = answerer.ask(inquiry, params.clone()).await;
-                if place == last || !(matches!(answer, Answer::Error { .. }) && answerer.has_ended()) {
+                if index == last || !(matches!(answer, Answer::Error { .. }) && answerer.has_ended()) {
                     return answer;
                 }
             }
@@ -54,7 +54,7 @@ mod tests {
     #[derive(Default)]
     struct Call {
         questions: AtomicUsize,
-        asked: AtomicBool,
+        was_asked: AtomicBool,
         answers: CancellationToken,
         over: CancellationToken,
     }
@@ -73,7 +73,7 @@ mod tests {
         }
 
         fn note_asked(&self) {
-            self.asked.store(true, Ordering::Relaxed);
+            self.was_asked.store(true, Ordering::Relaxed);
         }
 
         fn has_ended(&self) -> bool {
@@ -90,7 +90,7 @@ mod tests {
         let questions = || [0, 1, 2].map(|call| calls[call].questions.load(Ordering::Relaxed));
         assert!(asking.as_mut().now_or_never().is_none());
         assert_eq!(questions(), [1, 0, 0], "the oldest request asks");
-        assert!(calls.iter().all(|call| call.asked.load(Ordering::Relaxed)), "none may be repeated");
+        assert!(calls.iter().all(|call| call.was_asked.load(Ordering::Relaxed)), "none may be repeated");
         calls[0].over.cancel();
         assert!(asking.as_mut().now_or_never().is_none());
         assert_eq!(questions(), [1, 1, 0]);

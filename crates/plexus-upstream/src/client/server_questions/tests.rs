@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::{Answerer, Listener, News};
+use crate::client::{Answerer, Listener, ServerChange};
 
 /// Never answers.
 struct Silent;
@@ -28,7 +28,7 @@ impl Answerer for Prompt {
 struct Refused(AtomicUsize);
 
 impl Listener for Refused {
-    fn heard(&self, _: News) {}
+    fn on_change(&self, _: ServerChange) {}
 
     fn questions_refused(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -39,10 +39,10 @@ fn bridge(caller: Option<&str>, answerer: Option<Arc<dyn Answerer>>) -> Bridge {
     Bridge { caller: caller.map(Into::into), answerer, ..Bridge::default() }
 }
 
-fn take(asked: &Arc<ServerQuestions>, id: &str, method: &str, owner: Owner) -> QuestionHandling {
+fn take(questions: &Arc<ServerQuestions>, id: &str, method: &str, owner: Owner) -> QuestionHandling {
     let id = RawValue::from_string(id.to_owned()).unwrap();
     let listener: SharedListener = Arc::new(Refused::default());
-    asked.take((&id, method, None), || owner, &listener)
+    questions.take((&id, method, None), || owner, &listener)
 }
 
 /// The immediate answer.
@@ -79,29 +79,35 @@ fn owner_is_never_guessed() {
 
 #[test]
 fn unanswerable_questions_are_refused_with_a_code() {
-    let asked = Arc::new(ServerQuestions::default());
-    let code = |method: &str, owner: Owner| now(take(&asked, "1", method, owner))["error"]["code"].clone();
+    let questions = Arc::new(ServerQuestions::default());
+    let code =
+        |method: &str, owner: Owner| now(take(&questions, "1", method, owner))["error"]["code"].clone();
     assert_eq!(
-        now(take(&asked, r#""a""#, "ping", Owner::Nobody)),
+        now(take(&questions, r#""a""#, "ping", Owner::Nobody)),
         json!({ "jsonrpc": "2.0", "id": "a", "result": {} })
     );
-    assert_eq!(now(take(&asked, "1", "roots/list", Owner::Nobody))["result"], json!({ "roots": [] }));
+    assert_eq!(now(take(&questions, "1", "roots/list", Owner::Nobody))["result"], json!({ "roots": [] }));
     assert_eq!(code("tools/call", Owner::Nobody), -32601);
     assert_eq!(code("elicitation/create", Owner::Nobody), -32600);
     assert_eq!(code("elicitation/create", Owner::One(Bridge::default())), -32601);
     assert_eq!(code("roots/list", Owner::Several), -32603);
-    assert!(matches!(take(&asked, "{}", "ping", Owner::Nobody), QuestionHandling::Dropped));
+    assert!(matches!(take(&questions, "{}", "ping", Owner::Nobody), QuestionHandling::Dropped));
     let long = format!("\"{}\"", "x".repeat(300));
-    assert!(matches!(take(&asked, &long, "ping", Owner::Nobody), QuestionHandling::Dropped));
+    assert!(matches!(take(&questions, &long, "ping", Owner::Nobody), QuestionHandling::Dropped));
 }
 
 #[test]
 fn open_questions_are_limited_and_can_be_cancelled() {
-    let asked = Arc::new(ServerQuestions::default());
+    let questions = Arc::new(ServerQuestions::default());
     let ask = |id: usize| {
-        take(&asked, &id.to_string(), "roots/list", Owner::One(bridge(Some("ann"), Some(Arc::new(Silent)))))
+        take(
+            &questions,
+            &id.to_string(),
+            "roots/list",
+            Owner::One(bridge(Some("ann"), Some(Arc::new(Silent)))),
+        )
     };
-    let mut open: Vec<_> = (0..MAX_ASKED)
+    let mut open: Vec<_> = (0..MAX_OPEN_QUESTIONS)
         .map(|id| match ask(id) {
             QuestionHandling::Later(answer) => answer,
             _ => panic!("refused: {id}"),
@@ -110,56 +116,56 @@ fn open_questions_are_limited_and_can_be_cancelled() {
     assert!(matches!(ask(3), QuestionHandling::Dropped), "the question is already open");
     assert_eq!(now(ask(99))["error"]["code"], -32603);
     let id = RawValue::from_string("3".to_owned()).unwrap();
-    assert!(asked.cancel(&id));
+    assert!(questions.cancel(&id));
     assert!(matches!(open.remove(3).now_or_never(), Some(None)), "a cancelled question gets no answer");
-    assert!(!asked.cancel(&id));
+    assert!(!questions.cancel(&id));
     assert!(matches!(ask(99), QuestionHandling::Later(_)));
     drop(open);
-    assert!(asked.lock().is_empty());
+    assert!(questions.lock().is_empty());
 }
 
 #[test]
 fn question_stays_open_until_its_reply_is_dropped() {
-    let asked = Arc::new(ServerQuestions::default());
+    let questions = Arc::new(ServerQuestions::default());
     let QuestionHandling::Later(answer) =
-        take(&asked, "7", "elicitation/create", Owner::One(bridge(Some("ann"), Some(Arc::new(Prompt)))))
+        take(&questions, "7", "elicitation/create", Owner::One(bridge(Some("ann"), Some(Arc::new(Prompt)))))
     else {
         panic!("refused")
     };
     let reply = answer.now_or_never().flatten().expect("an answer");
     let message: Value = serde_json::from_slice(&reply.message).unwrap();
     assert_eq!(message, json!({ "jsonrpc": "2.0", "id": 7, "result": { "action": "decline" } }));
-    assert_eq!(asked.lock().len(), 1);
+    assert_eq!(questions.lock().len(), 1);
     drop(reply);
-    assert!(asked.lock().is_empty());
+    assert!(questions.lock().is_empty());
 }
 
 #[test]
 fn refused_questions_are_reported_once() {
-    let (asked, refused) = (Arc::new(ServerQuestions::default()), Arc::new(Refused::default()));
+    let (questions, refused) = (Arc::new(ServerQuestions::default()), Arc::new(Refused::default()));
     let listener: SharedListener = refused.clone();
     let id = RawValue::from_string("1".to_owned()).unwrap();
     for _ in 0..3 {
-        asked.take((&id, "roots/list", None), || Owner::Several, &listener);
+        questions.take((&id, "roots/list", None), || Owner::Several, &listener);
     }
     assert_eq!(refused.0.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn reused_ids_are_not_mixed_with_earlier_questions() {
-    let asked = Arc::new(ServerQuestions::default());
+    let questions = Arc::new(ServerQuestions::default());
     let ask = |caller: &str| {
         let owner = Owner::One(bridge(Some(caller), Some(Arc::new(Silent))));
-        match take(&asked, "1", "elicitation/create", owner) {
+        match take(&questions, "1", "elicitation/create", owner) {
             QuestionHandling::Later(answer) => answer,
             _ => panic!("refused: {caller}"),
         }
     };
     let before = ask("ann");
-    asked.forget();
+    questions.forget();
     let after = ask("bob");
     assert!(matches!(before.now_or_never(), Some(None)), "the old question is cancelled without an answer");
-    assert_eq!(asked.lock().len(), 1, "only the new question is open");
+    assert_eq!(questions.lock().len(), 1, "only the new question is open");
     drop(after);
-    assert!(asked.lock().is_empty());
+    assert!(questions.lock().is_empty());
 }

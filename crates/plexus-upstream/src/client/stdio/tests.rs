@@ -2,10 +2,10 @@ use std::io;
 
 use tokio::io::{AsyncWriteExt as _, duplex};
 
-use super::{BLOCK, Lines};
+use super::{BLOCK, LineReader};
 
 async fn all(text: &[u8], limit: usize) -> (Vec<String>, Option<String>) {
-    let mut lines = Lines::new(text, limit);
+    let mut lines = LineReader::new(text, limit);
     let mut read = Vec::new();
     loop {
         match lines.next().await {
@@ -32,7 +32,7 @@ async fn line_over_the_limit_is_rejected() {
     let (lines, end) = all(format!("{}\n", "x".repeat(101)).as_bytes(), 100).await;
     assert!(lines.is_empty() && end.unwrap().contains("100 bytes"));
     // An endless line.
-    let mut lines = Lines::new(tokio::io::repeat(b'x'), 100_000);
+    let mut lines = LineReader::new(tokio::io::repeat(b'x'), 100_000);
     lines.next().await.unwrap_err();
     assert!(lines.block.len() <= 100_000 + 2 * BLOCK.max(100_000), "{}", lines.block.len());
 }
@@ -40,7 +40,7 @@ async fn line_over_the_limit_is_rejected() {
 #[tokio::test]
 async fn reading_a_line_is_cancel_safe() -> io::Result<()> {
     let (mut server, client) = duplex(64);
-    let mut lines = Lines::new(client, 1000);
+    let mut lines = LineReader::new(client, 1000);
     server.write_all(b"half ").await?;
     // Polled once, until there is nothing more to read.
     assert!(futures_util::poll!(std::pin::pin!(lines.next())).is_pending());

@@ -1,12 +1,12 @@
-//! Programs that describe a server in a way of their own: their entries with the keys that all others use.
+//! Converts the entries of programs with their own configuration format to the common keys.
 //!
-//! In what comes out of here references are written as the hub writes them. Text that merely looks like a reference is
-//! escaped, because these programs take it as it is.
+//! The converted entries contain references in the syntax of the hub. Text that only looks like a reference is escaped,
+//! because these programs use it literally.
 
 use plexus_kit::reference::{Part, is_variable_name, parts};
 use serde_json::{Map, Value, json};
 
-/// Who describes servers how.
+/// The configuration format of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `command`, `args`, `env`, `url`, `headers`: most programs.
@@ -17,15 +17,15 @@ pub(super) enum Dialect {
     Goose,
 }
 
-/// An entry with the common keys, and what is not imported.
-pub(super) struct Common {
+/// An entry with the common keys, and messages about the settings that are not imported.
+pub(super) struct CommonEntry {
     pub(super) entry: Map<String, Value>,
     pub(super) left_out: Vec<String>,
 }
 
-/// The entry with the common keys, or why it is not a server that the hub can start or reach.
-pub(super) fn common(dialect: Dialect, given: &Map<String, Value>) -> Result<Common, String> {
-    let mut common = Common { entry: Map::new(), left_out: Vec::new() };
+/// Converts an entry to the common keys. The error explains why the hub cannot start or reach the server.
+pub(super) fn common(dialect: Dialect, given: &Map<String, Value>) -> Result<CommonEntry, String> {
+    let mut common = CommonEntry { entry: Map::new(), left_out: Vec::new() };
     for (key, value) in given {
         let value = as_here(dialect, value.clone());
         match dialect {
@@ -46,7 +46,7 @@ pub(super) fn common(dialect: Dialect, given: &Map<String, Value>) -> Result<Com
     Ok(common)
 }
 
-impl Common {
+impl CommonEntry {
     fn put(&mut self, key: &str, value: Value) {
         self.entry.insert(key.to_owned(), value);
     }
@@ -172,25 +172,25 @@ fn as_here(dialect: Dialect, value: Value) -> Value {
 }
 
 fn escaped(text: &str) -> String {
-    let mut whole = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     for part in parts(text) {
         match part {
-            Part::Text("${") => whole.push_str("$${"),
-            Part::Text(text) => whole.push_str(text),
-            Part::Reference(reference) => whole.push_str(&format!("$${{{reference}}}")),
-            Part::Open(text) => whole.push_str(&text.replace("${", "$${")),
+            Part::Text("${") => output.push_str("$${"),
+            Part::Text(text) => output.push_str(text),
+            Part::Reference(reference) => output.push_str(&format!("$${{{reference}}}")),
+            Part::Open(text) => output.push_str(&text.replace("${", "$${")),
         }
     }
-    whole
+    output
 }
 
 /// `{env:NAME}` and `{file:PATH}`, as OpenCode writes them.
 fn with_references(text: &str) -> String {
-    let mut whole = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('{') {
         let (before, from) = rest.split_at(start);
-        whole.push_str(before);
+        output.push_str(before);
         let inner = from.find('}').map(|end| (&from[1..end], &from[end + 1..]));
         let is_reference = |inner: &str| match inner.split_once(':') {
             Some(("env", name)) => is_variable_name(name),
@@ -199,15 +199,15 @@ fn with_references(text: &str) -> String {
         };
         match inner {
             Some((inner, after)) if !before.ends_with('$') && is_reference(inner) => {
-                whole.push_str(&format!("${{{inner}}}"));
+                output.push_str(&format!("${{{inner}}}"));
                 rest = after;
             }
             _ => {
-                whole.push('{');
+                output.push('{');
                 rest = &from[1..];
             }
         }
     }
-    whole.push_str(rest);
-    whole
+    output.push_str(rest);
+    output
 }

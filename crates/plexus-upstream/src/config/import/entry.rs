@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::dialect::{self, Common, Dialect};
+use super::dialect::{self, CommonEntry, Dialect};
 use super::form::Inputs;
 use super::variables::translated;
 
@@ -35,7 +35,7 @@ pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Resul
     let Value::Object(given) = given else {
         return Err("it is not an object".to_owned());
     };
-    let Common { entry, mut left_out } = dialect::common(dialect, given)?;
+    let CommonEntry { entry, mut left_out } = dialect::common(dialect, given)?;
     let mut document = Map::new();
     for (key, value) in &entry {
         match key.as_str() {
@@ -158,8 +158,8 @@ fn translate(value: &mut Value, inputs: &Inputs) -> Result<(), (String, String)>
             *text = translated(text, inputs).map_err(|why| (String::new(), why))?;
         }
         Value::Array(items) => {
-            for (place, item) in items.iter_mut().enumerate() {
-                translate(item, inputs).map_err(|(field, why)| (format!("[{place}]{field}"), why))?;
+            for (index, item) in items.iter_mut().enumerate() {
+                translate(item, inputs).map_err(|(field, why)| (format!("[{index}]{field}"), why))?;
             }
         }
         Value::Object(fields) => {

@@ -20,33 +20,33 @@ pub(super) struct FoundServers {
 }
 
 /// The servers of a file, or the reason why it cannot be imported.
-pub(super) fn find(file: Value) -> Result<FoundServers, String> {
+pub(super) fn find_servers(file: Value) -> Result<FoundServers, String> {
     let Value::Object(mut file) = file else {
         return Err("is not an object: it must begin with `{`".to_owned());
     };
     // Claude Code's settings file also stores servers per project folder.
     let projects = projects(&file);
-    let mut found = if let Some(servers) = file.remove("mcpServers") {
-        found("mcpServers (Claude Code, Claude Desktop, Cursor)", servers)?
+    let mut parsed = if let Some(servers) = file.remove("mcpServers") {
+        parse_servers("mcpServers (Claude Code, Claude Desktop, Cursor)", servers)?
     } else if let Some(servers) = file.remove("mcp_servers") {
-        FoundServers { dialect: Dialect::Codex, ..found("mcp_servers (Codex)", servers)? }
+        FoundServers { dialect: Dialect::Codex, ..parse_servers("mcp_servers (Codex)", servers)? }
     } else if let Some(servers) = file.remove("context_servers") {
-        FoundServers { dialect: Dialect::Zed, ..found("context_servers (Zed)", servers)? }
+        FoundServers { dialect: Dialect::Zed, ..parse_servers("context_servers (Zed)", servers)? }
     } else if let Some(servers) = file.remove("servers") {
         let inputs = inputs(file.get("inputs"));
-        FoundServers { inputs, ..found("servers (VS Code)", servers)? }
+        FoundServers { inputs, ..parse_servers("servers (VS Code)", servers)? }
     } else if let Some(Value::Object(servers)) = file.get("mcp").filter(|mcp| is_opencode(mcp)) {
         let servers = Value::Object(servers.clone());
-        FoundServers { dialect: Dialect::OpenCode, ..found("mcp (OpenCode)", servers)? }
+        FoundServers { dialect: Dialect::OpenCode, ..parse_servers("mcp (OpenCode)", servers)? }
     } else if let Some(Value::Object(mut settings)) = file.remove("mcp") {
         let inputs = inputs(settings.get("inputs"));
         let servers = settings.remove("servers").unwrap_or(Value::Null);
-        FoundServers { inputs, ..found("mcp.servers (settings of VS Code)", servers)? }
+        FoundServers { inputs, ..parse_servers("mcp.servers (settings of VS Code)", servers)? }
     } else if let Some(extensions) = file.remove("extensions").filter(is_goose) {
         goose(extensions)?
     } else if !file.is_empty() && file.iter().all(|(name, entry)| name == "$schema" || is_server(entry)) {
         file.remove("$schema");
-        found("servers by name", Value::Object(file))?
+        parse_servers("servers by name", Value::Object(file))?
     } else {
         return Err(
             "has none of `mcpServers`, `mcp_servers`, `servers`, `context_servers`, `mcp` and `extensions`, and is not a \
@@ -55,15 +55,15 @@ pub(super) fn find(file: Value) -> Result<FoundServers, String> {
         );
     };
     if projects > 0 {
-        found.warnings.push(format!(
+        parsed.warnings.push(format!(
             "servers of {projects} folders in `projects` are not imported: import the `.mcp.json` of a folder, or copy \
              them to `mcpServers`"
         ));
     }
-    Ok(found)
+    Ok(parsed)
 }
 
-fn found(form: &'static str, servers: Value) -> Result<FoundServers, String> {
+fn parse_servers(form: &'static str, servers: Value) -> Result<FoundServers, String> {
     let Value::Object(servers) = servers else {
         return Err("has servers that are not an object keyed by name".to_owned());
     };
@@ -84,17 +84,18 @@ fn is_goose(extensions: &Value) -> bool {
 
 /// Most extensions of goose are parts of it and not servers.
 fn goose(extensions: Value) -> Result<FoundServers, String> {
-    let mut found = FoundServers { dialect: Dialect::Goose, ..found("extensions (goose)", extensions)? };
+    let mut parsed =
+        FoundServers { dialect: Dialect::Goose, ..parse_servers("extensions (goose)", extensions)? };
     let is_server =
         |entry: &Value| matches!(entry["type"].as_str(), Some("stdio" | "sse" | "streamable_http"));
     let (servers, parts): (Vec<_>, Vec<_>) =
-        found.servers.into_iter().partition(|(_, entry)| is_server(entry));
-    found.servers = servers;
+        parsed.servers.into_iter().partition(|(_, entry)| is_server(entry));
+    parsed.servers = servers;
     if !parts.is_empty() {
         let names: Vec<String> = parts.into_iter().map(|(name, _)| name).collect();
-        found.notes.push(format!("part of goose itself, not servers: {}", names.join(", ")));
+        parsed.notes.push(format!("part of goose itself, not servers: {}", names.join(", ")));
     }
-    Ok(found)
+    Ok(parsed)
 }
 
 fn is_server(entry: &Value) -> bool {

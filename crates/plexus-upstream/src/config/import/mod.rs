@@ -1,8 +1,9 @@
 //! Imports servers from files of other programs: first a plan, then files.
 //!
 //! [`source`] reads the text, [`form`] finds the servers in it, [`dialect`] translates the keys of each program, [`entry`] converts
-//! each server into a document, and [`variables`] rewrites its references. [`this_hub`] recognizes the hub's own entry, which is not
-//! imported. A server that cannot be converted faithfully is skipped with a reason; the others are not affected.
+//! each server into a document, and [`variables`] rewrites its references. [`this_hub`] recognizes the hub's own entry,
+//! which is not imported. A server that cannot be converted faithfully is skipped with a reason; the others are not
+//! affected.
 
 mod dialect;
 mod entry;
@@ -154,25 +155,25 @@ impl Folder {
         if text.len() as u64 > MAX_IMPORT_BYTES {
             return Err(refuse(format!("is longer than {} MiB", MAX_IMPORT_BYTES / 1024 / 1024)));
         }
-        let found = source::value(text).and_then(form::find).map_err(refuse)?;
+        let parsed = source::value(text).and_then(form::find_servers).map_err(refuse)?;
         let mut plan = ImportPlan {
             source: file_name.to_owned(),
-            form: found.form,
+            form: parsed.form,
             servers: Vec::new(),
             skipped: Vec::new(),
-            warnings: found.warnings,
-            notes: found.notes,
+            warnings: parsed.warnings,
+            notes: parsed.notes,
         };
         // If the folder cannot be read, return that error once instead of skipping every server.
         self.files()?;
         let mut slugs = BTreeSet::new();
-        for (place, (name, given)) in found.servers.into_iter().enumerate() {
-            let converted = entry::convert(&given, found.dialect, &found.inputs);
-            if converted.as_ref().is_ok_and(|converted| hub.is(&converted.document)) {
+        for (index, (name, entry)) in parsed.servers.into_iter().enumerate() {
+            let converted = entry::convert(&entry, parsed.dialect, &parsed.inputs);
+            if converted.as_ref().is_ok_and(|converted| hub.matches_entry(&converted.document)) {
                 plan.notes.push(format!("{name:?} is this hub itself, and is not imported"));
                 continue;
             }
-            let planned = match place < MAX_SERVERS {
+            let planned = match index < MAX_SERVERS {
                 true => self.plan(&name, converted, &admit, &mut slugs),
                 false => Err(Refused::from(format!("only {MAX_SERVERS} servers of a file are imported"))),
             };
@@ -188,7 +189,7 @@ impl Folder {
 
     /// Writes the files of a plan. A failed write does not prevent the others.
     pub fn apply(&self, plan: &ImportPlan) -> Applied {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let mut applied = Applied::default();
         for server in &plan.servers {
             match self.write_new(&server.name, &server.document) {
@@ -217,7 +218,7 @@ impl Folder {
             let why = "another server in the file would give its tools the same names";
             return Err(why.to_owned().into());
         }
-        match self.taken(&name) {
+        match self.file_with_same_slug(&name) {
             Ok(None) => {}
             Ok(Some(file)) => {
                 let exists = self.describes(&file, &converted.document);

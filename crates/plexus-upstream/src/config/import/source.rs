@@ -1,4 +1,5 @@
-//! The text of a file as a value: JSON with comments, or TOML, told apart by what is written and not by the file's name.
+//! Parses the text of a file: JSON with comments, or TOML. The format is detected from the content, not from the file
+//! name.
 
 use plexus_kit::syntax::{self, Format};
 use serde_json::Value;
@@ -15,7 +16,7 @@ pub(super) fn value(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Whether most likely TOML was meant: the first line that is not a comment is the head of a table or sets a key.
+/// Whether the text is most likely TOML: the first line that is not a comment is the head of a table or sets a key.
 fn is_like_toml(text: &str) -> bool {
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let Some(first) = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#')) else {

@@ -27,17 +27,17 @@ const EDITOR_VARIABLES: [&str; 13] = [
 
 /// The rewritten text, or the reason why a reference cannot be rewritten.
 pub(super) fn translated(text: &str, inputs: &Inputs) -> Result<String, String> {
-    let mut whole = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     for part in parts(text) {
         match part {
             // Only this format escapes `${` by doubling the `$`.
-            Part::Text("${") => whole.push_str("$${"),
-            Part::Text(text) => whole.push_str(text),
-            Part::Reference(reference) => whole.push_str(&rewritten_reference(reference, inputs)?),
-            Part::Open(text) => whole.push_str(&text.replace("${", "$${")),
+            Part::Text("${") => output.push_str("$${"),
+            Part::Text(text) => output.push_str(text),
+            Part::Reference(reference) => output.push_str(&rewritten_reference(reference, inputs)?),
+            Part::Open(text) => output.push_str(&text.replace("${", "$${")),
         }
     }
-    Ok(whole)
+    Ok(output)
 }
 
 fn rewritten_reference(reference: &str, inputs: &Inputs) -> Result<String, String> {

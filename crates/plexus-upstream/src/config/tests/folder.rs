@@ -79,8 +79,8 @@ fn clashing_names_are_refused_with_both_files() {
 #[test]
 fn excess_files_are_reported() {
     let (dir, folder) = folder(&[]);
-    for place in 0..=super::super::folder::MAX_FILES {
-        std::fs::write(dir.path().join(format!("s{place:04}.json")), r#"{"command": "npx"}"#).unwrap();
+    for index in 0..=super::super::folder::MAX_FILES {
+        std::fs::write(dir.path().join(format!("s{index:04}.json")), r#"{"command": "npx"}"#).unwrap();
     }
     let entries = folder.read();
     assert_eq!(entries.iter().filter(|entry| entry.server.is_ok()).count(), 512);
@@ -124,9 +124,9 @@ fn added_server_is_private_and_unique() {
         "new.json: `comand` is not a known key; did you mean `command`?"
     );
     assert!(matches!(folder.add("new", &json!([])), Err(FolderError::Problems(_))));
-    let left: Vec<_> =
+    let remaining: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(remaining.len(), 2, "{remaining:?}");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn removed_file_is_moved_aside() {
     let text = "# mine\ncommand = \"npx\"\n";
     let (dir, folder) = folder(&[("git.toml", text)]);
     let folder = folder.with_clock(Clock::manual("2026-11-16T06:00:00Z".parse().unwrap()));
-    let kept = folder.remove("git").unwrap();
-    assert_eq!(kept, dir.path().join(".removed/git.20261116T060000Z.toml"));
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), text);
+    let backup = folder.remove("git").unwrap();
+    assert_eq!(backup, dir.path().join(".removed/git.20261116T060000Z.toml"));
+    assert_eq!(std::fs::read_to_string(&backup).unwrap(), text);
     assert!(folder.read().is_empty());
     assert!(matches!(folder.remove("git"), Err(FolderError::NotFound { .. })));
     // Again within the same second.

@@ -90,7 +90,7 @@ fn claude_code_file_is_imported() {
         ]
     );
     let warnings: Vec<_> = plan.servers.iter().flat_map(|server| &server.warnings).collect();
-    let warnings: Vec<_> = warnings.iter().map(|told| plain(folder.dir(), told)).collect();
+    let warnings: Vec<_> = warnings.iter().map(|warning| plain(folder.dir(), warning)).collect();
     assert_eq!(
         warnings,
         [
@@ -187,9 +187,9 @@ fn cursor_file_is_imported() {
         ]
     );
     let local = plan.servers.iter().find(|server| server.name == "local").unwrap();
-    let said: Vec<_> = local.warnings.iter().map(|told| plain(folder.dir(), told)).collect();
+    let skipped_texts: Vec<_> = local.warnings.iter().map(|warning| plain(folder.dir(), warning)).collect();
     assert_eq!(
-        said,
+        skipped_texts,
         [
             "local.json: `autoApprove` is not imported: tokens and profiles decide which tools may be called",
             "local.json: `env.GONE` is not imported: it unsets a variable, and a program only gets the variables that are named here",
@@ -219,15 +219,15 @@ fn vs_code_file_is_imported() {
       },
     }"#;
     let (_dir, folder) = folder(&[]);
-    let found = plan(&folder, text);
-    assert_eq!(found.form, "servers (VS Code)");
+    let plan_result = plan(&folder, text);
+    assert_eq!(plan_result.form, "servers (VS Code)");
     let expected = json!({
         "fetch": { "transport": "stdio", "command": "uvx", "args": ["mcp-server-fetch"] },
         "remote": { "transport": "streamable_http", "url": "https://mcp.example.com/mcp" },
     });
-    assert_eq!(documents(&found), expected);
+    assert_eq!(documents(&plan_result), expected);
     assert_eq!(
-        skipped(&folder, &found),
+        skipped(&folder, &plan_result),
         [
             "\"other\" is left out: `args[0]` prompts for `${input:7}`, which a hub cannot do; write `${env:INPUT_7}` and \
              set that variable where the hub is started",
@@ -273,7 +273,7 @@ fn plain_map_with_own_keys_is_imported() {
 #[test]
 fn a_file_of_codex() {
     let (_dir, folder) = folder(&[]);
-    let found = plan(
+    let plan_result = plan(
         &folder,
         r#"# Mine.
 model = "o9"
@@ -304,9 +304,9 @@ command = "uvx"
 enabled = false
 "#,
     );
-    assert_eq!(found.form, "mcp_servers (Codex)");
+    assert_eq!(plan_result.form, "mcp_servers (Codex)");
     assert_eq!(
-        documents(&found),
+        documents(&plan_result),
         json!({
             "docs": {
                 "command": "npx",
@@ -327,15 +327,15 @@ enabled = false
             "off": { "command": "uvx", "enabled": false },
         })
     );
-    assert!(skipped(&folder, &found).is_empty());
-    let tickets = found.servers.iter().find(|server| server.name == "tickets").unwrap();
+    assert!(skipped(&folder, &plan_result).is_empty());
+    let tickets = plan_result.servers.iter().find(|server| server.name == "tickets").unwrap();
     assert!(tickets.warnings[0].contains("`tools` is not imported"), "{:?}", tickets.warnings);
 }
 
 #[test]
 fn a_file_of_zed() {
     let (_dir, folder) = folder(&[]);
-    let found = plan(
+    let plan_result = plan(
         &folder,
         r#"{
           // Of the editor.
@@ -349,7 +349,7 @@ fn a_file_of_zed() {
         }"#,
     );
     assert_eq!(
-        documents(&found),
+        documents(&plan_result),
         json!({
             "now": { "command": "npx", "args": ["-y", "a"], "env": { "A": "1" } },
             "before": { "command": "/opt/b", "args": ["x"] },
@@ -357,7 +357,7 @@ fn a_file_of_zed() {
         })
     );
     assert_eq!(
-        skipped(&folder, &found),
+        skipped(&folder, &plan_result),
         [
             "\"packed\" is left out: it belongs to an extension of Zed, which knows how to start it; write `command` or \
              `url`"
@@ -368,7 +368,7 @@ fn a_file_of_zed() {
 #[test]
 fn a_file_of_opencode() {
     let (_dir, folder) = folder(&[]);
-    let found = plan(
+    let plan_result = plan(
         &folder,
         r#"{
           "$schema": "https://opencode.ai/config.json",
@@ -381,9 +381,9 @@ fn a_file_of_opencode() {
           },
         }"#,
     );
-    assert_eq!(found.form, "mcp (OpenCode)");
+    assert_eq!(plan_result.form, "mcp (OpenCode)");
     assert_eq!(
-        documents(&found),
+        documents(&plan_result),
         json!({
             "local": {
                 "transport": "stdio",
@@ -404,7 +404,7 @@ fn a_file_of_opencode() {
 #[test]
 fn a_file_of_goose_as_json() {
     let (_dir, folder) = folder(&[]);
-    let found = plan(
+    let plan_result = plan(
         &folder,
         r#"{ "extensions": {
           "developer": { "type": "builtin", "name": "developer", "enabled": true },
@@ -416,7 +416,7 @@ fn a_file_of_goose_as_json() {
         } }"#,
     );
     assert_eq!(
-        documents(&found),
+        documents(&plan_result),
         json!({
             "docs": {
                 "transport": "stdio",
@@ -429,7 +429,7 @@ fn a_file_of_goose_as_json() {
             "far": { "transport": "streamable_http", "url": "https://a.example/mcp", "enabled": false },
         })
     );
-    assert_eq!(found.notes, ["part of goose itself, not servers: developer"]);
+    assert_eq!(plan_result.notes, ["part of goose itself, not servers: developer"]);
 }
 
 #[test]
@@ -446,16 +446,16 @@ fn own_entry_is_known_by_its_target_and_not_by_its_name() {
         let plan = folder.import_admitted("theirs.json", &text, &hub, |_| Ok(())).unwrap();
         (plan.notes.len(), plan.servers.len(), plan.skipped.len())
     };
-    let (own, taken, refused) = ((1, 0, 0), (0, 1, 0), (0, 0, 1));
+    let (own_counts, taken_counts, refused_counts) = ((1, 0, 0), (0, 1, 0), (0, 0, 1));
     for name in ["plexus", "hub"] {
-        let other = if name == "plexus" { refused } else { taken };
+        let other = if name == "plexus" { refused_counts } else { taken_counts };
         for (entry, expected) in [
-            (proxy(&[]), own),
-            (proxy(&["--data-dir", "/data/plexus"]), own),
+            (proxy(&[]), own_counts),
+            (proxy(&["--data-dir", "/data/plexus"]), own_counts),
             (proxy(&["--data-dir=/data/other"]), other),
-            (proxy(&["--hub", "http://localhost:7420"]), own),
+            (proxy(&["--hub", "http://localhost:7420"]), own_counts),
             (proxy(&["--hub", "https://hub.example.net"]), other),
-            (json!({ "url": "http://localhost:7420/mcp" }), own),
+            (json!({ "url": "http://localhost:7420/mcp" }), own_counts),
             (json!({ "url": "http://localhost:7421/mcp" }), other),
             (json!({ "command": "plexus", "args": ["up"] }), other),
             (json!({ "command": "npx", "args": ["mcp"] }), other),
@@ -538,7 +538,7 @@ fn legacy_file_stays_until_its_servers_are_written() {
 #[test]
 fn unadmitted_import_reveals_no_files() {
     let (_dir, folder) = folder(&[]);
-    let said = |path: &str| {
+    let skipped_texts = |path: &str| {
         let entry = json!({ "url": "https://a.example", "headers": { "X": format!("${{file:{path}}}") } });
         let text = json!({ "mcpServers": { "spy": entry } }).to_string();
         let admit = |planned: &Planned| match planned.has_references() {
@@ -549,8 +549,8 @@ fn unadmitted_import_reveals_no_files() {
         assert!(plan.servers.is_empty());
         skipped(&folder, &plan)
     };
-    let there = said("/etc/passwd");
-    assert_eq!(there, ["\"spy\" is left out: it refers to something"]);
-    assert_eq!(said("/etc/no-such-file"), there);
-    assert_eq!(said("/etc"), there);
+    let existing = skipped_texts("/etc/passwd");
+    assert_eq!(existing, ["\"spy\" is left out: it refers to something"]);
+    assert_eq!(skipped_texts("/etc/no-such-file"), existing);
+    assert_eq!(skipped_texts("/etc"), existing);
 }

@@ -75,7 +75,8 @@ fn literal_credential_is_warned_about_with_a_replacement() {
         ),
     ] {
         let server = server("my server.json", &text.to_string());
-        let expected: Vec<String> = warnings.iter().map(|told| format!("my server.json: {told}")).collect();
+        let expected: Vec<String> =
+            warnings.iter().map(|warning| format!("my server.json: {warning}")).collect();
         assert_eq!(server.warnings, expected, "{text}");
     }
 }
@@ -163,18 +164,20 @@ fn random_url_segments_are_masked() {
 
 #[test]
 fn outline_contains_no_credentials() {
-    let told = |document: Value| Value::Object(outline(document.as_object().unwrap()));
+    let outlined = |document: Value| Value::Object(outline(document.as_object().unwrap()));
     assert_eq!(
-        told(json!({ "command": "npx", "args": ["-y", "x", "--api-key", "s3cr3t"], "env": { "A": "b" } })),
+        outlined(
+            json!({ "command": "npx", "args": ["-y", "x", "--api-key", "s3cr3t"], "env": { "A": "b" } })
+        ),
         json!({ "command": "npx", "args": ["-y", "x", "--api-key", "[redacted]"] })
     );
     assert_eq!(
-        told(
+        outlined(
             json!({ "url": "https://a.example:8443/s3cr3t?a=b", "headers": { "X": "y" }, "transport": "sse" })
         ),
         json!({ "origin": "https://a.example:8443", "transport": "sse" })
     );
-    let long = told(json!({ "command": "é".repeat(300), "args": vec!["x"; 40] }));
+    let long = outlined(json!({ "command": "é".repeat(300), "args": vec!["x"; 40] }));
     assert_eq!(long["command"], format!("{}…", "é".repeat(200)));
     assert_eq!((long["args"].as_array().unwrap().len(), &long["args"][32]), (33, &json!("… and 8 more")));
 }
@@ -226,25 +229,30 @@ fn no_message_contains_a_value() {
             .unwrap_or_else(|error| panic!("{template}: {error}"));
             std::fs::write(dir.path().join("a.json"), document.to_string()).unwrap();
             let entries = folder.read();
-            let mut said = format!("{entries:?}{:?}", folder.check("a", &document));
+            let mut output = format!("{entries:?}{:?}", folder.check("a", &document));
             match &entries[0].server {
                 Ok(server) => {
-                    said.push_str(&format!("{:?}{:?}{}", server, server.transport, server.warnings.join("")));
+                    output.push_str(&format!(
+                        "{:?}{:?}{}",
+                        server,
+                        server.transport,
+                        server.warnings.join("")
+                    ));
                 }
-                Err(problems) => problems.iter().for_each(|problem| said.push_str(&problem.to_string())),
+                Err(problems) => problems.iter().for_each(|problem| output.push_str(&problem.to_string())),
             }
             if let Err(error) = folder.add("b", &document) {
-                said.push_str(&format!("{error}{error:?}"));
+                output.push_str(&format!("{error}{error:?}"));
             } else {
                 folder.remove("b").unwrap();
             }
             let plan =
                 folder.import("x.json", &json!({ "mcpServers": { "c": document } }).to_string()).unwrap();
-            said.push_str(&format!("{plan:?}"));
+            output.push_str(&format!("{plan:?}"));
             for server in &plan.servers {
-                said.push_str(&server.warnings.join(""));
+                output.push_str(&server.warnings.join(""));
             }
-            assert!(!said.contains(SECRET), "{document}\n{said}");
+            assert!(!output.contains(SECRET), "{document}\n{output}");
         }
     }
     // Also in texts that are not documents.
@@ -261,8 +269,8 @@ fn no_message_contains_a_value() {
         let path = dir.path().join(format!("a.{ending}"));
         std::fs::write(&path, &text).unwrap();
         let entries = folder.read();
-        let said = format!("{:?}", entries[0].server.as_ref().unwrap_err());
-        assert!(!said.contains(SECRET), "{text}\n{said}");
+        let output = format!("{:?}", entries[0].server.as_ref().unwrap_err());
+        assert!(!output.contains(SECRET), "{text}\n{output}");
         std::fs::remove_file(&path).unwrap();
     }
 }

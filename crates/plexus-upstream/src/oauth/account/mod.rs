@@ -6,8 +6,8 @@
 //! the authorization server (`renewal`). It runs in its own task, so that a caller that stops waiting cannot
 //! interrupt it between the answer and the database write.
 
-mod access;
-mod pass;
+mod account_access;
+mod login_flow;
 mod renewal;
 
 use std::fmt;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use plexus_kit::{Clock, Supervisor};
 
-pub(crate) use self::pass::{BearerStatus, Pass};
+pub(crate) use self::account_access::{AccountAccess, BearerStatus};
 use self::renewal::Renewal;
 use super::grant::Grant;
 use super::terms::Terms;
@@ -39,11 +39,11 @@ pub(crate) struct AccountContext {
 pub struct Account {
     /// Name of the server's file.
     server: String,
-    around: AccountContext,
-    held: ArcSwap<AccountState>,
+    context: AccountContext,
+    state: ArcSwap<AccountState>,
     renewal: Mutex<Renewal>,
-    /// Held while a change is written to the database and then to `held`, so that both see the same order.
-    changing: tokio::sync::Mutex<Logouts>,
+    /// Held while a change is written to the database and then to `state`, so that both see the same order.
+    change_lock: tokio::sync::Mutex<Logouts>,
 }
 
 /// The number of logouts. A login that started before a logout must not restore access.
@@ -75,19 +75,19 @@ impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
             .field("server", &self.server)
-            .field("held", &self.held.load())
+            .field("state", &self.state.load())
             .finish_non_exhaustive()
     }
 }
 
 impl Account {
-    pub(crate) fn new(server: &str, around: AccountContext) -> Arc<Self> {
+    pub(crate) fn new(server: &str, context: AccountContext) -> Arc<Self> {
         Arc::new(Self {
             server: server.to_owned(),
-            around,
-            held: ArcSwap::default(),
+            context,
+            state: ArcSwap::default(),
             renewal: Mutex::default(),
-            changing: tokio::sync::Mutex::default(),
+            change_lock: tokio::sync::Mutex::default(),
         })
     }
 
@@ -95,14 +95,14 @@ impl Account {
     /// because the file may change back.
     pub(crate) async fn follow(&self, http: &HttpConfig) -> Result<(), ClientError> {
         let terms = Arc::new(Terms::of(http)?);
-        let _turn = self.changing.lock().await;
-        let held = self.held.load_full();
-        if held.is_for(&terms.binding) {
+        let _turn = self.change_lock.lock().await;
+        let state = self.state.load_full();
+        if state.is_for(&terms.binding) {
             // Some terms, such as the secret, are not part of the binding.
-            self.held.store(Arc::new(AccountState { terms: Some(terms), ..AccountState::clone(&held) }));
+            self.state.store(Arc::new(AccountState { terms: Some(terms), ..AccountState::clone(&state) }));
             return Ok(());
         }
-        let found = match &self.around.vault {
+        let restored = match &self.context.vault {
             Some(vault) => {
                 self.save_unsaved(vault).await.map_err(|error| {
                     ClientError::Unreachable(format!("the new token cannot be stored now: {error}"))
@@ -110,27 +110,27 @@ impl Account {
                 if terms.uses_client_credentials() {
                     AccountState::default()
                 } else {
-                    self.kept(vault, &terms.binding).await?
+                    self.stored_state(vault, &terms.binding).await?
                 }
             }
             None => AccountState::default(),
         };
-        self.put(AccountState { terms: Some(terms), ..found });
+        self.replace_state(AccountState { terms: Some(terms), ..restored });
         Ok(())
     }
 
-    async fn kept(&self, vault: &Vault, binding: &str) -> Result<AccountState, ClientError> {
-        let kept = vault.read(&self.server).await.map_err(|error| {
+    async fn stored_state(&self, vault: &Vault, binding: &str) -> Result<AccountState, ClientError> {
+        let stored = vault.read(&self.server).await.map_err(|error| {
             ClientError::Unreachable(format!("the stored login cannot be read now: {error}"))
         })?;
-        Ok(AccountState::of(kept, binding))
+        Ok(AccountState::of(stored, binding))
     }
 
-    /// The caller must hold `changing`.
-    fn put(&self, held: AccountState) {
-        let generation = self.held.load().generation + 1;
+    /// The caller must hold `change_lock`.
+    fn replace_state(&self, state: AccountState) {
+        let generation = self.state.load().generation + 1;
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner).forget_trouble();
-        self.held.store(Arc::new(AccountState { generation, ..held }));
+        self.state.store(Arc::new(AccountState { generation, ..state }));
     }
 
     fn wants_login(&self, why: &str) -> String {
@@ -139,9 +139,9 @@ impl Account {
 }
 
 impl AccountState {
-    fn of(kept: StoredGrant, binding: &str) -> Self {
+    fn of(stored: StoredGrant, binding: &str) -> Self {
         let without = |why: &str| Self { why: Some(why.to_owned()), ..Self::default() };
-        match kept {
+        match stored {
             StoredGrant::Nothing => Self::default(),
             StoredGrant::Unreadable => without("its last login cannot be read with this hub's key"),
             StoredGrant::Grant(stored) if stored.binding != binding => {

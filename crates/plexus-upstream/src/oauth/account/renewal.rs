@@ -26,25 +26,25 @@ use crate::oauth::vault::{StoredGrant, Vault};
 use crate::oauth::{LoginError, discovery, login, quoted};
 
 /// Longest pause between two attempts, so that a recovered authorization server is noticed soon.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The result of an attempt; none while it is running.
-type Outcome = Option<Result<(), ClientError>>;
+type AttemptResult = Option<Result<(), ClientError>>;
 
 #[derive(Default)]
 pub(super) struct Renewal {
-    running: Option<watch::Receiver<Outcome>>,
+    running: Option<watch::Receiver<AttemptResult>>,
     /// Consecutive failures.
     failures: u32,
     pausing: Option<(Instant, ClientError)>,
     /// A grant that could not be written to the database.
-    unsaved: Option<Renewed>,
+    unsaved: Option<RenewedGrant>,
 }
 
 /// A grant that is to replace another.
-struct Renewed {
+struct RenewedGrant {
     /// The generation that it replaces.
-    of: u64,
+    generation: u64,
     /// The terms under which it was requested.
     terms: Arc<Terms>,
     /// The grant whose refresh token was used, which may no longer be valid. None for the hub's own
@@ -66,18 +66,18 @@ impl Renewal {
 }
 
 /// The state of a requested renewal.
-enum Started {
+enum RenewalStart {
     /// The renewal has already happened.
     Done,
-    Waiting(watch::Receiver<Outcome>),
+    Waiting(watch::Receiver<AttemptResult>),
     /// The last attempt failed, and the next one is not due yet.
     Later(ClientError),
 }
 
 /// Ends an attempt when dropped, even if it is aborted.
-struct Turn(Arc<Account>);
+struct RunningAttempt(Arc<Account>);
 
-impl Drop for Turn {
+impl Drop for RunningAttempt {
     fn drop(&mut self) {
         self.0.renewing().running = None;
     }
@@ -91,9 +91,9 @@ impl Account {
     /// Returns when the grant of this generation has been renewed or replaced.
     pub(super) async fn renew(self: &Arc<Self>, generation: u64, refused: bool) -> Result<(), ClientError> {
         let mut outcome = match self.start(generation, refused) {
-            Started::Done => return Ok(()),
-            Started::Later(error) => return Err(error),
-            Started::Waiting(outcome) => outcome,
+            RenewalStart::Done => return Ok(()),
+            RenewalStart::Later(error) => return Err(error),
+            RenewalStart::Waiting(outcome) => outcome,
         };
         let ended = outcome.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
         ended.unwrap_or_else(|| Err(ClientError::Unreachable("the hub is stopping".to_owned())))
@@ -104,40 +104,40 @@ impl Account {
         drop(self.start(generation, false));
     }
 
-    fn start(self: &Arc<Self>, generation: u64, refused: bool) -> Started {
+    fn start(self: &Arc<Self>, generation: u64, refused: bool) -> RenewalStart {
         let mut renewal = self.renewing();
-        if self.held.load().generation != generation {
-            return Started::Done;
+        if self.state.load().generation != generation {
+            return RenewalStart::Done;
         }
         if let Some(running) = &renewal.running {
-            return Started::Waiting(running.clone());
+            return RenewalStart::Waiting(running.clone());
         }
         if let Some((until, error)) = &renewal.pausing
             && Instant::now() < *until
         {
-            return Started::Later(error.clone());
+            return RenewalStart::Later(error.clone());
         }
         let (ended, outcome) = watch::channel(None);
         renewal.running = Some(outcome.clone());
         drop(renewal);
-        let turn = Turn(self.clone());
+        let turn = RunningAttempt(self.clone());
         let name = format!("upstream {}: renew its token", self.server);
-        self.around.supervisor.spawn(Stage::Work, name, async move {
+        self.context.supervisor.spawn(Stage::Work, name, async move {
             let done = turn.0.attempt(generation, refused).await;
             // Later callers see the result of this attempt and start a new one only if that is not enough.
             drop(turn);
             let _ = ended.send(Some(done));
         });
-        Started::Waiting(outcome)
+        RenewalStart::Waiting(outcome)
     }
 
     async fn attempt(&self, generation: u64, refused: bool) -> Result<(), ClientError> {
         let unsaved = self.renewing().unsaved.take();
-        let asked = match unsaved.filter(|renewed| renewed.of == generation) {
+        let requested = match unsaved.filter(|renewed| renewed.generation == generation) {
             Some(renewed) => Ok(Some(renewed)),
-            None => self.ask(generation).await,
+            None => self.request_grant(generation).await,
         };
-        match asked {
+        match requested {
             Ok(None) => Ok(()),
             Ok(Some(mut renewed)) => {
                 renewed.grant.after_refusal = refused;
@@ -152,36 +152,36 @@ impl Account {
                 Err(ClientError::NeedsLogin(self.wants_login(&why)))
             }
             // The failure concerned an earlier state.
-            Err(_) if self.held.load().generation != generation => Ok(()),
+            Err(_) if self.state.load().generation != generation => Ok(()),
             Err(TokenError::Other(why) | TokenError::Transient(why)) => {
-                Err(self.later(format!("the token cannot be renewed now: {why}")))
+                Err(self.schedule_retry(format!("the token cannot be renewed now: {why}")))
             }
         }
     }
 
     /// Asks the authorization server for a new grant. None: the state has already changed.
-    async fn ask(&self, generation: u64) -> Result<Option<Renewed>, TokenError> {
-        let held = self.held.load_full();
-        if held.generation != generation {
+    async fn request_grant(&self, generation: u64) -> Result<Option<RenewedGrant>, TokenError> {
+        let state = self.state.load_full();
+        if state.generation != generation {
             return Ok(None);
         }
-        let Some(terms) = held.terms.clone() else {
+        let Some(terms) = state.terms.clone() else {
             return Err(TokenError::Transient("its file has not been read yet".to_owned()));
         };
-        let asking = OauthHttp::new(&terms, &self.around.settings)
+        let oauth_http = OauthHttp::new(&terms, &self.context.settings)
             .map_err(|error| TokenError::Other(error.to_string()))?;
-        let before = held.grant.clone().filter(|_| !terms.uses_client_credentials());
+        let before = state.grant.clone().filter(|_| !terms.uses_client_credentials());
         let grant = match &before {
-            _ if terms.uses_client_credentials() => self.request_own_token(&asking, &terms).await?,
-            Some(grant) => self.request_renewal(&asking, &terms, grant).await?,
+            _ if terms.uses_client_credentials() => self.request_own_token(&oauth_http, &terms).await?,
+            Some(grant) => self.request_renewal(&oauth_http, &terms, grant).await?,
             None => return Err(nothing_to_renew()),
         };
-        Ok(Some(Renewed { of: generation, terms, before, grant }))
+        Ok(Some(RenewedGrant { generation, terms, before, grant }))
     }
 
     async fn request_renewal(
         &self,
-        asking: &OauthHttp,
+        oauth_http: &OauthHttp,
         terms: &Terms,
         grant: &Grant,
     ) -> Result<Grant, TokenError> {
@@ -191,13 +191,14 @@ impl Account {
             ("refresh_token", refresh.expose_secret()),
             ("resource", &source.resource),
         ];
-        let tokens = token::ask(asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await?;
-        grant.renewed(tokens, self.around.clock.now()).ok_or_else(unsendable)
+        let tokens =
+            token::ask(oauth_http, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await?;
+        grant.renewed(tokens, self.context.clock.now()).ok_or_else(unsendable)
     }
 
     /// Requests a token with the hub's own credentials.
-    async fn request_own_token(&self, asking: &OauthHttp, terms: &Terms) -> Result<Grant, TokenError> {
-        let (source, scopes) = self.own_source(asking, terms).await.map_err(|error| match error {
+    async fn request_own_token(&self, oauth_http: &OauthHttp, terms: &Terms) -> Result<Grant, TokenError> {
+        let (source, scopes) = self.own_source(oauth_http, terms).await.map_err(|error| match error {
             LoginError::Unreachable(why) => TokenError::Transient(why),
             other => TokenError::Other(other.to_string()),
         })?;
@@ -206,25 +207,26 @@ impl Account {
         if !scopes.is_empty() {
             pairs.push(("scope", &scopes));
         }
-        let asked = token::ask(asking, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await;
-        let tokens = asked.map_err(|refused| match refused {
+        let requested =
+            token::ask(oauth_http, &source.token_endpoint, &source.client, &terms.oauth, &pairs).await;
+        let tokens = requested.map_err(|refused| match refused {
             // There is no refresh token that could have become invalid, so the problem is in the file.
             TokenError::InvalidGrant(why) => TokenError::Other(why),
             other => other,
         })?;
         // Requested again each time.
         let tokens = Tokens { refresh: None, ..tokens };
-        Grant::new(source, tokens, self.around.clock.now()).ok_or_else(unsendable)
+        Grant::new(source, tokens, self.context.clock.now()).ok_or_else(unsendable)
     }
 
     async fn own_source(
         &self,
-        asking: &OauthHttp,
+        oauth_http: &OauthHttp,
         terms: &Terms,
     ) -> Result<(Source, Vec<String>), LoginError> {
-        let challenge = asking.challenge().await?;
-        let resource = discovery::resource(asking, terms, &challenge).await?;
-        let authority = discovery::authority(asking, &resource.issuer).await?;
+        let challenge = oauth_http.challenge().await?;
+        let resource = discovery::resource(oauth_http, terms, &challenge).await?;
+        let authority = discovery::authority(oauth_http, &resource.issuer).await?;
         let client = Client::configured(&terms.oauth, &authority)?;
         let scopes = match (terms.oauth.scopes.is_empty(), challenge.scope) {
             (false, _) => terms.oauth.scopes.clone(),
@@ -235,28 +237,28 @@ impl Account {
     }
 
     /// Stores a new grant, then uses it.
-    async fn adopt(&self, renewed: Renewed) -> Result<(), ClientError> {
-        let turn = self.changing.lock().await;
-        let held = self.held.load_full();
-        if held.generation != renewed.of {
+    async fn adopt(&self, renewed: RenewedGrant) -> Result<(), ClientError> {
+        let turn = self.change_lock.lock().await;
+        let state = self.state.load_full();
+        if state.generation != renewed.generation {
             if self.store_late(&renewed).await {
                 drop(turn);
-                self.give_back(&renewed.terms, &renewed.grant).await;
+                self.revoke_unwanted(&renewed.terms, &renewed.grant).await;
             }
             return Ok(());
         }
         if renewed.before.is_some()
-            && let Some(vault) = &self.around.vault
-            && let Err(error) = vault.keep(&self.server, &renewed.grant).await
+            && let Some(vault) = &self.context.vault
+            && let Err(error) = vault.save(&self.server, &renewed.grant).await
         {
             tracing::warn!(server = %self.server, %error, "the new token cannot be stored yet and is not used");
             self.renewing().unsaved = Some(renewed);
-            return Err(self.later("the new token cannot be stored now".to_owned()));
+            return Err(self.schedule_retry("the new token cannot be stored now".to_owned()));
         }
         let issuer = quoted(&renewed.grant.source.issuer);
         tracing::debug!(server = %self.server, %issuer, "renewed the token");
-        self.put(AccountState {
-            terms: held.terms.clone(),
+        self.replace_state(AccountState {
+            terms: state.terms.clone(),
             grant: Some(Arc::new(renewed.grant)),
             ..AccountState::default()
         });
@@ -265,58 +267,58 @@ impl Account {
 
     /// Handles a grant whose account changed during the renewal. Returns whether it should be revoked;
     /// otherwise it was stored in place of its predecessor, or a newer grant exists.
-    async fn store_late(&self, renewed: &Renewed) -> bool {
-        let (Some(before), held) = (&renewed.before, self.held.load_full()) else { return false };
-        let Some(vault) = &self.around.vault else { return held.grant.is_none() };
-        let kept = match vault.read(&self.server).await {
-            Ok(StoredGrant::Grant(stored)) if stored.is(before) => {
-                vault.keep(&self.server, &renewed.grant).await
+    async fn store_late(&self, renewed: &RenewedGrant) -> bool {
+        let (Some(before), state) = (&renewed.before, self.state.load_full()) else { return false };
+        let Some(vault) = &self.context.vault else { return state.grant.is_none() };
+        let stored = match vault.read(&self.server).await {
+            Ok(StoredGrant::Grant(stored)) if stored.is_sealed_form_of(before) => {
+                vault.save(&self.server, &renewed.grant).await
             }
             Ok(StoredGrant::Nothing) => return true,
             // A login in the meantime produced a newer grant.
             Ok(StoredGrant::Grant(_) | StoredGrant::Unreadable) => return false,
             Err(error) => Err(error),
         };
-        if let Err(error) = kept {
+        if let Err(error) = stored {
             tracing::warn!(server = %self.server, %error, "the new token cannot be stored; a new login may be needed");
-        } else if held.is_for(&renewed.terms.binding) {
+        } else if state.is_for(&renewed.terms.binding) {
             // The file changed and changed back, so the account holds the predecessor again.
-            let terms = held.terms.clone();
-            match self.kept(vault, &renewed.terms.binding).await {
-                Ok(found) => self.put(AccountState { terms, ..found }),
+            let terms = state.terms.clone();
+            match self.stored_state(vault, &renewed.terms.binding).await {
+                Ok(restored) => self.replace_state(AccountState { terms, ..restored }),
                 Err(error) => tracing::warn!(server = %self.server, %error, "the new token is not used yet"),
             }
         }
         false
     }
 
-    /// Stores a grant that could not be stored before. The caller must hold `changing`, and must call this
+    /// Stores a grant that could not be stored before. The caller must hold `change_lock`, and must call this
     /// before replacing the predecessor.
     pub(super) async fn save_unsaved(&self, vault: &Vault) -> Result<(), String> {
         let unsaved = self.renewing().unsaved.take();
         let Some(renewed) = unsaved else { return Ok(()) };
-        let kept = vault.keep(&self.server, &renewed.grant).await;
-        if kept.is_err() {
+        let stored = vault.save(&self.server, &renewed.grant).await;
+        if stored.is_err() {
             self.renewing().unsaved = Some(renewed);
         }
-        kept
+        stored
     }
 
     /// Removes an ended login; returns false if the state has already changed.
     async fn end(&self, generation: u64, why: &str) -> bool {
-        let _turn = self.changing.lock().await;
-        let held = self.held.load_full();
-        if held.generation != generation {
+        let _turn = self.change_lock.lock().await;
+        let state = self.state.load_full();
+        if state.generation != generation {
             return false;
         }
-        if let Some(vault) = &self.around.vault
+        if let Some(vault) = &self.context.vault
             && let Err(error) = vault.forget(&self.server).await
         {
             // After a restart the authorization server reports the same error, and the login is deleted then.
             tracing::warn!(server = %self.server, %error, "a login that has ended cannot be deleted yet");
         }
-        self.put(AccountState {
-            terms: held.terms.clone(),
+        self.replace_state(AccountState {
+            terms: state.terms.clone(),
             why: Some(why.to_owned()),
             ..AccountState::default()
         });
@@ -324,11 +326,11 @@ impl Account {
     }
 
     /// Records a failure and schedules the next attempt.
-    fn later(&self, why: String) -> ClientError {
-        let timing = &self.around.timing;
+    fn schedule_retry(&self, why: String) -> ClientError {
+        let timing = &self.context.timing;
         let mut renewal = self.renewing();
         let doubled = timing.first_pause.saturating_mul(1 << renewal.failures.min(16));
-        let pause = timing.jitter.shorten(doubled.min(LONGEST));
+        let pause = timing.jitter.shorten(doubled.min(MAX_PAUSE));
         renewal.failures = renewal.failures.saturating_add(1);
         let error = ClientError::Unreachable(why);
         tracing::warn!(server = %self.server, %error, ?pause, failures = renewal.failures, "retrying later");

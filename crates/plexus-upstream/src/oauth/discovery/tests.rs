@@ -4,29 +4,30 @@ fn url(text: &str) -> Url {
     Url::parse(text).unwrap()
 }
 
-fn shown_all(places: Vec<Url>) -> Vec<String> {
-    places.iter().map(Url::to_string).collect()
+fn url_texts(urls: Vec<Url>) -> Vec<String> {
+    urls.iter().map(Url::to_string).collect()
 }
 
 #[test]
 fn resource_metadata_is_at_the_named_or_well_known_urls() {
-    let places = |at: &str, challenge: &Challenge| shown_all(resource_places(&url(at), challenge).unwrap());
+    let urls =
+        |at: &str, challenge: &Challenge| url_texts(resource_metadata_urls(&url(at), challenge).unwrap());
     let silent = Challenge::default();
     let root = "https://a.example/.well-known/oauth-protected-resource";
-    assert_eq!(places("https://a.example/v1/mcp?x=1", &silent), [format!("{root}/v1/mcp"), root.to_owned()]);
-    assert_eq!(places("https://a.example/mcp/", &silent), [format!("{root}/mcp"), root.to_owned()]);
-    assert_eq!(places("https://a.example", &silent), [root]);
+    assert_eq!(urls("https://a.example/v1/mcp?x=1", &silent), [format!("{root}/v1/mcp"), root.to_owned()]);
+    assert_eq!(urls("https://a.example/mcp/", &silent), [format!("{root}/mcp"), root.to_owned()]);
+    assert_eq!(urls("https://a.example", &silent), [root]);
     let named = Challenge { resource_metadata: Some("https://b.example/d".to_owned()), ..silent };
-    assert_eq!(places("https://a.example/mcp", &named), ["https://b.example/d"]);
+    assert_eq!(urls("https://a.example/mcp", &named), ["https://b.example/d"]);
     let nonsense = Challenge { resource_metadata: Some("/relative".to_owned()), ..Challenge::default() };
-    assert!(resource_places(&url("https://a.example/mcp"), &nonsense).is_err());
+    assert!(resource_metadata_urls(&url("https://a.example/mcp"), &nonsense).is_err());
 }
 
 #[test]
 fn authority_metadata_urls_follow_the_specified_order() {
-    let places = |issuer: &str| shown_all(authority_places(&url(issuer)));
+    let urls = |issuer: &str| url_texts(authority_metadata_urls(&url(issuer)));
     assert_eq!(
-        places("https://a.example/tenant1"),
+        urls("https://a.example/tenant1"),
         [
             "https://a.example/.well-known/oauth-authorization-server/tenant1",
             "https://a.example/.well-known/openid-configuration/tenant1",
@@ -35,7 +36,7 @@ fn authority_metadata_urls_follow_the_specified_order() {
     );
     for issuer in ["https://a.example", "https://a.example/"] {
         assert_eq!(
-            places(issuer),
+            urls(issuer),
             [
                 "https://a.example/.well-known/oauth-authorization-server",
                 "https://a.example/.well-known/openid-configuration",
@@ -72,9 +73,9 @@ fn unencrypted_endpoints_are_refused() {
         let issuer = "https://a.example";
         serde_json::from_value(serde_json::json!({ "issuer": issuer, "token_endpoint": token })).unwrap()
     };
-    let place = url("https://a.example");
-    assert!(usable(document("https://a.example/token"), &place).is_ok());
-    assert!(usable(document("http://a.example/token"), &place).is_err());
+    let issuer = url("https://a.example");
+    assert!(usable(document("https://a.example/token"), &issuer).is_ok());
+    assert!(usable(document("http://a.example/token"), &issuer).is_err());
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn remote_issuer_may_not_name_local_endpoints() {
 fn invalid_metadata_is_quoted_shortened() {
     let document =
         serde_json::json!({ "issuer": "https://a.example", "scopes_supported": "\u{1b}x".repeat(9_000) });
-    let place = url("https://a.example");
-    let refused = read::<AuthorityDocument>(&place, document).err().unwrap().to_string();
+    let issuer = url("https://a.example");
+    let refused = read::<AuthorityDocument>(&issuer, document).err().unwrap().to_string();
     assert!(refused.len() < 400 && !refused.contains('\u{1b}'), "{refused}");
 }

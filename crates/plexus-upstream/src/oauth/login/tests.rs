@@ -93,8 +93,9 @@ fn pending_logins_are_bounded() {
     }
     let oldest = logins.take("docs", &id, &answer("the state", None), now);
     assert!(matches!(oldest, Err(LoginError::NoLogin)), "the oldest of a server goes first");
-    let others = (0..MAX - MAX_OF_ONE).map(|n| logins.add(pending(&format!("s{n}"), false, 1_000), now));
-    assert!(others.into_iter().all(|added| added.is_ok()));
+    let other_servers =
+        (0..MAX - MAX_OF_ONE).map(|n| logins.add(pending(&format!("s{n}"), false, 1_000), now));
+    assert!(other_servers.into_iter().all(|added| added.is_ok()));
     assert_eq!(logins.add(pending("more", false, 1_000), now), Err(LoginError::Full(MAX)));
     assert_eq!(
         logins.add(pending("more", false, 2_000), from_millis(1_000)),

@@ -17,14 +17,14 @@ const WAITING: usize = 128;
 #[derive(Debug)]
 pub(in crate::supervision) struct Gate {
     limit: Option<usize>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
 impl Gate {
     pub(in crate::supervision) fn new(limit: Option<usize>) -> Self {
-        let places = limit.unwrap_or(0).min(Semaphore::MAX_PERMITS);
-        Self { limit, places: Arc::new(Semaphore::new(places)), waiting: AtomicUsize::new(0) }
+        let permits = limit.unwrap_or(0).min(Semaphore::MAX_PERMITS);
+        Self { limit, permits: Arc::new(Semaphore::new(permits)), waiting: AtomicUsize::new(0) }
     }
 
     pub(in crate::supervision) fn limit(&self) -> Option<usize> {
@@ -34,10 +34,10 @@ impl Gate {
     /// Acquires a permit, released on drop. Returns none if there is no limit.
     pub(super) async fn enter(&self, server: &str) -> Result<Option<OwnedSemaphorePermit>, CallError> {
         let Some(limit) = self.limit else { return Ok(None) };
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Ok(Some(place));
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Ok(Some(permit));
         }
-        let waiting = Waiting::new(&self.waiting);
+        let waiting = WaitingCount::new(&self.waiting);
         if waiting.before >= WAITING {
             let message =
                 format!("{server} runs {limit} calls at a time, and {WAITING} calls are already waiting");
@@ -45,23 +45,23 @@ impl Gate {
                 .hint("Nothing was run. Wait for running calls to end and call again."));
         }
         // The semaphore is never closed.
-        Ok(self.places.clone().acquire_owned().await.ok())
+        Ok(self.permits.clone().acquire_owned().await.ok())
     }
 }
 
 /// Counts a waiting call until dropped, even if the caller stops waiting.
-struct Waiting<'g> {
+struct WaitingCount<'g> {
     count: &'g AtomicUsize,
     before: usize,
 }
 
-impl<'g> Waiting<'g> {
+impl<'g> WaitingCount<'g> {
     fn new(count: &'g AtomicUsize) -> Self {
         Self { before: count.fetch_add(1, Ordering::Relaxed), count }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCount<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::{
-    Answer, Answers, CallError, Capabilities, Inquiry, MAX_QUESTIONS, ProgressSink, Question, RawJson,
-    ToolContext, Unasked,
+    Answer, Answers, AskError, CallError, Capabilities, Inquiry, MAX_QUESTIONS, ProgressSink, Question,
+    RawJson, ToolContext,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::questions::{CallerDialog, normal_form};
 use super::task;
 use super::upstream_call::{CallOutcome, MISSING_CAPABILITY, Operation};
-use crate::client::{Client, ClientError, Inputs, Outgoing, Replied, Request, Returned};
+use crate::client::{CallResponse, Client, ClientError, Inputs, Outgoing, Request, RequestResponse};
 use crate::supervision::unit::Unit;
 
 /// Limit of questions before a result.
@@ -73,7 +73,7 @@ pub(super) async fn run_to_completion(
     Box::pin(async {
         let mut sent = first;
         for _ in 0..MAX_ROUNDS {
-            unit.activity.hear();
+            unit.activity.record_message();
             let (questions, state) = match sent {
                 Sent::CallOutcome(ended) => return Ok(ended),
                 Sent::Task { id, poll } => {
@@ -123,17 +123,17 @@ async fn send(
             let (tool, arguments, as_task) = ((*tool).to_owned(), arguments.clone(), *as_task);
             let call = Outgoing { tool, arguments, progress, cancel, trace, bridge, inputs, as_task };
             Ok(match client.call(call).await? {
-                Returned::Output(output) => Sent::CallOutcome(CallOutcome::Output(output)),
-                Returned::Ask { questions, state } => Sent::Ask { questions, state },
-                Returned::Task { id, poll } => Sent::Task { id, poll },
+                CallResponse::Output(output) => Sent::CallOutcome(CallOutcome::Output(output)),
+                CallResponse::Ask { questions, state } => Sent::Ask { questions, state },
+                CallResponse::Task { id, poll } => Sent::Task { id, poll },
             })
         }
         Operation::Request { method, params } => {
             let (method, params, cancel) = (*method, params.clone(), Some(cancel));
             let request = Request { method, params, cancel, bridge, inputs, trace };
             Ok(match client.request(request).await? {
-                Replied::Result(result) => Sent::CallOutcome(CallOutcome::Result(result)),
-                Replied::Ask { questions, state } => Sent::Ask { questions, state },
+                RequestResponse::Result(result) => Sent::CallOutcome(CallOutcome::Result(result)),
+                RequestResponse::Ask { questions, state } => Sent::Ask { questions, state },
             })
         }
     }
@@ -160,7 +160,8 @@ pub(super) async fn answers(
     let questions = questions.into_iter().map(normal).collect::<Result<Vec<_>, ClientError>>()?;
     let inquiries: BTreeMap<String, Inquiry> =
         questions.iter().map(|question| (question.key.clone(), question.inquiry)).collect();
-    let answers = context.ask(questions).await.map_err(|unasked| Failed::Call(nobody_answers(&unasked)))?;
+    let answers =
+        context.ask(questions).await.map_err(|ask_error| Failed::Call(nobody_answers(&ask_error)))?;
     given(&inquiries, &answers)
 }
 
@@ -186,21 +187,21 @@ fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<Raw
 }
 
 /// The error for the caller when a question remains unanswered.
-fn nobody_answers(unasked: &Unasked) -> CallError {
-    let code = match unasked {
-        Unasked::Incapable(_) => ErrorCode::ToolFailed,
-        Unasked::TooMany(_) => ErrorCode::Overloaded,
-        Unasked::Expired => ErrorCode::DeadlineExceeded,
-        Unasked::Gone => ErrorCode::Cancelled,
+fn nobody_answers(ask_error: &AskError) -> CallError {
+    let code = match ask_error {
+        AskError::Incapable(_) => ErrorCode::ToolFailed,
+        AskError::TooMany(_) => ErrorCode::Overloaded,
+        AskError::Expired => ErrorCode::DeadlineExceeded,
+        AskError::Gone => ErrorCode::Cancelled,
     };
-    let message = format!("the tool asked a question that was not answered: {unasked}");
+    let message = format!("the tool asked a question that was not answered: {ask_error}");
     let error = CallError::new(code, message);
-    match unasked {
-        Unasked::Incapable(lacking) => {
+    match ask_error {
+        AskError::Incapable(lacking) => {
             let data = json!({ "requiredCapabilities": lacking.to_json() });
             error.hint("Call it from an MCP client that can answer questions of this kind.").from_rpc(
                 MISSING_CAPABILITY,
-                unasked.to_string(),
+                ask_error.to_string(),
                 Some(data),
             )
         }
@@ -230,12 +231,12 @@ async fn after_urls(
     let Some(questions) = listed.iter().enumerate().map(question).collect::<Option<Vec<_>>>() else {
         return Err(error.into());
     };
-    let asked = questions.len();
+    let count = questions.len();
     let answers = answers(questions, dialog, context).await?;
     dialog.note_round();
     let answers: BTreeMap<String, Value> = answers.parsed().unwrap_or_default();
     let accepted = answers.values().filter(|answer| answer["action"] == "accept").count();
-    if accepted == asked {
+    if accepted == count {
         return Ok(());
     }
     let message = "the tool requires the user to open a web page first, which the user did not do";

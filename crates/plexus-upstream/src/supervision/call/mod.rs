@@ -75,8 +75,8 @@ pub(super) async fn request(
     context: &ToolContext,
     request: Request,
 ) -> Result<Bytes, CallError> {
-    let gone = || CallError::new(ErrorCode::UnknownTool, format!("{} was removed", unit.name));
-    let config = unit.config().ok_or_else(gone)?;
+    let removed_error = || CallError::new(ErrorCode::UnknownTool, format!("{} was removed", unit.name));
+    let config = unit.config().ok_or_else(removed_error)?;
     let _in_flight = unit.activity.begin(config.timeout);
     let call = UpstreamCall::begin(unit, &config, context, true).await?;
     let operation = Operation::Request { method: request.method, params: request.params };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
-use plexus_tools::{Answer, Capabilities, Inquiry, Question, RawJson, ToolContext, Unasked};
+use plexus_tools::{Answer, AskError, Capabilities, Inquiry, Question, RawJson, ToolContext};
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ impl CallerDialog {
 impl Drop for CallerDialog {
     fn drop(&mut self) {
         if let Some(asking) = &self.asking {
-            asking.over.cancel();
+            asking.ended.cancel();
         }
     }
 }
@@ -86,9 +86,9 @@ struct QuestionRelay {
     call: u64,
     /// The number of the last question.
     number: AtomicU64,
-    asked: AtomicBool,
+    has_asked: AtomicBool,
     /// Cancelled when the call has ended.
-    over: CancellationToken,
+    ended: CancellationToken,
 }
 
 impl QuestionRelay {
@@ -98,8 +98,8 @@ impl QuestionRelay {
             unit: Arc::downgrade(unit),
             call,
             number: AtomicU64::new(0),
-            asked: AtomicBool::new(false),
-            over: CancellationToken::new(),
+            has_asked: AtomicBool::new(false),
+            ended: CancellationToken::new(),
         }
     }
 
@@ -120,7 +120,7 @@ impl QuestionRelay {
                 // The client supports this kind of question, only not this variant.
                 let has_base = (lacking.url && can.form) || (lacking.sampling_tools && can.sampling);
                 let code = if has_base { INVALID_PARAMS } else { METHOD_NOT_FOUND };
-                Err(refusal(code, Unasked::Incapable(lacking).to_string()))
+                Err(refusal(code, AskError::Incapable(lacking).to_string()))
             }
         }
     }
@@ -128,40 +128,40 @@ impl QuestionRelay {
 
 impl Answerer for QuestionRelay {
     fn note_asked(&self) {
-        self.asked.store(true, Ordering::Release);
+        self.has_asked.store(true, Ordering::Release);
     }
 
     fn has_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
+        self.has_asked.load(Ordering::Acquire)
     }
 
     fn has_ended(&self) -> bool {
-        self.over.is_cancelled() || self.context.cancel.is_cancelled()
+        self.ended.is_cancelled() || self.context.cancel.is_cancelled()
     }
 
     fn ask(&self, inquiry: Inquiry, params: Option<RawJson>) -> BoxFuture<'static, Answer> {
         // A question is a sign of life.
         if let Some(unit) = self.unit.upgrade() {
-            unit.activity.hear();
+            unit.activity.record_message();
         }
         let question = match self.question(inquiry, params) {
             Ok(question) => question,
             Err(refusal) => return Box::pin(std::future::ready(refusal)),
         };
-        self.asked.store(true, Ordering::Release);
-        let (context, over) = (self.context.clone(), self.over.clone());
+        self.has_asked.store(true, Ordering::Release);
+        let (context, ended) = (self.context.clone(), self.ended.clone());
         Box::pin(async move {
             let key = question.key.clone();
-            let asked = tokio::select! {
+            let answers = tokio::select! {
                 biased;
-                () = over.cancelled() => return refusal(INTERNAL, "the call that asked has ended"),
-                asked = context.ask(vec![question]) => asked,
+                () = ended.cancelled() => return refusal(INTERNAL, "the call that asked has ended"),
+                answers = context.ask(vec![question]) => answers,
             };
-            match asked {
+            match answers {
                 Ok(mut answers) => {
                     answers.remove(&key).unwrap_or_else(|| refusal(INTERNAL, "the client did not answer"))
                 }
-                Err(unasked) => refusal(INTERNAL, unasked.to_string()),
+                Err(ask_error) => refusal(INTERNAL, ask_error.to_string()),
             }
         })
     }

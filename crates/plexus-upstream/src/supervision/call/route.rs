@@ -17,15 +17,15 @@ pub(super) struct Route<'c> {
     pub(in crate::supervision) unit: &'c std::sync::Arc<Unit>,
     pub(in crate::supervision) context: &'c ToolContext,
     /// The session has its own connection.
-    pub(in crate::supervision) own: bool,
+    pub(in crate::supervision) per_session: bool,
     /// The capabilities that a session's own connection must support.
-    pub(in crate::supervision) can: Capabilities,
+    pub(in crate::supervision) capabilities: Capabilities,
 }
 
 /// A connection, with its lease if it belongs to a session.
-pub(super) struct Connected<'u> {
+pub(super) struct CallConnection<'u> {
     pub(in crate::supervision) client: Client,
-    pub(in crate::supervision) place: Option<SessionLease>,
+    pub(in crate::supervision) lease: Option<SessionLease>,
     running: Running<'u>,
 }
 
@@ -34,17 +34,17 @@ impl<'c> Route<'c> {
     pub(in crate::supervision) async fn connection(
         &self,
         patience: Patience,
-    ) -> Result<Connected<'c>, CallError> {
+    ) -> Result<CallConnection<'c>, CallError> {
         match live_connection(self.unit) {
-            Some(connected) if !self.own => Ok(connected),
+            Some(connected) if !self.per_session => Ok(connected),
             _ => Box::pin(self.wait_for_connection(patience)).await,
         }
     }
 
     /// Returns a connection, waiting for it if necessary.
-    async fn wait_for_connection(&self, patience: Patience) -> Result<Connected<'c>, CallError> {
+    async fn wait_for_connection(&self, patience: Patience) -> Result<CallConnection<'c>, CallError> {
         let connection = async {
-            match self.own {
+            match self.per_session {
                 true => self.own_connection(patience).await,
                 false => shared(self.unit, patience).await,
             }
@@ -57,21 +57,21 @@ impl<'c> Route<'c> {
     }
 
     /// Returns the session's own connection. The shared one only matters for creating it.
-    async fn own_connection(&self, patience: Patience) -> Result<Connected<'c>, CallError> {
+    async fn own_connection(&self, patience: Patience) -> Result<CallConnection<'c>, CallError> {
         let unit = self.unit;
         let session = self.context.session_id;
-        let can = self.can;
-        let fingerprint = || unit.to_run().map(|config| (config.fingerprint, can));
+        let capabilities = self.capabilities;
+        let fingerprint = || unit.to_run().map(|config| (config.fingerprint, capabilities));
         {
             let running = unit.activity.run();
             let connected = fingerprint().and_then(|of| unit.sessions.connected(session, of));
-            if let Some((place, client)) = connected {
-                return Ok(Connected { client, place: Some(place), running });
+            if let Some((lease, client)) = connected {
+                return Ok(CallConnection { client, lease: Some(lease), running });
             }
         }
         let running = shared(unit, patience).await?.running;
         let Some(of) = fingerprint() else { return Err(unavailable(unit, "")) };
-        let Some(place) = unit.sessions.place(session, of) else {
+        let Some(lease) = unit.sessions.lease(session, of) else {
             let message =
                 format!("{} already has {} sessions with their own connections", unit.name, sessions::MAX);
             return Err(CallError::new(ErrorCode::Overloaded, message)
@@ -82,12 +82,12 @@ impl<'c> Route<'c> {
             // others.
             let config = unit.to_run().filter(|config| config.fingerprint == of.0);
             let config = config.ok_or_else(|| ClientError::Unreachable("its file has changed".to_owned()))?;
-            Client::connect(unit.connect(config, unit.stderr.clone(), place.can())).await
+            Client::connect(unit.connect(config, unit.stderr.clone(), lease.capabilities())).await
         };
-        match place.client(connect).await {
-            Ok(client) => Ok(Connected { client, place: Some(place), running }),
+        match lease.client(connect).await {
+            Ok(client) => Ok(CallConnection { client, lease: Some(lease), running }),
             Err(error) => {
-                unit.sessions.forget(session, &place);
+                unit.sessions.forget(session, &lease);
                 let why = format!("cannot connect for this session: {error}");
                 Err(match error {
                     ClientError::Busy(_) => busy(unit, &why),
@@ -110,17 +110,17 @@ pub(super) enum Patience {
 
 /// The shared connection, if it is open. A connection that has ended is ignored even before its end was
 /// noticed.
-fn live_connection(unit: &Unit) -> Option<Connected<'_>> {
+fn live_connection(unit: &Unit) -> Option<CallConnection<'_>> {
     let running = unit.activity.run();
     let client = unit.client.load_full().filter(|client| !client.has_ended())?;
-    Some(Connected { client: (*client).clone(), place: None, running })
+    Some(CallConnection { client: (*client).clone(), lease: None, running })
 }
 
 /// Returns the shared connection, waiting for it if necessary.
 pub(in crate::supervision) async fn shared(
     unit: &Unit,
     patience: Patience,
-) -> Result<Connected<'_>, CallError> {
+) -> Result<CallConnection<'_>, CallError> {
     let mut status = unit.status.subscribe();
     let wait = async {
         loop {

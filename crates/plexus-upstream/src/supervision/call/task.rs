@@ -15,7 +15,8 @@ use super::input_rounds::{self, Failed};
 use super::questions::CallerDialog;
 use super::upstream_call::CallOutcome;
 use crate::client::{
-    Client, ClientError, Method, Present, Replied, Request, Returned, TaskState, called, task_state,
+    CallResponse, Client, ClientError, Method, PresentCaller, Request, RequestResponse, TaskState,
+    parse_call_result, task_state,
 };
 use crate::supervision::unit::Unit;
 
@@ -23,23 +24,23 @@ use crate::supervision::unit::Unit;
 const MAX_MISSES: usize = 5;
 
 /// A task that is running at the server. If dropped before its end, it is cancelled.
-struct Followed<'f> {
+struct RunningTask<'f> {
     unit: &'f Arc<Unit>,
     client: &'f Client,
     id: String,
     /// Marks the caller as present at the server between polls, when no request is in flight.
-    present: Option<Present>,
+    present: Option<PresentCaller>,
     ended: bool,
 }
 
-impl Followed<'_> {
+impl RunningTask<'_> {
     fn request(&self, method: Method, dialog: &CallerDialog) -> Request {
         let params = Map::from_iter([("taskId".to_owned(), Value::from(&*self.id))]);
         Request { bridge: dialog.bridge.clone(), ..Request::new(method, params) }
     }
 }
 
-impl Drop for Followed<'_> {
+impl Drop for RunningTask<'_> {
     fn drop(&mut self) {
         // During shutdown the runtime is gone, and no task can send the cancellation.
         if self.ended || Handle::try_current().is_err() {
@@ -60,31 +61,31 @@ impl Drop for Followed<'_> {
 
 /// Within a session, one request is answered when the task ends, and the server may ask questions meanwhile.
 async fn in_session(
-    task: &mut Followed<'_>,
+    task: &mut RunningTask<'_>,
     dialog: &CallerDialog,
     context: &ToolContext,
 ) -> Result<CallOutcome, Failed> {
     let cancel = Some(context.cancel.clone());
     let request = Request { cancel, ..task.request(Method::TaskResult, dialog) };
-    let replied = task.client.request(request).await.map_err(begun)?;
+    let replied = task.client.request(request).await.map_err(as_lost)?;
     task.ended = true;
     match replied {
-        Replied::Result(result) => ended(&result),
-        Replied::Ask { .. } => {
+        RequestResponse::Result(result) => ended(&result),
+        RequestResponse::Ask { .. } => {
             Err(ClientError::Protocol("tasks/result returned a question".to_owned()).into())
         }
     }
 }
 
 fn ended(result: &Bytes) -> Result<CallOutcome, Failed> {
-    match called(result)? {
-        Returned::Output(output) => Ok(CallOutcome::Output(output)),
+    match parse_call_result(result)? {
+        CallResponse::Output(output) => Ok(CallOutcome::Output(output)),
         _ => Err(ClientError::Protocol("a task ended without a result".to_owned()).into()),
     }
 }
 
 /// Once a call has begun, every failure of its task means that the call is lost.
-fn begun(error: ClientError) -> ClientError {
+fn as_lost(error: ClientError) -> ClientError {
     match error {
         ClientError::Unreachable(why) | ClientError::Busy(why) | ClientError::NeedsLogin(why) => {
             ClientError::Lost(why)
@@ -102,7 +103,7 @@ pub(in crate::supervision) async fn follow(
     context: &ToolContext,
 ) -> Result<CallOutcome, Failed> {
     let present = Some(client.present(dialog.bridge.clone()));
-    let mut task = Followed { unit, client, id, present, ended: false };
+    let mut task = RunningTask { unit, client, id, present, ended: false };
     if client.peer().era == UpstreamEra::Session {
         return in_session(&mut task, dialog, context).await;
     }
@@ -116,8 +117,8 @@ pub(in crate::supervision) async fn follow(
             () = tokio::time::sleep(poll) => {}
         }
         let state = match client.request(task.request(Method::GetTask, dialog)).await {
-            Ok(Replied::Result(result)) => task_state(&result)?,
-            Ok(Replied::Ask { .. }) => {
+            Ok(RequestResponse::Result(result)) => task_state(&result)?,
+            Ok(RequestResponse::Ask { .. }) => {
                 return Err(ClientError::Protocol("tasks/get returned a question".to_owned()).into());
             }
             // The task may continue nevertheless.
@@ -139,7 +140,7 @@ pub(in crate::supervision) async fn follow(
             Err(ClientError::Cancelled) => return Err(ClientError::Cancelled.into()),
         };
         misses = 0;
-        unit.activity.hear();
+        unit.activity.record_message();
         match state {
             TaskState::Working(again) => poll = again,
             TaskState::Asks { questions, poll: again } => {

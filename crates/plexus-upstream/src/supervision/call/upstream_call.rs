@@ -11,9 +11,9 @@
 //! | `http_client` in `plexus-mcp` | a reused connection ended before a byte was written | over the next one |
 //! | `http_client` in `plexus-mcp` | the server redirected it | at each of up to three redirects |
 //!
-//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server. Any other lost call
-//! is reported to the caller with the advice to check first, and so is a call in which a question was answered, because nobody
-//! should be asked twice.
+//! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server. Any other
+//! lost call is reported to the caller with the advice to check first, and so is a call in which a question was
+//! answered, because nobody should be asked twice.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::input_rounds::{self, Failed};
 use super::questions::CallerDialog;
-use super::route::{self, Connected, Patience, Route};
+use super::route::{self, CallConnection, Patience, Route};
 use crate::client::{ClientError, Method, for_callers};
 use crate::config::ServerConfig;
 use crate::supervision::unit::Unit;
@@ -59,11 +59,11 @@ pub(super) enum CallOutcome {
 
 /// One request of a caller at a server.
 pub(super) struct UpstreamCall<'c> {
-    reach: Route<'c>,
+    route: Route<'c>,
     dialog: CallerDialog,
     /// It may be run twice.
     repeatable: bool,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<'c> UpstreamCall<'c> {
@@ -75,21 +75,26 @@ impl<'c> UpstreamCall<'c> {
         repeatable: bool,
     ) -> Result<Self, CallError> {
         let gate = unit.gate.load_full();
-        let place = tokio::select! {
+        let permit = tokio::select! {
             biased;
-            place = gate.enter(&unit.name) => place?,
+            permit = gate.enter(&unit.name) => permit?,
             () = context.cancel.cancelled() => return Err(route::cancelled_before()),
         };
         let dialog = CallerDialog::of(unit, config, context);
-        let reach = Route { unit, context, own: config.per_session, can: dialog.bridge.capabilities };
-        Ok(Self { reach, dialog, repeatable, _place: place })
+        let route = Route {
+            unit,
+            context,
+            per_session: config.per_session,
+            capabilities: dialog.bridge.capabilities,
+        };
+        Ok(Self { route, dialog, repeatable, _permit: permit })
     }
 
     pub(in crate::supervision) async fn run(
         &self,
         operation: &Operation<'_>,
     ) -> Result<CallOutcome, CallError> {
-        let connected = self.reach.connection(Patience::Starting).await?;
+        let connected = self.route.connection(Patience::Starting).await?;
         let error = match self.once(&connected, operation).await {
             Ok(ended) => return Ok(ended),
             Err(Failed::Call(error)) => return Err(error),
@@ -113,7 +118,7 @@ impl<'c> UpstreamCall<'c> {
 
     /// The capabilities that the caller lacked for questions of the server.
     pub(in crate::supervision) fn lacking(&self) -> Option<Capabilities> {
-        self.reach.unit.missing_capabilities.take(self.dialog.bridge.number)
+        self.route.unit.missing_capabilities.take(self.dialog.bridge.number)
     }
 
     fn may_repeat(&self) -> bool {
@@ -122,7 +127,7 @@ impl<'c> UpstreamCall<'c> {
 
     /// The request was not sent because the connection had ended; a new connection may be on its way.
     async fn resend(&self, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
-        let connected = self.reach.connection(Patience::Starting).await?;
+        let connected = self.route.connection(Patience::Starting).await?;
         self.once(&connected, operation).await.map_err(|failed| match failed {
             Failed::Call(error) => error,
             Failed::Client(error) => self.explain(operation, error),
@@ -131,9 +136,9 @@ impl<'c> UpstreamCall<'c> {
 
     /// The request was lost and may be run twice. If that fails too, "nothing was run" must not be reported.
     async fn rerun(&self, why: String, operation: &Operation<'_>) -> Result<CallOutcome, CallError> {
-        let (server, name) = (&self.reach.unit.name, operation.name());
+        let (server, name) = (&self.route.unit.name, operation.name());
         tracing::debug!(%server, name, "running again after the server was lost");
-        let Ok(connected) = self.reach.connection(Patience::Reconnecting).await else {
+        let Ok(connected) = self.route.connection(Patience::Reconnecting).await else {
             return Err(self.explain(operation, ClientError::Lost(why)));
         };
         self.once(&connected, operation).await.map_err(|failed| match failed {
@@ -150,25 +155,25 @@ impl<'c> UpstreamCall<'c> {
 
     async fn once(
         &self,
-        connected: &Connected<'_>,
+        connected: &CallConnection<'_>,
         operation: &Operation<'_>,
     ) -> Result<CallOutcome, Failed> {
-        let Connected { client, place, .. } = connected;
-        let (unit, context) = (self.reach.unit, self.reach.context);
+        let CallConnection { client, lease, .. } = connected;
+        let (unit, context) = (self.route.unit, self.route.context);
         let progress = context.progress_sink().map(|sink| self.listening(sink));
         let ended =
             input_rounds::run_to_completion(unit, client, operation, progress, &self.dialog, context).await;
         match &ended {
             Ok(_) | Err(Failed::Client(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
-                unit.activity.hear();
+                unit.activity.record_message();
             }
             // Over HTTP the session outlives a lost request; a server that has forgotten the session reports
             // it.
-            Err(Failed::Client(ClientError::Lost(_))) if place.is_some() && !client.is_pipe() => {}
+            Err(Failed::Client(ClientError::Lost(_))) if lease.is_some() && !client.is_pipe() => {}
             Err(Failed::Client(
                 ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::NeedsLogin(_),
-            )) => match place {
-                Some(place) => unit.sessions.forget(context.session_id, place),
+            )) => match lease {
+                Some(lease) => unit.sessions.forget(context.session_id, lease),
                 // The unit checks whether the server is still available.
                 None => unit.list_changed.notify_one(),
             },
@@ -179,10 +184,10 @@ impl<'c> UpstreamCall<'c> {
 
     /// Counts progress as a sign of life.
     fn listening(&self, sink: ProgressSink) -> ProgressSink {
-        let unit = Arc::downgrade(self.reach.unit);
+        let unit = Arc::downgrade(self.route.unit);
         Arc::new(move |progress| {
             if let Some(unit) = unit.upgrade() {
-                unit.activity.hear();
+                unit.activity.record_message();
             }
             sink(progress);
         })
@@ -190,7 +195,7 @@ impl<'c> UpstreamCall<'c> {
 
     /// The error for a lost call that may be repeated.
     fn repeatable_loss(&self, operation: &Operation<'_>, how_often: &str, why: &str) -> CallError {
-        let (server, name, why) = (&self.reach.unit.name, operation.name(), for_callers(why));
+        let (server, name, why) = (&self.route.unit.name, operation.name(), for_callers(why));
         let message = format!("{server} was lost{how_often} while {name} ran: {why}");
         CallError::new(ErrorCode::Unavailable, message)
             .hint("The tool may be run again without harm. Try again in a while.")
@@ -198,12 +203,12 @@ impl<'c> UpstreamCall<'c> {
 
     /// The server's failure, worded for the caller.
     fn explain(&self, operation: &Operation<'_>, error: ClientError) -> CallError {
-        let (unit, name) = (self.reach.unit, operation.name());
+        let (unit, name) = (self.route.unit, operation.name());
         match error {
             ClientError::Lost(why) if self.may_repeat() => self.repeatable_loss(operation, "", &why),
             ClientError::Rpc { code: INVALID_PARAMS, message, data } => {
-                let said = format!("{} does not accept the arguments: {message}", unit.name);
-                CallError::new(ErrorCode::InvalidArguments, said)
+                let text = format!("{} does not accept the arguments: {message}", unit.name);
+                CallError::new(ErrorCode::InvalidArguments, text)
                     .details(data.clone().unwrap_or_default())
                     .from_rpc(INVALID_PARAMS, message, data)
             }
@@ -225,14 +230,14 @@ pub(super) fn explain(unit: &Unit, name: &str, error: ClientError) -> CallError 
         )
         .hint("It is unknown whether it did its work. Check first, and call again only if it did not."),
         ClientError::Rpc { code, message, data } => {
-            let said = format!("{server} answered with an error: {message} ({code})");
-            let error = CallError::new(ErrorCode::ToolFailed, said).details(data.clone().unwrap_or_default());
+            let text = format!("{server} answered with an error: {message} ({code})");
+            let error = CallError::new(ErrorCode::ToolFailed, text).details(data.clone().unwrap_or_default());
             let error = match code {
                 MISSING_CAPABILITY => {
                     let lacking = data.as_ref().map(|data| Capabilities::read(&data["requiredCapabilities"]));
                     let lacking = lacking.filter(|lacking| !lacking.is_empty());
-                    let what = lacking.map(|lacking| format!(" of this kind: {lacking}")).unwrap_or_default();
-                    error.hint(format!("Call it from an MCP client that can answer questions{what}."))
+                    let kind = lacking.map(|lacking| format!(" of this kind: {lacking}")).unwrap_or_default();
+                    error.hint(format!("Call it from an MCP client that can answer questions{kind}."))
                 }
                 _ => error,
             };

@@ -58,15 +58,15 @@ impl CatalogCache {
     ) {
         let Some(file) = self.file(slug) else { return };
         let remembered = CachedCatalog { fingerprint, era, definitions };
-        let kept = tokio::task::spawn_blocking(move || {
+        let written = tokio::task::spawn_blocking(move || {
             let text = serde_json::to_vec(&remembered)?;
-            if text.len() > MAX_BYTES || fs_err::read(&file).is_ok_and(|known| known == text) {
+            if text.len() > MAX_BYTES || fs_err::read(&file).is_ok_and(|cached| cached == text) {
                 return Ok(());
             }
             private_file::create_dir(file.parent().unwrap_or(Path::new(".")))?;
             private_file::write_unsynced(&file, &text)
         });
-        if let Ok(Err(error)) = kept.await {
+        if let Ok(Err(error)) = written.await {
             tracing::warn!(server = slug, %error, "cannot cache the tools of a server");
         }
     }
@@ -108,8 +108,8 @@ mod tests {
             vec![json!({ "name": "read", "inputSchema": { "type": "object" } }).as_object().unwrap().clone()];
         let definitions = Arc::new(definitions);
         memory.keep("files", 7, UpstreamEra::Session, definitions.clone()).await;
-        let known = memory.recall("files", 7).await.unwrap();
-        assert_eq!((known.era, &known.definitions), (UpstreamEra::Session, &definitions));
+        let cached = memory.recall("files", 7).await.unwrap();
+        assert_eq!((cached.era, &cached.definitions), (UpstreamEra::Session, &definitions));
         assert_eq!(memory.recall("files", 8).await, None);
 
         std::fs::write(folder.path().join("tools/files.json"), "{").unwrap();
@@ -118,7 +118,7 @@ mod tests {
         assert!(folder.path().join("tools/files.json").exists());
         memory.retain(&BTreeSet::from(["other"]));
         assert!(!folder.path().join("tools/files.json").exists());
-        memory.keep("files", 7, UpstreamEra::Session, known.definitions).await;
+        memory.keep("files", 7, UpstreamEra::Session, cached.definitions).await;
         memory.forget("files");
         assert!(!folder.path().join("tools/files.json").exists());
     }

@@ -20,23 +20,28 @@ use crate::trust::{self, MAX_DEFINITION, MAX_NAME};
 const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The hub's definition of a tool of a node's server, under this canonical name; or why it is left out.
-pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) -> Result<ToolSpec, String> {
-    let there = said.get("name").and_then(Value::as_str).unwrap_or_default();
-    let shown: String = there.chars().take(40).collect();
-    if there.is_empty() || there.len() > MAX_NAME {
+pub fn hosted(
+    host: &Host,
+    slug: &str,
+    name: String,
+    declared: &Map<String, Value>,
+) -> Result<ToolSpec, String> {
+    let declared_name = declared.get("name").and_then(Value::as_str).unwrap_or_default();
+    let shown: String = declared_name.chars().take(40).collect();
+    if declared_name.is_empty() || declared_name.len() > MAX_NAME {
         return Err(format!("{shown:?} has no name of 1 to {MAX_NAME} bytes and is left out"));
     }
-    let size = serde_json::to_vec(said).map_or(usize::MAX, |json| json.len());
+    let size = serde_json::to_vec(declared).map_or(usize::MAX, |json| json.len());
     if size > MAX_DEFINITION {
         return Err(format!(
             "the definition of {shown:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"
         ));
     }
     let unseen = |kind: FlagKind| matches!(kind, FlagKind::HiddenText | FlagKind::TerminalEscape);
-    if let Some(flag) = trust::flags(said).into_iter().find(|flag| unseen(flag.kind)) {
+    if let Some(flag) = trust::flags(declared).into_iter().find(|flag| unseen(flag.kind)) {
         return Err(format!("{shown:?} has {} in {} and is left out", flag.kind.as_str(), flag.at));
     }
-    let mut definition = said.clone();
+    let mut definition = declared.clone();
     definition::clean(&mut definition).map_err(|why| format!("{shown:?} {why} and is left out"))?;
     catalog::bound_description(&mut definition);
     let input_schema = definition.remove("inputSchema").unwrap_or_default();
@@ -47,7 +52,8 @@ pub fn hosted(host: &Host, slug: &str, name: String, said: &Map<String, Value>) 
         ));
     }
     let text = |member: &str| definition.get(member).and_then(Value::as_str).map(str::to_owned);
-    let tool = plexus_proto::tool_name::split(there).map_or(there, |(_, tool)| tool).to_owned();
+    let tool =
+        plexus_proto::tool_name::split(declared_name).map_or(declared_name, |(_, tool)| tool).to_owned();
     let mut annotations = catalog::annotations(&definition);
     annotations.idempotent_hint |= annotations.read_only_hint;
     Ok(ToolSpec {

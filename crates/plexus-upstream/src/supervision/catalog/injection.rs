@@ -21,18 +21,18 @@ pub(super) fn prepare(mut schema: Value, inject: &BTreeMap<String, Inject>) -> (
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return (schema, injected);
     };
-    for (name, what) in inject {
+    for (name, kind) in inject {
         if !properties.contains_key(name) {
             continue;
         }
-        if *what != Inject::Path {
+        if *kind != Inject::Path {
             properties.remove(name);
         }
-        injected.push((name.clone(), *what));
+        injected.push((name.clone(), *kind));
     }
     if let Some(Value::Array(required)) = schema.get_mut("required") {
         let hidden = |name: &Value| {
-            injected.iter().any(|(hidden, what)| *what != Inject::Path && name.as_str() == Some(hidden))
+            injected.iter().any(|(hidden, kind)| *kind != Inject::Path && name.as_str() == Some(hidden))
         };
         required.retain(|name| !hidden(name));
         // Older drafts of JSON Schema do not allow an empty list here.
@@ -52,8 +52,8 @@ pub(in crate::supervision) fn fill(
     home: Option<&Path>,
     arguments: &mut Map<String, Value>,
 ) -> Result<(), CallError> {
-    for (name, what) in injected {
-        match what {
+    for (name, kind) in injected {
+        match kind {
             Inject::SessionId => {
                 arguments.insert(name.clone(), context.session_id.to_string().into());
             }
@@ -90,9 +90,9 @@ fn absolute(path: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
         (Some(rest), Some(home)) => rest.strip_prefix('/').map(|rest| home.join(rest)),
         _ => None,
     };
-    let whole = from_home.unwrap_or_else(|| folder.join(path));
+    let joined = from_home.unwrap_or_else(|| folder.join(path));
     let mut plain = PathBuf::new();
-    for part in whole.components() {
+    for part in joined.components() {
         match part {
             Component::ParentDir => {
                 plain.pop();

@@ -166,10 +166,11 @@ pub(super) fn bound_description(definition: &mut Map<String, Value>) {
 fn keep_own_names(slug: &str, drafts: &mut [Draft<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     loop {
-        let own = drafts.iter().filter(|draft| draft.shown == draft.tool);
-        let own: BTreeSet<String> = own.map(|draft| tool_name::canonical(slug, draft.tool)).collect();
+        let own_names = drafts.iter().filter(|draft| draft.shown == draft.tool);
+        let own_names: BTreeSet<String> =
+            own_names.map(|draft| tool_name::canonical(slug, draft.tool)).collect();
         let is_taken = |draft: &&mut Draft<'_>| {
-            draft.shown != draft.tool && own.contains(&tool_name::canonical(slug, draft.shown))
+            draft.shown != draft.tool && own_names.contains(&tool_name::canonical(slug, draft.shown))
         };
         let before = warnings.len();
         for draft in drafts.iter_mut().filter(is_taken) {
@@ -244,8 +245,8 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
 
 /// A tool's annotations, with the pessimistic defaults of MCP for missing ones.
 pub(super) fn annotations(definition: &Map<String, Value>) -> ToolAnnotations {
-    let said = definition.get("annotations").and_then(Value::as_object);
-    let hint = |name: &str| said.and_then(|said| said.get(name)).and_then(Value::as_bool);
+    let declared = definition.get("annotations").and_then(Value::as_object);
+    let hint = |name: &str| declared.and_then(|declared| declared.get(name)).and_then(Value::as_bool);
     let read_only_hint = hint("readOnlyHint").unwrap_or(false);
     ToolAnnotations {
         read_only_hint,
@@ -273,22 +274,23 @@ pub(super) fn unmatched_names(config: &ServerConfig, listed: &BTreeSet<&str>, mo
         .chain(renamed)
         .filter(|(_, name)| !listed.iter().any(|tool| glob::matches(name, tool)))
         .enumerate()
-        .map(|(place, (field, name))| {
-            let what = if name.contains('*') { "matches none of" } else { "is not among" };
-            let meant = (place < most).then(|| meant(name, listed)).flatten();
-            let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
-            format!("{field} names {name:?}, which {what} its tools{meant}")
+        .map(|(index, (field, name))| {
+            let mismatch = if name.contains('*') { "matches none of" } else { "is not among" };
+            let suggestion = (index < most).then(|| suggestion(name, listed)).flatten();
+            let suggestion =
+                suggestion.map(|suggestion| format!("; did you mean {suggestion:?}?")).unwrap_or_default();
+            format!("{field} names {name:?}, which {mismatch} its tools{suggestion}")
         })
         .collect()
 }
 
 /// The tool with the most similar name; for a pattern, one of the same form that matches a tool.
-fn meant(name: &str, listed: &BTreeSet<&str>) -> Option<String> {
+fn suggestion(name: &str, listed: &BTreeSet<&str>) -> Option<String> {
     let at_end = name.strip_suffix('*').is_some_and(|rest| !rest.contains('*'));
     let at_start = name.strip_prefix('*').is_some_and(|rest| !rest.contains('*'));
     let patterns: BTreeSet<String> = match (at_end, at_start) {
-        (true, _) => places(listed).map(|(tool, at)| format!("{}*", &tool[..=at])).collect(),
-        (_, true) => places(listed).map(|(tool, at)| format!("*{}", &tool[at..])).collect(),
+        (true, _) => word_boundaries(listed).map(|(tool, at)| format!("{}*", &tool[..=at])).collect(),
+        (_, true) => word_boundaries(listed).map(|(tool, at)| format!("*{}", &tool[at..])).collect(),
         _ if name.contains('*') => return None,
         _ => return nearest(name, listed.iter().copied()).map(str::to_owned),
     };
@@ -296,7 +298,7 @@ fn meant(name: &str, listed: &BTreeSet<&str>) -> Option<String> {
 }
 
 /// The positions at which words of the names end.
-fn places<'l>(listed: &'l BTreeSet<&str>) -> impl Iterator<Item = (&'l str, usize)> {
+fn word_boundaries<'l>(listed: &'l BTreeSet<&str>) -> impl Iterator<Item = (&'l str, usize)> {
     listed.iter().flat_map(|tool| tool.match_indices(SEPARATORS).map(|(at, _)| (*tool, at)))
 }
 

@@ -18,7 +18,9 @@ use plexus_tools::{
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::client::{self, Bridge, Client, ClientError, Listed, Method, Replied, Request, for_callers};
+use crate::client::{
+    self, Bridge, Client, ClientError, ListKind, Method, Request, RequestResponse, for_callers,
+};
 use crate::config::ServerConfig;
 use crate::supervision::call;
 use crate::supervision::lifecycle::reload::Target;
@@ -31,14 +33,14 @@ const INVALID_PARAMS: i64 = -32602;
 #[derive(Default)]
 pub(in crate::supervision) struct Offering {
     offer: ArcSwap<ServerOffer>,
-    published: Mutex<Published>,
+    published: Mutex<PublishedOffer>,
 }
 
 #[derive(Default)]
-struct Published {
-    is: bool,
+struct PublishedOffer {
+    is_published: bool,
     /// One handler per facility, so that the registry recognizes an unchanged facility.
-    runs: Option<[Arc<Run>; 2]>,
+    handlers: Option<[Arc<Run>; 2]>,
 }
 
 impl Offering {
@@ -49,34 +51,39 @@ impl Offering {
 }
 
 /// Requests all lists that a server announces. A list that cannot be fetched keeps its previous entries.
-pub(in crate::supervision) async fn ask(
+pub(in crate::supervision) async fn fetch_offer(
     client: &Client,
-    said: client::Offers,
+    announced: client::Offers,
     before: &ServerOffer,
 ) -> ServerOffer {
     let before = before.lists();
-    let resources = said.resources;
+    let resources = announced.resources;
     ServerOffer::new(OfferLists {
-        resources: list(client, Listed::Resources, resources, before.resources).await,
-        templates: list(client, Listed::Templates, resources, before.templates).await,
-        prompts: list(client, Listed::Prompts, said.prompts, before.prompts).await,
-        subscribe: resources && said.subscribe,
-        completions: said.completions,
+        resources: list(client, ListKind::Resources, resources, before.resources).await,
+        templates: list(client, ListKind::Templates, resources, before.templates).await,
+        prompts: list(client, ListKind::Prompts, announced.prompts, before.prompts).await,
+        subscribe: resources && announced.subscribe,
+        completions: announced.completions,
     })
 }
 
 type Entries = Vec<Map<String, Value>>;
 
-async fn list(client: &Client, what: Listed, has: bool, before: Option<Entries>) -> Option<Entries> {
-    if !has {
+async fn list(
+    client: &Client,
+    list_kind: ListKind,
+    is_announced: bool,
+    before: Option<Entries>,
+) -> Option<Entries> {
+    if !is_announced {
         return None;
     }
-    match client.list_all(what).await {
+    match client.list_all(list_kind).await {
         Ok(entries) => Some(entries),
         // Many servers have resources and do not support templates.
         Err(ClientError::Rpc { code: METHOD_NOT_FOUND, .. }) => Some(Entries::new()),
         Err(error) => {
-            tracing::warn!(?what, %error, "a server did not return a list; the previous one stays");
+            tracing::warn!(what = ?list_kind, %error, "a server did not return a list; the previous one stays");
             Some(before.unwrap_or_default())
         }
     }
@@ -86,17 +93,17 @@ impl Unit {
     /// Publishes an offer. Cheap if nothing changed.
     pub(in crate::supervision) fn publish_offer(self: &Arc<Self>, offer: ServerOffer) {
         let mut published = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = match &self.wanted.borrow().target {
+        let config = match &self.desired.borrow().target {
             Target::Run(config) | Target::Off(config) => config.clone(),
             _ => return,
         };
-        let runs = published
-            .runs
+        let handlers = published
+            .handlers
             .get_or_insert_with(|| {
                 [Facility::Resources, Facility::Prompts].map(|facility| handler(self, facility))
             })
             .clone();
-        published.is = true;
+        published.is_published = true;
         let before = self.offering.offer();
         let changed = *before != offer;
         let offer = if changed { Arc::new(offer) } else { before };
@@ -106,7 +113,7 @@ impl Unit {
             }
             self.offering.offer.store(offer.clone());
         }
-        self.shared.registry.set_facilities(&self.slug, facilities(&config, &offer, runs));
+        self.shared.registry.set_facilities(&self.slug, facilities(&config, &offer, handlers));
         if changed {
             self.shared.offered();
         }
@@ -114,15 +121,16 @@ impl Unit {
 
     /// Publishes the current offer again after the file changed.
     pub(in crate::supervision) fn publish_offer_again(self: &Arc<Self>) {
-        let is = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner).is;
-        if is {
+        let is_published =
+            self.offering.published.lock().unwrap_or_else(PoisonError::into_inner).is_published;
+        if is_published {
             self.publish_offer(ServerOffer::new(self.offering.offer().lists()));
         }
     }
 
     pub(in crate::supervision) fn withdraw_offer(&self) {
         let mut published = self.offering.published.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut *published).is {
+        if std::mem::take(&mut *published).is_published {
             self.offering.offer.store(Arc::default());
             self.shared.registry.set_facilities(&self.slug, []);
             self.shared.offered();
@@ -194,9 +202,9 @@ async fn run(
     context: ToolContext,
     arguments: Value,
 ) -> Result<Outcome, CallError> {
-    let gone = || CallError::new(ErrorCode::UnknownTool, "the server was removed");
-    let unit = unit.upgrade().ok_or_else(gone)?;
-    let Value::Object(params) = arguments else { return Err(gone()) };
+    let removed_error = || CallError::new(ErrorCode::UnknownTool, "the server was removed");
+    let unit = unit.upgrade().ok_or_else(removed_error)?;
+    let Value::Object(params) = arguments else { return Err(removed_error()) };
     let (method, member) = match facility {
         Facility::Resources => (Method::ReadResource, "contents"),
         Facility::Prompts => (Method::GetPrompt, "messages"),
@@ -205,8 +213,8 @@ async fn run(
         return Err(CallError::new(ErrorCode::UnknownTool, "no such prompt is available to you"));
     }
     let text = call::request(&unit, &context, Request::new(method, params)).await?;
-    let unusable = |what: String| {
-        let message = format!("the answer of {} is invalid: {what}", unit.name);
+    let unusable = |problem: String| {
+        let message = format!("the answer of {} is invalid: {problem}", unit.name);
         CallError::new(ErrorCode::ToolFailed, message)
     };
     let result: &RawValue = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
@@ -221,7 +229,7 @@ async fn run(
 /// The result of a completion, over the shared connection.
 pub(in crate::supervision) async fn complete(
     unit: &Unit,
-    asked: Map<String, Value>,
+    params: Map<String, Value>,
 ) -> Result<Option<Bytes>, CompletionError> {
     let Some(client) = unit.client.load_full().filter(|client| !client.has_ended()) else {
         unit.called.notify_one();
@@ -234,9 +242,9 @@ pub(in crate::supervision) async fn complete(
     // The caller of a completion is unknown here, so the server's questions are attributed to nobody while it
     // runs.
     let _present = client.present(Bridge::default());
-    match client.request(Request::new(Method::Complete, asked)).await {
-        Ok(Replied::Result(text)) => Ok(Some(text)),
-        Ok(Replied::Ask { .. }) => {
+    match client.request(Request::new(Method::Complete, params)).await {
+        Ok(RequestResponse::Result(text)) => Ok(Some(text)),
+        Ok(RequestResponse::Ask { .. }) => {
             uncompleted("it asked a question, which a completion cannot answer", false)
         }
         Err(ClientError::Rpc { code, message, .. }) => uncompleted(&message, code == INVALID_PARAMS),

@@ -143,8 +143,8 @@ fn tool_is_not_renamed_to_another_tools_name() {
     let (tools, warnings) = renaming(&[("a", "b"), ("b", "a")], &["a", "b"]);
     assert_eq!((tools, warnings.len()), (vec![called("a", "b"), called("b", "a")], 0), "they swap names");
     let (tools, warnings) = renaming(&[("a", "b"), ("b", "c")], &["a", "b", "c"]);
-    let own = ["a", "b", "c"].map(|name| called(name, name));
-    assert_eq!((tools, warnings.len()), (own.to_vec(), 2), "one rename blocks the other");
+    let own_names = ["a", "b", "c"].map(|name| called(name, name));
+    assert_eq!((tools, warnings.len()), (own_names.to_vec(), 2), "one rename blocks the other");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(in crate::supervision) struct Activity {
     running: AtomicUsize,
     gauge: Gauge,
     /// Milliseconds since `epoch`.
-    heard: AtomicU64,
+    last_message: AtomicU64,
     called: AtomicU64,
     /// A call timed out and the server sent nothing since it began.
     suspect: AtomicBool,
@@ -30,7 +30,7 @@ impl Activity {
             in_flight: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             gauge,
-            heard: AtomicU64::new(0),
+            last_message: AtomicU64::new(0),
             called: AtomicU64::new(0),
             suspect: AtomicBool::new(false),
             quiet: Notify::new(),
@@ -46,13 +46,13 @@ impl Activity {
     }
 
     /// Records a sign of life of the server.
-    pub(in crate::supervision) fn hear(&self) {
-        self.heard.store(self.now(), Ordering::Relaxed);
+    pub(in crate::supervision) fn record_message(&self) {
+        self.last_message.store(self.now(), Ordering::Relaxed);
         self.suspect.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn last_heard(&self) -> Instant {
-        self.at(&self.heard)
+    pub(super) fn last_message_at(&self) -> Instant {
+        self.at(&self.last_message)
     }
 
     /// When a call last began or ended.
@@ -91,7 +91,7 @@ impl Activity {
     }
 
     /// Waits until no call runs; used only by the task that supervises the server.
-    pub(super) async fn quiet(&self) {
+    pub(super) async fn wait_until_quiet(&self) {
         while self.running() > 0 {
             self.quiet.notified().await;
         }
@@ -123,7 +123,8 @@ impl Drop for CallInFlight<'_> {
         let activity = self.activity;
         let now = activity.now();
         activity.called.store(now, Ordering::Relaxed);
-        if timed_out_in_silence(self.began, now, activity.heard.load(Ordering::Relaxed), self.timeout) {
+        if timed_out_in_silence(self.began, now, activity.last_message.load(Ordering::Relaxed), self.timeout)
+        {
             activity.suspect.store(true, Ordering::Relaxed);
         }
         activity.gauge.dec();
@@ -132,9 +133,9 @@ impl Drop for CallInFlight<'_> {
 }
 
 /// Whether a call used its full timeout and the server sent nothing in that time.
-fn timed_out_in_silence(began: u64, now: u64, heard: u64, timeout: Duration) -> bool {
+fn timed_out_in_silence(began: u64, now: u64, last_message: u64, timeout: Duration) -> bool {
     // A timer may fire a millisecond early by this measure.
-    heard < began && u128::from(now.saturating_sub(began)) + 1 >= timeout.as_millis()
+    last_message < began && u128::from(now.saturating_sub(began)) + 1 >= timeout.as_millis()
 }
 
 #[cfg(test)]
@@ -154,12 +155,12 @@ mod tests {
     #[test]
     fn any_message_clears_the_suspicion() {
         let activity = Activity::new(Gauge::default());
-        activity.heard.store(0, Ordering::Relaxed);
+        activity.last_message.store(0, Ordering::Relaxed);
         let mut silent = activity.begin(Duration::ZERO);
         silent.began = 1;
         drop(silent);
         assert!(activity.is_suspect());
-        activity.hear();
+        activity.record_message();
         assert!(!activity.is_suspect());
     }
 
@@ -167,10 +168,10 @@ mod tests {
     fn quiet_resolves_when_the_last_running_call_ends() {
         let activity = Activity::new(Gauge::default());
         let _waiting = activity.begin(Duration::MAX);
-        assert!(activity.quiet().now_or_never().is_some());
+        assert!(activity.wait_until_quiet().now_or_never().is_some());
         let (one, two) = (activity.run(), activity.run());
         assert_eq!((activity.in_flight(), activity.running()), (1, 2));
-        let mut quiet = Box::pin(activity.quiet());
+        let mut quiet = Box::pin(activity.wait_until_quiet());
         drop(one);
         assert!((&mut quiet).now_or_never().is_none());
         drop(two);

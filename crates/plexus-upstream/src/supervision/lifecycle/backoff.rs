@@ -17,7 +17,7 @@ pub(super) struct Backoff {
     timing: Timing,
     /// Whether the server may be given up. Every failed start of a process costs resources; a failed
     /// connection to a remote server costs almost nothing, and the server may come back unnoticed.
-    settles: bool,
+    can_give_up: bool,
     failures: VecDeque<Instant>,
     pauses: u32,
     given_up: bool,
@@ -33,8 +33,8 @@ pub(super) enum NextAttempt {
 }
 
 impl Backoff {
-    pub(in crate::supervision) fn new(timing: Timing, settles: bool) -> Self {
-        Self { timing, settles, failures: VecDeque::new(), pauses: 0, given_up: false }
+    pub(in crate::supervision) fn new(timing: Timing, can_give_up: bool) -> Self {
+        Self { timing, can_give_up, failures: VecDeque::new(), pauses: 0, given_up: false }
     }
 
     /// Records a failure after the server was up for `uptime`.
@@ -51,7 +51,7 @@ impl Backoff {
             self.failures.pop_front();
         }
         self.failures.push_back(now);
-        if self.settles && (self.given_up || self.failures.len() >= timing.crashes) {
+        if self.can_give_up && (self.given_up || self.failures.len() >= timing.crashes) {
             self.given_up = true;
             return NextAttempt::GiveUp(timing.given_up);
         }

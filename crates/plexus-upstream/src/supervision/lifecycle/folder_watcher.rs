@@ -49,25 +49,25 @@ impl Snapshot {
 }
 
 impl Upstreams {
-    /// Reloads when files have changed since `seen`, until the hub stops.
-    pub(in crate::supervision) async fn watch(&self, mut seen: Snapshot) {
+    /// Reloads when files have changed since `last_applied`, until the hub stops.
+    pub(in crate::supervision) async fn watch(&self, mut last_applied: Snapshot) {
         let stop = self.0.shared.supervisor.stopping(Stage::Work);
-        let mut before = seen.clone();
+        let mut before = last_applied.clone();
         let mut reported = None;
         let timing = &self.0.shared.timing;
         loop {
-            let pause = if before == seen { timing.watch } else { timing.confirm };
+            let pause = if before == last_applied { timing.watch } else { timing.confirm };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
             let dir = self.folder().dir().to_owned();
             let Ok(now) = tokio::task::spawn_blocking(move || Snapshot::of(&dir)).await else { continue };
-            if now != seen && now == before {
-                match self.read_again(Reading::Changed).await {
+            if now != last_applied && now == before {
+                match self.apply_files(Reading::Changed).await {
                     Ok(applied) => {
                         // Only now, so that files that could not be read are read again.
-                        (seen, reported) = (now.clone(), None);
+                        (last_applied, reported) = (now.clone(), None);
                         // Servers added over REST have already been applied.
                         if let servers @ [_, ..] = &applied.names()[..] {
                             tracing::info!(?servers, "files of upstream servers have changed");

@@ -35,14 +35,14 @@ use crate::trust::Offer;
 
 pub(super) struct Lifecycle {
     unit: Arc<Unit>,
-    wanted: watch::Receiver<DesiredState>,
+    desired: watch::Receiver<DesiredState>,
     stop: CancellationToken,
     /// The current configuration, and the number of restarts requested before it.
-    now: Option<(Arc<ServerConfig>, u64)>,
+    current: Option<(Arc<ServerConfig>, u64)>,
     /// When the tools of an unavailable server are withdrawn.
     withdraw_at: Option<Instant>,
     /// The fingerprint that a lazy server had when its tools were listed.
-    learnt: Option<u64>,
+    listed_fingerprint: Option<u64>,
     /// Start of the current process's output in the standard error buffer.
     stderr_start: Mark,
     /// When idle connections of sessions are closed next.
@@ -52,28 +52,37 @@ pub(super) struct Lifecycle {
 impl Lifecycle {
     pub(super) fn new(unit: Arc<Unit>) -> Self {
         let stop = unit.shared.supervisor.stopping(Stage::Work);
-        let wanted = unit.wanted.subscribe();
+        let desired = unit.desired.subscribe();
         let sweep_at = Instant::now() + unit.shared.timing.idle;
         let stderr_start = Mark::default();
-        Self { unit, wanted, stop, now: None, withdraw_at: None, learnt: None, stderr_start, sweep_at }
+        Self {
+            unit,
+            desired,
+            stop,
+            current: None,
+            withdraw_at: None,
+            listed_fingerprint: None,
+            stderr_start,
+            sweep_at,
+        }
     }
 
     pub(super) async fn run(mut self) {
         while !self.stop.is_cancelled() {
-            let wanted = self.wanted.borrow_and_update().clone();
-            match wanted.target {
+            let desired = self.desired.borrow_and_update().clone();
+            match desired.target {
                 Target::Run(config) => {
-                    let keep_running = self.keep_running(wanted.turn, wanted.restarts, config);
+                    let keep_running = self.keep_running(desired.turn, desired.restarts, config);
                     let outcome = AssertUnwindSafe(keep_running).catch_unwind().await;
                     self.end_sessions().await;
                     if outcome.is_err() {
-                        self.fault().await;
+                        self.handle_panic().await;
                     }
                 }
-                Target::Off(_) => self.idle_until_changed(wanted.turn, UpstreamState::Disabled, None).await,
+                Target::Off(_) => self.idle_until_changed(desired.turn, UpstreamState::Disabled, None).await,
                 Target::Wrong { message, .. } => {
                     let failure = self.unit.failure(message.to_string(), self.unit.stderr.mark());
-                    self.idle_until_changed(wanted.turn, UpstreamState::Invalid, Some(failure)).await;
+                    self.idle_until_changed(desired.turn, UpstreamState::Invalid, Some(failure)).await;
                 }
                 Target::Gone => break,
             }
@@ -91,19 +100,19 @@ impl Lifecycle {
         state: UpstreamState,
         failure: Option<UpstreamFailure>,
     ) {
-        self.now = None;
-        self.learnt = None;
+        self.current = None;
+        self.listed_fingerprint = None;
         self.withdraw_at = None;
         self.unit.withdraw();
         self.end_sessions().await;
-        self.unit.become_state(state, |status| {
+        self.unit.set_state(state, |status| {
             status.turn = turn;
             status.failure = failure;
         });
         tokio::select! {
             () = self.stop.cancelled() => {}
             // An error would mean that no further state can be desired.
-            _ = self.wanted.changed() => {}
+            _ = self.desired.changed() => {}
         }
     }
 
@@ -113,18 +122,18 @@ impl Lifecycle {
         if unit.sessions.is_empty() {
             return;
         }
-        let _ = tokio::time::timeout(timing.drain, unit.activity.quiet()).await;
+        let _ = tokio::time::timeout(timing.drain, unit.activity.wait_until_quiet()).await;
         unit.sessions.close_all(timing.close).await;
     }
 
     /// An internal error stops only this server, until a different state is desired.
-    async fn fault(&mut self) {
+    async fn handle_panic(&mut self) {
         tracing::error!(server = %self.unit.name, "the task that supervises it panicked");
         self.unit.client.store(None);
         let failure = self
             .unit
             .failure("an internal error of the hub; its log has the details".to_owned(), self.stderr_start);
-        let turn = self.wanted.borrow().turn;
+        let turn = self.desired.borrow().turn;
         self.idle_until_changed(turn, UpstreamState::Failed, Some(failure)).await;
     }
 
@@ -136,35 +145,35 @@ impl Lifecycle {
         if unit.recall(&config).await {
             // The same grace period as for a server that was just lost.
             self.withdraw_at = Some(Instant::now() + unit.shared.timing.grace);
-            self.learnt = Some(config.fingerprint);
+            self.listed_fingerprint = Some(config.fingerprint);
         }
         // A requested restart starts the server, even a lazy one.
-        if self.now.replace((config, restarts)).is_some_and(|(_, before)| before != restarts) {
-            self.learnt = None;
+        if self.current.replace((config, restarts)).is_some_and(|(_, before)| before != restarts) {
+            self.listed_fingerprint = None;
         }
         let mut turn = turn;
         loop {
-            let Some((config, _)) = self.now.clone() else { return };
-            if config.lazy && self.learnt == Some(config.fingerprint) {
+            let Some((config, _)) = self.current.clone() else { return };
+            if config.lazy && self.listed_fingerprint == Some(config.fingerprint) {
                 // Discards further notifications of the calls that woke it the last time.
                 let _ = unit.called.notified().now_or_never();
-                unit.become_state(UpstreamState::Idle, |status| status.turn = status.turn.max(turn));
+                unit.set_state(UpstreamState::Idle, |status| status.turn = status.turn.max(turn));
                 // A lazy server's tools stay listed while it is stopped.
                 self.withdraw_at = None;
-                if self.meanwhile(unit.called.notified()).await.is_none() {
+                if self.run_unless_changed(unit.called.notified()).await.is_none() {
                     return;
                 }
             }
-            unit.become_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
+            unit.set_state(UpstreamState::Starting, |status| status.turn = status.turn.max(turn));
             turn = 0;
             self.stderr_start = unit.stderr.mark();
-            let (ended, uptime) = match self.meanwhile(open(&unit, config)).await {
+            let (ended, uptime) = match self.run_unless_changed(open(&unit, config)).await {
                 None => return,
                 Some(Err(ClientError::NeedsLogin(why))) => (MonitorEnd::NeedsLogin(why), Duration::ZERO),
                 Some(Err(error)) => (MonitorEnd::Lost(error.to_string()), Duration::ZERO),
                 Some(Ok(opened)) => {
                     let began = Instant::now();
-                    let Some(ended) = self.attend(opened).await else { return };
+                    let Some(ended) = self.publish_and_monitor(opened).await else { return };
                     (ended, began.elapsed())
                 }
             };
@@ -180,10 +189,10 @@ impl Lifecycle {
     }
 
     /// Monitors a connected server until its end. None if a different state is desired.
-    async fn attend(&mut self, opened: Opened) -> Option<MonitorEnd> {
+    async fn publish_and_monitor(&mut self, opened: OpenedConnection) -> Option<MonitorEnd> {
         let unit = self.unit.clone();
-        let (config, _) = self.now.clone()?;
-        let Opened { client, definitions } = opened;
+        let (config, _) = self.current.clone()?;
+        let OpenedConnection { client, definitions } = opened;
         let instructions = client.peer().instructions.clone();
         // Publish first: the list may differ from the previous one, and no call may reach the server before
         // the list is judged.
@@ -192,23 +201,23 @@ impl Lifecycle {
             let why = "the hub could not read which of its tools are approved; the hub's log has the reason";
             return Some(MonitorEnd::Lost(why.to_owned()));
         }
-        self.learnt = Some(config.fingerprint);
+        self.listed_fingerprint = Some(config.fingerprint);
         self.withdraw_at = None;
         unit.client.store(Some(Arc::new(client.clone())));
-        unit.activity.hear();
-        unit.become_state(UpstreamState::Ready, |status| {
+        unit.activity.record_message();
+        unit.set_state(UpstreamState::Ready, |status| {
             status.peer = Some(client.peer().clone());
             status.era = Some(client.peer().era);
             status.pid = client.pid();
         });
         unit.remember().await;
-        let ended = self.stay(&client).await;
+        let ended = self.monitor_until_end(&client).await;
         let timing = &unit.shared.timing;
         self.withdraw_at = Some(Instant::now() + timing.grace);
         // Calls over a lost pipe are lost. Otherwise running calls may finish: the hub stops, the file has
         // changed, or a server over HTTP accepts no new calls.
         if !(client.is_pipe() && matches!(ended, Some(MonitorEnd::Lost(_)))) {
-            let _ = tokio::time::timeout(timing.drain, unit.activity.quiet()).await;
+            let _ = tokio::time::timeout(timing.drain, unit.activity.wait_until_quiet()).await;
         }
         if ended.is_none() {
             unit.sessions.close_all(timing.close).await;
@@ -220,10 +229,10 @@ impl Lifecycle {
     }
 
     /// Monitors a server until it is to be disconnected; new calls do not get the connection after that.
-    async fn stay(&mut self, client: &Client) -> Option<MonitorEnd> {
+    async fn monitor_until_end(&mut self, client: &Client) -> Option<MonitorEnd> {
         let unit = self.unit.clone();
         loop {
-            let ended = self.meanwhile(monitor::monitor(&unit, client)).await;
+            let ended = self.run_unless_changed(monitor::monitor(&unit, client)).await;
             unit.client.store(None);
             if ended != Some(MonitorEnd::Idle) || unit.activity.running() == 0 {
                 return ended;
@@ -240,8 +249,8 @@ impl Lifecycle {
     async fn wait_for_login(&mut self, why: String) -> bool {
         let unit = self.unit.clone();
         let failure = Some(unit.failure(why, self.stderr_start));
-        unit.become_state(UpstreamState::NeedsLogin, |status| status.failure = failure);
-        self.meanwhile(tokio::time::sleep(unit.shared.timing.given_up)).await.is_some()
+        unit.set_state(UpstreamState::NeedsLogin, |status| status.failure = failure);
+        self.run_unless_changed(tokio::time::sleep(unit.shared.timing.given_up)).await.is_some()
     }
 
     /// Waits before the next attempt; false if there is none.
@@ -258,22 +267,22 @@ impl Lifecycle {
             NextAttempt::Retry(pause) => (UpstreamState::Down, pause),
             NextAttempt::GiveUp(pause) => (UpstreamState::Failed, pause),
         };
-        let retry_at = later(unit.shared.clock.now(), pause);
-        unit.become_state(state, |status| {
+        let retry_at = timestamp_after(unit.shared.clock.now(), pause);
+        unit.set_state(state, |status| {
             status.failure = failure;
             status.retry_at = Some(retry_at);
         });
-        self.meanwhile(tokio::time::sleep(pause)).await.is_some()
+        self.run_unless_changed(tokio::time::sleep(pause)).await.is_some()
     }
 
     /// Waits for `work` as long as the desired state does not change.
-    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    async fn run_unless_changed<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return None,
-                changed = self.wanted.changed() => {
+                changed = self.desired.changed() => {
                     if changed.is_err() || !self.apply_without_restart().await {
                         return None;
                     }
@@ -283,10 +292,10 @@ impl Lifecycle {
                     self.sweep_at = Instant::now() + idle;
                     self.unit.sessions.drop_idle(idle);
                 }
-                () = until(self.withdraw_at) => {
+                () = sleep_until_some(self.withdraw_at) => {
                     self.withdraw_at = None;
                     // A lazy server whose tools are not listed would never be called.
-                    self.learnt = None;
+                    self.listed_fingerprint = None;
                     tracing::info!(server = %self.unit.name, "its tools are withdrawn until it is back");
                     self.unit.withdraw();
                 }
@@ -297,51 +306,51 @@ impl Lifecycle {
 
     /// Applies a change of the desired state that needs no restart; returns false if one is needed.
     async fn apply_without_restart(&mut self) -> bool {
-        let wanted = self.wanted.borrow_and_update().clone();
-        let (Some((now, restarts)), Target::Run(config)) = (&mut self.now, &wanted.target) else {
+        let desired = self.desired.borrow_and_update().clone();
+        let (Some((current, restarts)), Target::Run(config)) = (&mut self.current, &desired.target) else {
             return false;
         };
-        if *restarts != wanted.restarts || !reload::runs_on(now, config) {
+        if *restarts != desired.restarts || !reload::has_same_process_settings(current, config) {
             return false;
         }
-        *now = config.clone();
+        *current = config.clone();
         self.unit.adopt(config).await;
         if !config.lazy {
             // A lazy server that waits for a call must start now.
             self.unit.called.notify_one();
         }
-        self.unit.status.send_modify(|status| status.turn = wanted.turn);
+        self.unit.status.send_modify(|status| status.turn = desired.turn);
         self.unit.shared.changed();
         true
     }
 }
 
 /// Connects, with the hub's tokens if there are any.
-async fn open(unit: &Arc<Unit>, config: Arc<ServerConfig>) -> Result<Opened, ClientError> {
+async fn open(unit: &Arc<Unit>, config: Arc<ServerConfig>) -> Result<OpenedConnection, ClientError> {
     if let Some(http) = config.transport.http() {
         unit.account.follow(http).await?;
     }
-    Opened::open(unit.connect(config, unit.stderr.clone(), ALL_CAPABILITIES)).await
+    OpenedConnection::open(unit.connect(config, unit.stderr.clone(), ALL_CAPABILITIES)).await
 }
 
-async fn until(at: Option<Instant>) {
+async fn sleep_until_some(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }
 
-fn later(now: Timestamp, by: Duration) -> Timestamp {
-    from_millis(now.as_millisecond().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+fn timestamp_after(start: Timestamp, by: Duration) -> Timestamp {
+    from_millis(start.as_millisecond().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
 }
 
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedConnection {
     pub(super) client: Client,
     pub(super) definitions: Arc<Definitions>,
 }
 
-impl Opened {
+impl OpenedConnection {
     /// Connects and lists the tools. Both are bounded by the settings of the connection.
     pub(super) async fn open(connect: Connect) -> Result<Self, ClientError> {
         // Boxed because connecting needs much memory for a short time, while a unit lives long.

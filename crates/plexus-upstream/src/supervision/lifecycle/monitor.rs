@@ -55,18 +55,18 @@ pub(super) async fn monitor(unit: &Arc<Unit>, client: &Client) -> MonitorEnd {
     let mut monitor = Monitor {
         unit,
         client,
-        asked: None,
+        list_or_ping: None,
         offer_request: None,
         relist: false,
         pause: unit.shared.timing.relist,
         listed_at: Instant::now(),
         pinged_at: Instant::now(),
         missed: 0,
-        unlisted: 0,
+        list_failures: 0,
         offers_at: (offers_something(client) || offered_before(unit)).then(Instant::now),
         offered_at: None,
         watch: !unit.watches.uris().is_empty(),
-        unheard: unit.watches.uris(),
+        possibly_changed: unit.watches.uris(),
     };
     let mut closed = std::pin::pin!(client.closed());
     loop {
@@ -86,12 +86,12 @@ pub(super) async fn monitor(unit: &Arc<Unit>, client: &Client) -> MonitorEnd {
                 monitor.watch = true;
                 None
             }
-            answer = answered(&mut monitor.asked) => monitor.take(answer).await,
+            answer = answered(&mut monitor.list_or_ping) => monitor.handle_answer(answer).await,
             answer = answered(&mut monitor.offer_request) => {
-                monitor.take_offer_answer(answer);
+                monitor.handle_offer_answer(answer);
                 None
             }
-            () = tokio::time::sleep_until(due) => monitor.act(),
+            () = tokio::time::sleep_until(due) => monitor.run_due_actions(),
         };
         if let Some(ended) = ended {
             return ended;
@@ -99,11 +99,11 @@ pub(super) async fn monitor(unit: &Arc<Unit>, client: &Client) -> MonitorEnd {
     }
 }
 
-async fn answered<T>(asked: &mut Option<BoxFuture<'_, T>>) -> T {
-    match asked {
-        Some(question) => {
-            let answer = question.await;
-            *asked = None;
+async fn answered<T>(request: &mut Option<BoxFuture<'_, T>>) -> T {
+    match request {
+        Some(pending) => {
+            let answer = pending.await;
+            *request = None;
             answer
         }
         None => pending().await,
@@ -113,7 +113,7 @@ async fn answered<T>(asked: &mut Option<BoxFuture<'_, T>>) -> T {
 struct Monitor<'u> {
     unit: &'u Arc<Unit>,
     client: &'u Client,
-    asked: Option<BoxFuture<'u, ListOrPing>>,
+    list_or_ping: Option<BoxFuture<'u, ListOrPing>>,
     offer_request: Option<BoxFuture<'u, OfferOrWatch>>,
     relist: bool,
     /// Pause before the next list request; longer after each failure.
@@ -123,7 +123,7 @@ struct Monitor<'u> {
     pinged_at: Instant,
     /// Consecutive unanswered pings and list requests.
     missed: u32,
-    unlisted: u32,
+    list_failures: u32,
     /// When resources and prompts are listed next.
     offers_at: Option<Instant>,
     /// When they were last listed.
@@ -131,7 +131,7 @@ struct Monitor<'u> {
     /// The subscriptions must be updated.
     watch: bool,
     /// Resources that were watched before the connection, and may have changed meanwhile.
-    unheard: BTreeSet<String>,
+    possibly_changed: BTreeSet<String>,
 }
 
 /// Whether a previous offer may have to be withdrawn.
@@ -149,7 +149,7 @@ impl<'u> Monitor<'u> {
     fn due(&self) -> Instant {
         let timing = &self.unit.shared.timing;
         let mut due = Instant::now() + timing.idle;
-        if self.asked.is_none() && self.relist {
+        if self.list_or_ping.is_none() && self.relist {
             due = due.min(self.listed_at + self.pause);
         }
         if let (None, Some(at)) = (&self.offer_request, self.offers_at) {
@@ -168,11 +168,11 @@ impl<'u> Monitor<'u> {
     }
 
     fn ping_due(&self) -> Option<Instant> {
-        let pings = self.asked.is_none() && self.client.peer().era == UpstreamEra::Session;
+        let pings = self.list_or_ping.is_none() && self.client.peer().era == UpstreamEra::Session;
         let timing = &self.unit.shared.timing;
         // After an unanswered ping the next one follows quickly.
         let pause = if self.missed > 0 { timing.ping_answer.min(timing.ping) } else { timing.ping };
-        pings.then(|| self.pinged_at.max(self.unit.activity.last_heard()) + pause)
+        pings.then(|| self.pinged_at.max(self.unit.activity.last_message_at()) + pause)
     }
 
     /// Not before the pause after the previous list request.
@@ -189,25 +189,26 @@ impl<'u> Monitor<'u> {
     }
 
     fn idle_at(&self) -> Instant {
-        self.unit.activity.last_call().max(self.unit.activity.last_heard()) + self.unit.shared.timing.idle
+        self.unit.activity.last_call().max(self.unit.activity.last_message_at())
+            + self.unit.shared.timing.idle
     }
 
     /// Performs the actions that are due.
-    fn act(&mut self) -> Option<MonitorEnd> {
+    fn run_due_actions(&mut self) -> Option<MonitorEnd> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
         if self.may_idle() && self.idle_at() <= now {
             return Some(MonitorEnd::Idle);
         }
-        if self.asked.is_none() && self.relist && self.listed_at + self.pause <= now {
+        if self.list_or_ping.is_none() && self.relist && self.listed_at + self.pause <= now {
             self.relist = false;
-            self.asked = Some(Box::pin(async { ListOrPing::Listed(client.list_tools().await) }));
+            self.list_or_ping = Some(Box::pin(async { ListOrPing::Listed(client.list_tools().await) }));
         }
         if self.offer_request.is_none() && self.offers_at.is_some_and(|at| at <= now) {
             self.offers_at = None;
             let before = unit.offering.offer();
             self.offer_request = Some(Box::pin(async move {
-                OfferOrWatch::Offered(resources::ask(client, client.peer().offers, &before).await)
+                OfferOrWatch::Offered(resources::fetch_offer(client, client.peer().offers, &before).await)
             }));
         }
         if self.offer_request.is_none() && self.watch {
@@ -224,7 +225,7 @@ impl<'u> Monitor<'u> {
                 let silence = move |_| {
                     ClientError::Lost(format!("it did not answer a ping within {} s", patience.as_secs_f32()))
                 };
-                self.asked = Some(Box::pin(async move {
+                self.list_or_ping = Some(Box::pin(async move {
                     let pong = tokio::time::timeout(patience, client.ping()).await;
                     ListOrPing::Pinged(pong.unwrap_or_else(|late| Err(silence(late))))
                 }));
@@ -234,22 +235,22 @@ impl<'u> Monitor<'u> {
     }
 
     /// Handles a failed list request; the known tools stay.
-    fn unlisted(&mut self, error: ClientError) -> Option<MonitorEnd> {
+    fn handle_list_failure(&mut self, error: ClientError) -> Option<MonitorEnd> {
         let unit = self.unit;
         tracing::warn!(server = %unit.name, %error, "cannot get its list of tools");
         self.listed_at = Instant::now();
-        let at_work = unit.activity.running() > 0;
+        let has_running_calls = unit.activity.running() > 0;
         if matches!(error, ClientError::Unreachable(_) | ClientError::Lost(_) | ClientError::Busy(_)) {
             self.relist = true;
             self.pause = self.pause.saturating_mul(2).min(unit.shared.timing.ping.max(self.pause));
         }
         match error {
             // Over HTTP the loss of a server is not noticed otherwise.
-            ClientError::Unreachable(why) if !at_work => Some(MonitorEnd::Lost(why)),
+            ClientError::Unreachable(why) if !has_running_calls => Some(MonitorEnd::Lost(why)),
             ClientError::Unreachable(why) | ClientError::Lost(why) => {
                 // A second failure means that it is lost. A server that runs calls may be slow to answer.
-                self.unlisted = if at_work { 0 } else { self.unlisted + 1 };
-                (self.unlisted >= MISSED).then_some(MonitorEnd::Lost(why))
+                self.list_failures = if has_running_calls { 0 } else { self.list_failures + 1 };
+                (self.list_failures >= MISSED).then_some(MonitorEnd::Lost(why))
             }
             ClientError::Busy(_) => None,
             ClientError::NeedsLogin(why) => Some(MonitorEnd::NeedsLogin(why)),
@@ -257,7 +258,7 @@ impl<'u> Monitor<'u> {
         }
     }
 
-    fn take_offer_answer(&mut self, answer: OfferOrWatch) {
+    fn handle_offer_answer(&mut self, answer: OfferOrWatch) {
         let unit = self.unit;
         match answer {
             OfferOrWatch::Offered(offer) => {
@@ -269,9 +270,9 @@ impl<'u> Monitor<'u> {
             OfferOrWatch::Watching(turn, updated) => {
                 match updated {
                     // Only now, because changes are reported from now on.
-                    Ok(unheard) => {
-                        let before = std::mem::take(&mut self.unheard);
-                        before.union(&unheard).for_each(|uri| unit.watches.notify(uri));
+                    Ok(possibly_changed) => {
+                        let before = std::mem::take(&mut self.possibly_changed);
+                        before.union(&possibly_changed).for_each(|uri| unit.watches.notify(uri));
                     }
                     Err(error) => {
                         tracing::warn!(server = %unit.name, %error, "cannot update its resource subscriptions");
@@ -282,22 +283,22 @@ impl<'u> Monitor<'u> {
         }
     }
 
-    async fn take(&mut self, answer: ListOrPing) -> Option<MonitorEnd> {
+    async fn handle_answer(&mut self, answer: ListOrPing) -> Option<MonitorEnd> {
         let unit = self.unit;
         match answer {
             ListOrPing::Listed(Ok(definitions)) => {
-                (self.listed_at, self.unlisted) = (Instant::now(), 0);
+                (self.listed_at, self.list_failures) = (Instant::now(), 0);
                 self.pause = unit.shared.timing.relist;
-                unit.activity.hear();
+                unit.activity.record_message();
                 let instructions = self.client.peer().instructions.clone();
                 unit.publish(Offer { definitions: Arc::new(definitions), instructions, live: true }).await;
                 None
             }
-            ListOrPing::Listed(Err(error)) => self.unlisted(error),
+            ListOrPing::Listed(Err(error)) => self.handle_list_failure(error),
             // A protocol error is an answer too.
             ListOrPing::Pinged(Ok(()) | Err(ClientError::Rpc { .. } | ClientError::Protocol(_))) => {
                 self.missed = 0;
-                unit.activity.hear();
+                unit.activity.record_message();
                 None
             }
             // The server is overloaded.
@@ -305,7 +306,8 @@ impl<'u> Monitor<'u> {
             ListOrPing::Pinged(Err(ClientError::NeedsLogin(why))) => Some(MonitorEnd::NeedsLogin(why)),
             ListOrPing::Pinged(Err(error)) => {
                 // Any message that arrived in the meantime is a sign of life too.
-                self.missed = if unit.activity.last_heard() > self.pinged_at { 0 } else { self.missed + 1 };
+                self.missed =
+                    if unit.activity.last_message_at() > self.pinged_at { 0 } else { self.missed + 1 };
                 (self.missed >= MISSED).then(|| MonitorEnd::Lost(error.to_string()))
             }
         }

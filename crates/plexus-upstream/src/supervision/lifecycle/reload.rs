@@ -15,7 +15,7 @@ use crate::supervision::{Upstreams, status};
 
 /// The result of reading the files.
 #[derive(Debug, Default)]
-pub(in crate::supervision) struct Applied {
+pub(in crate::supervision) struct AppliedReload {
     added: Vec<(Arc<Unit>, u64)>,
     changed: Vec<(Arc<Unit>, u64)>,
     /// Unchanged servers that have not reached their desired state yet, because the folder watcher applied
@@ -35,7 +35,7 @@ impl Upstreams {
 
     /// Like [`Self::reload`], waiting at most `patience` for started servers.
     pub async fn reload_within(&self, patience: Duration) -> ReloadReport {
-        match self.read_again(Reading::All).await {
+        match self.apply_files(Reading::All).await {
             Ok(applied) => applied.report(patience).await,
             Err(error) => {
                 let name = self.folder().dir().display().to_string();
@@ -47,7 +47,7 @@ impl Upstreams {
     }
 
     /// Like [`Self::reload`], without waiting for any server.
-    pub(super) async fn read_again(&self, reading: Reading) -> Result<Applied, String> {
+    pub(super) async fn apply_files(&self, reading: Reading) -> Result<AppliedReload, String> {
         // One at a time, so that an older scan is not applied after a newer one.
         let _turn = self.0.reloading.lock().await;
         Ok(self.apply(self.scan(reading).await?))
@@ -55,11 +55,11 @@ impl Upstreams {
 
     /// Requests a restart of one server with its current file and references; returns the turn to wait for.
     /// If the file cannot be read, the configuration stays. No other server is touched.
-    pub(in crate::supervision) async fn start_anew(&self, unit: &Unit) -> u64 {
+    pub(in crate::supervision) async fn restart_from_file(&self, unit: &Unit) -> u64 {
         let _turn = self.0.reloading.lock().await;
         let entries = self.scan(Reading::One(unit.name.clone())).await.unwrap_or_default();
         let target = entries.into_iter().find(|entry| entry.name == unit.name).map(Target::of);
-        unit.want_restart(target)
+        unit.request_restart(target)
     }
 
     async fn scan(&self, reading: Reading) -> Result<Vec<Entry>, String> {
@@ -69,12 +69,12 @@ impl Upstreams {
     }
 
     /// Sets the desired state of each unit to its current file.
-    pub(in crate::supervision) fn apply(&self, entries: Vec<Entry>) -> Applied {
-        let mut applied = Applied::default();
+    pub(in crate::supervision) fn apply(&self, entries: Vec<Entry>) -> AppliedReload {
+        let mut applied = AppliedReload::default();
         let mut units = self.lock();
-        let there: BTreeSet<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let present_names: BTreeSet<String> = entries.iter().map(|entry| entry.name.clone()).collect();
         units.retain(|name, unit| {
-            let stays = there.contains(name);
+            let stays = present_names.contains(name);
             if !stays {
                 unit.retire();
                 applied.removed.push(name.clone());
@@ -87,7 +87,7 @@ impl Upstreams {
             let config = target.config().cloned();
             match units.get(&name) {
                 Some(unit) => {
-                    if let Some(turn) = unit.want(target) {
+                    if let Some(turn) = unit.set_target(target) {
                         warn(&name, config.as_deref());
                         applied.changed.push((unit.clone(), turn));
                     } else if let Some(turn) = unit.pending() {
@@ -117,7 +117,7 @@ fn warn(name: &str, config: Option<&ServerConfig>) {
     }
 }
 
-impl Applied {
+impl AppliedReload {
     /// Names of the servers whose files were added, removed or changed.
     pub(in crate::supervision) fn names(&self) -> Vec<&str> {
         let started = self.added.iter().chain(&self.changed).map(|(unit, _)| unit.name.as_str());
@@ -192,8 +192,10 @@ impl Target {
     /// True if a unit with this target has nothing to do to reach the other.
     pub(in crate::supervision) fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Run(one), Self::Run(other)) => runs_on(one, other) && presented_alike(one, other),
-            (Self::Off(one), Self::Off(other)) => presented_alike(one, other),
+            (Self::Run(one), Self::Run(other)) => {
+                has_same_process_settings(one, other) && is_presented_alike(one, other)
+            }
+            (Self::Off(one), Self::Off(other)) => is_presented_alike(one, other),
             (Self::Wrong { file, message }, Self::Wrong { file: other_file, message: other }) => {
                 file == other_file && message == other
             }
@@ -204,12 +206,12 @@ impl Target {
 }
 
 /// Whether a server that was started with one configuration can continue with the other.
-pub(super) fn runs_on(one: &ServerConfig, other: &ServerConfig) -> bool {
+pub(super) fn has_same_process_settings(one: &ServerConfig, other: &ServerConfig) -> bool {
     one.fingerprint == other.fingerprint
 }
 
 /// Whether the hub presents the server in the same way.
-fn presented_alike(one: &ServerConfig, other: &ServerConfig) -> bool {
+fn is_presented_alike(one: &ServerConfig, other: &ServerConfig) -> bool {
     // Warnings about file permissions change without the content of the file.
     one.presentation == other.presentation && one.file == other.file && one.warnings == other.warnings
 }

@@ -9,11 +9,11 @@ use plexus_tools::Capabilities;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::client::{ClientSettings, Connect, Listener, News, StderrRing};
+use crate::client::{ClientSettings, Connect, Listener, ServerChange, StderrRing};
 use crate::config::ServerConfig;
 use crate::oauth::Account;
 use crate::supervision::call::questions::ALL_CAPABILITIES;
-use crate::supervision::lifecycle::{self, Opened};
+use crate::supervision::lifecycle::{self, OpenedConnection};
 use crate::supervision::{Timing, Upstreams, catalog, unit};
 use crate::trust;
 
@@ -71,7 +71,7 @@ impl Trial<'_> {
             config: config.clone(),
             environment: self.environment.clone(),
             known_era: None,
-            listener: Arc::new(IgnoreNews),
+            listener: Arc::new(IgnoreChanges),
             supervisor: self.supervisor.clone(),
             stderr: stderr.clone(),
             chatter: Arc::default(),
@@ -87,10 +87,10 @@ impl Trial<'_> {
             if let (Some(http), Some(account)) = (config.transport.http(), &account) {
                 account.follow(http).await?;
             }
-            Opened::open(connect).await
+            OpenedConnection::open(connect).await
         };
         match opened.await {
-            Ok(Opened { client, definitions }) => {
+            Ok(OpenedConnection { client, definitions }) => {
                 let (catalog, _) = catalog::build(&config, &definitions, |_| true);
                 report.success = true;
                 report.revision = Some(client.peer().revision.clone());
@@ -122,7 +122,7 @@ impl Upstreams {
     fn account_for(&self, config: &ServerConfig) -> Arc<Account> {
         let unit = self.unit(&config.name);
         let same = |unit: &Arc<unit::Unit>| {
-            unit.config().is_some_and(|known| known.fingerprint == config.fingerprint)
+            unit.config().is_some_and(|running_config| running_config.fingerprint == config.fingerprint)
         };
         match unit.filter(same) {
             Some(unit) => unit.account.clone(),
@@ -132,8 +132,8 @@ impl Upstreams {
 }
 
 /// Ignores change notifications during a test.
-struct IgnoreNews;
+struct IgnoreChanges;
 
-impl Listener for IgnoreNews {
-    fn heard(&self, _: News) {}
+impl Listener for IgnoreChanges {
+    fn on_change(&self, _: ServerChange) {}
 }

@@ -36,7 +36,7 @@ pub(super) const MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct SessionClients {
     slots: Mutex<Slots>,
-    closing: Arc<Closing>,
+    closing: Arc<CloseContext>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Slots {
 
 /// Parameters for closing removed connections.
 #[derive(Debug)]
-pub(super) struct Closing {
+pub(super) struct CloseContext {
     pub(super) server: String,
     pub(super) supervisor: Supervisor,
     pub(super) patience: Duration,
@@ -68,12 +68,12 @@ struct Slot {
     /// Opened by the first call; others wait for it.
     client: OnceCell<Client>,
     fingerprint: Fingerprint,
-    usage: Mutex<Use>,
-    closing: Arc<Closing>,
+    usage: Mutex<SlotUsage>,
+    closing: Arc<CloseContext>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Use {
+struct SlotUsage {
     calls: usize,
     /// When a call last began or ended.
     last: Instant,
@@ -86,15 +86,15 @@ pub(super) struct SessionLease(Arc<Slot>);
 impl Slot {
     fn begin(self: &Arc<Self>) -> SessionLease {
         let mut used = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = Use { calls: used.calls + 1, last: Instant::now() };
+        *used = SlotUsage { calls: used.calls + 1, last: Instant::now() };
         SessionLease(self.clone())
     }
 
     /// Whether a call can use it, or can wait for its connection.
     fn serves(&self, (file, can): Fingerprint) -> bool {
-        let (made_by, asked) = self.fingerprint;
-        let can_be_asked = asked.and(can) == asked;
-        made_by == file && can_be_asked && self.client.get().is_none_or(|client| !client.has_ended())
+        let (own_file, supported) = self.fingerprint;
+        let supports_all = supported.and(can) == supported;
+        own_file == file && supports_all && self.client.get().is_none_or(|client| !client.has_ended())
     }
 
     /// Since when it is idle; none while it is in use.
@@ -111,7 +111,7 @@ impl Drop for Slot {
         if client.has_ended() {
             return;
         }
-        let Closing { server, supervisor, patience } = &*self.closing;
+        let CloseContext { server, supervisor, patience } = &*self.closing;
         let patience = *patience;
         supervisor.spawn(Stage::Work, format!("upstream {server}: end of a session"), async move {
             lifecycle::close(&client, patience).await;
@@ -122,13 +122,13 @@ impl Drop for Slot {
 impl Drop for SessionLease {
     fn drop(&mut self) {
         let mut used = self.0.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = Use { calls: used.calls - 1, last: Instant::now() };
+        *used = SlotUsage { calls: used.calls - 1, last: Instant::now() };
     }
 }
 
 impl SessionLease {
     /// The capabilities of the connection: at least the requested ones.
-    pub(super) fn can(&self) -> Capabilities {
+    pub(super) fn capabilities(&self) -> Capabilities {
         self.0.fingerprint.1
     }
 
@@ -142,7 +142,7 @@ impl SessionLease {
 }
 
 impl SessionClients {
-    pub(super) fn new(closing: Closing) -> Self {
+    pub(super) fn new(closing: CloseContext) -> Self {
         Self { slots: Mutex::default(), closing: Arc::new(closing) }
     }
 
@@ -167,7 +167,7 @@ impl SessionClients {
     }
 
     /// A lease for a session; none if all connections are busy.
-    pub(super) fn place(&self, session: SessionId, fingerprint: Fingerprint) -> Option<SessionLease> {
+    pub(super) fn lease(&self, session: SessionId, fingerprint: Fingerprint) -> Option<SessionLease> {
         let mut slots = self.lock();
         let (file, mut can) = fingerprint;
         if let Some(slot) = slots.of.get(&session) {
@@ -186,7 +186,7 @@ impl SessionClients {
         }
         slots.remove(session);
         let fingerprint = (file, can);
-        let usage = Mutex::new(Use { calls: 0, last: Instant::now() });
+        let usage = Mutex::new(SlotUsage { calls: 0, last: Instant::now() });
         let closing = self.closing.clone();
         let slot = Arc::new(Slot { client: OnceCell::new(), fingerprint, usage, closing });
         slots.of.insert(session, slot.clone());
@@ -195,9 +195,9 @@ impl SessionClients {
 
     /// Removes an unusable connection, so that the session's next call opens another. Only the given one is
     /// removed, because it may already have been replaced.
-    pub(super) fn forget(&self, session: SessionId, place: &SessionLease) {
+    pub(super) fn forget(&self, session: SessionId, lease: &SessionLease) {
         let mut slots = self.lock();
-        if slots.of.get(&session).is_some_and(|slot| Arc::ptr_eq(slot, &place.0)) {
+        if slots.of.get(&session).is_some_and(|slot| Arc::ptr_eq(slot, &lease.0)) {
             slots.remove(session);
         }
     }
@@ -205,14 +205,14 @@ impl SessionClients {
     /// Removes connections that were idle for this long.
     pub(super) fn drop_idle(&self, idle: Duration) {
         let now = Instant::now();
-        let left = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
-        let gone: Vec<_> = self.lock().of.extract_if(|_, slot| left(slot)).collect();
-        drop(gone);
+        let is_idle = |slot: &Slot| slot.idle_since().is_some_and(|since| now.duration_since(since) >= idle);
+        let removed: Vec<_> = self.lock().of.extract_if(|_, slot| is_idle(slot)).collect();
+        drop(removed);
     }
 
     pub(super) async fn close_all(&self, patience: Duration) {
-        let gone: Vec<_> = self.lock().of.drain().map(|(_, slot)| slot).collect();
-        close(gone, patience).await;
+        let removed: Vec<_> = self.lock().of.drain().map(|(_, slot)| slot).collect();
+        close(removed, patience).await;
     }
 }
 
@@ -229,20 +229,23 @@ mod tests {
     #[test]
     fn longest_idle_connection_is_closed_first() {
         let supervisor = Supervisor::new();
-        let clients =
-            SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO });
+        let clients = SessionClients::new(CloseContext {
+            server: "s".to_owned(),
+            supervisor,
+            patience: Duration::ZERO,
+        });
         let of = (1, Capabilities::default());
         let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
-        let mut places: Vec<SessionLease> = Vec::new();
+        let mut leases: Vec<SessionLease> = Vec::new();
         for session in &sessions[..MAX] {
-            places.push(clients.place(*session, of).unwrap());
+            leases.push(clients.lease(*session, of).unwrap());
         }
-        assert!(clients.place(sessions[MAX], of).is_none(), "all slots are busy");
-        assert!(clients.place(sessions[3], of).is_some(), "a session with a slot keeps it");
+        assert!(clients.lease(sessions[MAX], of).is_none(), "all slots are busy");
+        assert!(clients.lease(sessions[3], of).is_some(), "a session with a slot keeps it");
         // The first to end has been idle longest.
-        drop(places.remove(7));
-        drop(places.remove(0));
-        assert!(clients.place(sessions[MAX], of).is_some());
+        drop(leases.remove(7));
+        drop(leases.remove(0));
+        assert!(clients.lease(sessions[MAX], of).is_some());
         let there = |session: usize| clients.lock().of.contains_key(&sessions[session]);
         assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
         clients.drop_idle(Duration::from_secs(60));
@@ -253,7 +256,7 @@ mod tests {
 
     fn no_clients() -> SessionClients {
         let supervisor = Supervisor::new();
-        SessionClients::new(Closing { server: "s".to_owned(), supervisor, patience: Duration::ZERO })
+        SessionClients::new(CloseContext { server: "s".to_owned(), supervisor, patience: Duration::ZERO })
     }
 
     #[test]
@@ -261,16 +264,16 @@ mod tests {
         let (clients, session) = (no_clients(), SessionId::new());
         let (nothing, roots) = (Capabilities::default(), Capabilities { roots: true, ..Default::default() });
         let form = Capabilities { form: true, ..Default::default() };
-        let place = |can| clients.place(session, (1, can)).unwrap();
-        let first = place(nothing);
-        let wider = place(roots);
+        let lease = |can| clients.lease(session, (1, can)).unwrap();
+        let first = lease(nothing);
+        let wider = lease(roots);
         assert!(!Arc::ptr_eq(&first.0, &wider.0));
         for can in [nothing, roots, nothing] {
-            assert!(Arc::ptr_eq(&place(can).0, &wider.0), "{can:?}");
+            assert!(Arc::ptr_eq(&lease(can).0, &wider.0), "{can:?}");
         }
-        assert_eq!(place(form).can(), form.and(roots), "it is never narrowed");
+        assert_eq!(lease(form).capabilities(), form.and(roots), "it is never narrowed");
         assert_eq!(
-            clients.place(session, (2, nothing)).unwrap().can(),
+            clients.lease(session, (2, nothing)).unwrap().capabilities(),
             form.and(roots),
             "a different configuration"
         );
@@ -281,16 +284,16 @@ mod tests {
         let clients = no_clients();
         let sessions: Vec<SessionId> = (0..MAX).map(|_| SessionId::new()).collect();
         let of = (1, Capabilities::default());
-        let mut places: Vec<SessionLease> =
-            sessions.iter().map(|session| clients.place(*session, of).unwrap()).collect();
+        let mut leases: Vec<SessionLease> =
+            sessions.iter().map(|session| clients.lease(*session, of).unwrap()).collect();
         let wider = (1, Capabilities { roots: true, ..Default::default() });
-        assert!(clients.place(sessions[0], wider).is_none(), "the limit is reached");
-        assert!(clients.place(sessions[0], of).is_some(), "the old slot still works");
-        drop(places.remove(1));
+        assert!(clients.lease(sessions[0], wider).is_none(), "the limit is reached");
+        assert!(clients.lease(sessions[0], of).is_some(), "the old slot still works");
+        drop(leases.remove(1));
         // The replacement of an idle slot.
-        places.push(clients.place(sessions[0], wider).unwrap());
-        assert!(clients.place(sessions[1], of).is_none(), "both of the first session are in use");
-        drop(places.remove(0));
-        assert!(clients.place(sessions[1], of).is_some());
+        leases.push(clients.lease(sessions[0], wider).unwrap());
+        assert!(clients.lease(sessions[1], of).is_none(), "both of the first session are in use");
+        drop(leases.remove(0));
+        assert!(clients.lease(sessions[1], of).is_some());
     }
 }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct Watches {
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchTable>,
     /// Notified when the set of watched resources changes.
     pub(in crate::supervision) changed: Notify,
     /// Increases with every change of the set.
@@ -30,7 +30,7 @@ pub(in crate::supervision) struct Watches {
 }
 
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchTable {
     /// Subscribers by URI.
     uris: BTreeMap<String, Vec<Subscriber>>,
     /// Number of watches by owner.
@@ -41,28 +41,28 @@ struct Watched {
 #[derive(Debug)]
 struct Subscriber {
     mailbox: Arc<Mailbox>,
-    known_as: String,
+    client_uri: String,
 }
 
 impl Watches {
     /// Watches a resource until the guard is dropped; changes are put into the mailbox under the owner's name
     /// for the resource. None if the limit of the server or of the owner is reached.
-    pub(in crate::supervision) fn hold(
+    pub(in crate::supervision) fn watch(
         self: &Arc<Self>,
         uri: &str,
         owner: &str,
         mailbox: &Arc<Mailbox>,
-        known_as: &str,
+        client_uri: &str,
     ) -> Option<ResourceWatchGuard> {
         let mut watched = self.lock();
-        let Watched { uris, owners } = &mut *watched;
-        let held = owners.get(owner).copied().unwrap_or(0);
-        if held >= PER_OWNER || (uris.len() >= MAX && !uris.contains_key(uri)) {
+        let WatchTable { uris, owners } = &mut *watched;
+        let count = owners.get(owner).copied().unwrap_or(0);
+        if count >= PER_OWNER || (uris.len() >= MAX && !uris.contains_key(uri)) {
             return None;
         }
-        owners.insert(owner.to_owned(), held + 1);
+        owners.insert(owner.to_owned(), count + 1);
         let subscribers = uris.entry(uri.to_owned()).or_default();
-        subscribers.push(Subscriber { mailbox: mailbox.clone(), known_as: known_as.to_owned() });
+        subscribers.push(Subscriber { mailbox: mailbox.clone(), client_uri: client_uri.to_owned() });
         if subscribers.len() == 1 {
             self.turn.fetch_add(1, Ordering::AcqRel);
             self.changed.notify_one();
@@ -72,18 +72,18 @@ impl Watches {
             uri: uri.to_owned(),
             owner: owner.to_owned(),
             mailbox: mailbox.clone(),
-            known_as: known_as.to_owned(),
+            client_uri: client_uri.to_owned(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, WatchTable> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports a change of a resource to its subscribers.
     pub(in crate::supervision) fn notify(&self, uri: &str) {
-        for Subscriber { mailbox, known_as } in self.lock().uris.get(uri).into_iter().flatten() {
-            mailbox.put(known_as);
+        for Subscriber { mailbox, client_uri } in self.lock().uris.get(uri).into_iter().flatten() {
+            mailbox.put(client_uri);
         }
     }
 
@@ -123,28 +123,28 @@ pub(in crate::supervision) struct ResourceWatchGuard {
     uri: String,
     owner: String,
     mailbox: Arc<Mailbox>,
-    known_as: String,
+    client_uri: String,
 }
 
 impl ResourceWatchGuard {
-    fn is_mine(&self, subscriber: &Subscriber) -> bool {
-        Arc::ptr_eq(&subscriber.mailbox, &self.mailbox) && subscriber.known_as == self.known_as
+    fn is_own(&self, subscriber: &Subscriber) -> bool {
+        Arc::ptr_eq(&subscriber.mailbox, &self.mailbox) && subscriber.client_uri == self.client_uri
     }
 }
 
 impl Drop for ResourceWatchGuard {
     fn drop(&mut self) {
         let mut watched = self.watches.lock();
-        let Watched { uris, owners } = &mut *watched;
-        if let Some(held) = owners.get_mut(&self.owner) {
-            *held -= 1;
-            if *held == 0 {
+        let WatchTable { uris, owners } = &mut *watched;
+        if let Some(count) = owners.get_mut(&self.owner) {
+            *count -= 1;
+            if *count == 0 {
                 owners.remove(&self.owner);
             }
         }
         let Some(subscribers) = uris.get_mut(&self.uri) else { return };
-        if let Some(mine) = subscribers.iter().position(|subscriber| self.is_mine(subscriber)) {
-            subscribers.swap_remove(mine);
+        if let Some(index) = subscribers.iter().position(|subscriber| self.is_own(subscriber)) {
+            subscribers.swap_remove(index);
         }
         if subscribers.is_empty() {
             uris.remove(&self.uri);
@@ -167,8 +167,8 @@ mod tests {
         let watches = Arc::<Watches>::default();
         let changed = || watches.changed.notified().now_or_never().is_some();
         let mailbox = Arc::<Mailbox>::default();
-        let hold = |known_as: &str| watches.hold("a://1", "ann", &mailbox, known_as);
-        let (first, second) = (hold("one"), hold("two"));
+        let watch = |client_uri: &str| watches.watch("a://1", "ann", &mailbox, client_uri);
+        let (first, second) = (watch("one"), watch("two"));
         assert!(changed() && !changed(), "the server is notified once");
         drop(first);
         assert!(!changed() && watches.uris().contains("a://1"));
@@ -180,32 +180,32 @@ mod tests {
     fn number_of_watched_resources_is_limited() {
         let watches = Arc::<Watches>::default();
         let mailbox = Arc::<Mailbox>::default();
-        let hold = |uri: &str, owner: &str| watches.hold(uri, owner, &mailbox, uri);
-        let held: Vec<_> =
-            (0..MAX).map(|n| hold(&format!("a://{n}"), &format!("agent:{}", n / PER_OWNER))).collect();
-        assert!(held.iter().all(Option::is_some));
-        assert!(hold("a://one-more", "ann").is_none());
-        assert!(hold("a://1", "ann").is_some(), "an additional subscriber needs no room");
+        let watch = |uri: &str, owner: &str| watches.watch(uri, owner, &mailbox, uri);
+        let guards: Vec<_> =
+            (0..MAX).map(|n| watch(&format!("a://{n}"), &format!("agent:{}", n / PER_OWNER))).collect();
+        assert!(guards.iter().all(Option::is_some));
+        assert!(watch("a://one-more", "ann").is_none());
+        assert!(watch("a://1", "ann").is_some(), "an additional subscriber needs no room");
     }
 
     #[test]
     fn watches_per_owner_are_limited() {
         let watches = Arc::<Watches>::default();
         let mailbox = Arc::<Mailbox>::default();
-        let hold = |uri: &str, owner: &str| watches.hold(uri, owner, &mailbox, uri);
-        let mut held: Vec<_> = (0..PER_OWNER).map(|n| hold(&format!("a://{n}"), "ann").unwrap()).collect();
-        assert!(hold("a://one-more", "ann").is_none());
-        assert!(hold("a://one-more", "bob").is_some());
-        held.pop();
-        assert!(hold("a://one-more", "ann").is_some(), "there is room again");
+        let watch = |uri: &str, owner: &str| watches.watch(uri, owner, &mailbox, uri);
+        let mut guards: Vec<_> = (0..PER_OWNER).map(|n| watch(&format!("a://{n}"), "ann").unwrap()).collect();
+        assert!(watch("a://one-more", "ann").is_none());
+        assert!(watch("a://one-more", "bob").is_some());
+        guards.pop();
+        assert!(watch("a://one-more", "ann").is_some(), "there is room again");
     }
 
     #[test]
     fn change_is_queued_once_per_subscriber() {
         let (watches, ann, bob) =
             (Arc::<Watches>::default(), Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
-        let _anns = watches.hold("a://1", "ann", &ann, "hers");
-        let bobs = watches.hold("a://1", "bob", &bob, "his");
+        let _anns = watches.watch("a://1", "ann", &ann, "hers");
+        let bobs = watches.watch("a://1", "bob", &bob, "his");
         for _ in 0..1_000 {
             watches.notify("a://1");
             watches.notify("a://2");

@@ -9,7 +9,7 @@ use plexus_tools::Registry;
 
 use crate::supervision::Upstreams;
 use crate::supervision::unit::Unit;
-use crate::trust::{self, Approved};
+use crate::trust::{self, ApprovalOutcome};
 
 /// Why nothing was approved.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ impl Upstreams {
     #[must_use]
     pub fn pending(&self, name: &str) -> Option<Vec<PendingTool>> {
         let judgement = self.unit(name)?.judgement.load_full();
-        Some(judgement.held.iter().map(trust::HeldBack::pending).collect())
+        Some(judgement.quarantined.iter().map(trust::QuarantinedDefinition::pending).collect())
     }
 
     /// Approves exactly these definitions, all or none; they are listed when this returns.
@@ -38,20 +38,20 @@ impl Upstreams {
     pub async fn approve(
         &self,
         name: &str,
-        wanted: &[ToolApproval],
+        approvals: &[ToolApproval],
         by: &str,
     ) -> Result<UpstreamApproval, ApproveError> {
         let unit = self.unit(name).ok_or(ApproveError::NoServer)?;
         // The turn excludes other lists, so the reviewed definitions are the ones that are approved.
         let _turn = unit.turn().await;
         let judgement = unit.judgement.load_full();
-        let approved = match self.0.shared.pins.approve(name, &judgement, wanted, by).await? {
-            Approved::Done(approved) => approved,
-            Approved::NotPending(tool) => return Err(ApproveError::Other(tool)),
+        let approved = match self.0.shared.pins.approve(name, &judgement, approvals, by).await? {
+            ApprovalOutcome::Done(approved) => approved,
+            ApprovalOutcome::NotPending(tool) => return Err(ApproveError::Other(tool)),
         };
         unit.judge_again().await;
-        let held = unit.judgement.load_full();
-        let pending = held.held.iter().map(|held| held.text.name.clone()).collect();
+        let judgement = unit.judgement.load_full();
+        let pending = judgement.quarantined.iter().map(|tool| tool.text.name.clone()).collect();
         Ok(UpstreamApproval { name: name.to_owned(), approved, pending })
     }
 
@@ -61,9 +61,9 @@ impl Upstreams {
     /// # Errors
     /// If the deletion cannot be stored.
     pub async fn reload_without(&self, name: &str) -> Result<(), StoreError> {
-        let gone = self.unit(name);
+        let removed = self.unit(name);
         self.reload().await;
-        if let Some(unit) = gone {
+        if let Some(unit) = removed {
             // A judgement that is in progress may still be stored.
             let _turn = unit.turn().await;
             self.0.shared.pins.forget(name).await?;
@@ -105,18 +105,18 @@ type Flags = Arc<BTreeMap<String, Vec<ToolFlag>>>;
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct ReviewCache {
     /// The findings for this version of the registry.
-    known: Mutex<Option<(u64, Flags)>>,
+    cached: Mutex<Option<(u64, Flags)>>,
 }
 
 impl ReviewCache {
     fn of(&self, registry: &Registry) -> Flags {
         let version = *registry.versions().borrow();
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, flags)) = known.filter(|(of, _)| *of == version) {
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, flags)) = cached.filter(|(of, _)| *of == version) {
             return flags;
         }
-        let found = Arc::new(trust::review(&registry.all()));
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, found.clone()));
-        found
+        let reviewed = Arc::new(trust::review(&registry.all()));
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, reviewed.clone()));
+        reviewed
     }
 }

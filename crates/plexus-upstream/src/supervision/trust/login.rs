@@ -28,7 +28,7 @@ impl Upstreams {
         let (unit, config) = self.login_target(name)?;
         config.transport.http().ok_or_else(|| not_http(name))?;
         unit.account.finish(|| unit.config(), &self.0.shared.logins, id, answer).await?;
-        unit.settled(unit.want_restart(None), self.0.shared.timing.settle).await;
+        unit.settled(unit.request_restart(None), self.0.shared.timing.settle).await;
         Ok(self.describe(&unit))
     }
 
@@ -39,7 +39,7 @@ impl Upstreams {
         let http = config.as_ref().and_then(|config| config.transport.http());
         let logout = unit.account.forget(http, &self.0.shared.logins).await?;
         if logout.forgotten {
-            unit.settled(unit.want_restart(None), self.0.shared.timing.settle).await;
+            unit.settled(unit.request_restart(None), self.0.shared.timing.settle).await;
         }
         Ok(logout)
     }

@@ -21,27 +21,27 @@ use crate::trust::{Judgement, Offer};
 pub(in crate::supervision) struct Listing {
     /// Held while a list is judged and published.
     turn: tokio::sync::Mutex<()>,
-    listed: Mutex<Listed>,
+    listed: Mutex<ListingState>,
 }
 
 #[derive(Default)]
-struct Listed {
+struct ListingState {
     published: bool,
     /// The source of the list.
-    from: Option<(Arc<ServerConfig>, Arc<Offer>)>,
+    source: Option<(Arc<ServerConfig>, Arc<Offer>)>,
     /// One handler per name and tool, so that the registry recognizes unchanged tools.
-    runs: HashMap<(String, String), Arc<Run>>,
+    handlers: HashMap<(String, String), Arc<Run>>,
 }
 
 impl Listing {
-    fn lock(&self) -> MutexGuard<'_, Listed> {
+    fn lock(&self) -> MutexGuard<'_, ListingState> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The source of the published list.
     fn offer(&self) -> Option<Arc<Offer>> {
         let listed = self.lock();
-        listed.from.as_ref().filter(|_| listed.published).map(|(_, offer)| offer.clone())
+        listed.source.as_ref().filter(|_| listed.published).map(|(_, offer)| offer.clone())
     }
 }
 
@@ -56,11 +56,11 @@ impl Unit {
     /// The file may change during the judgement; the newest one applies.
     async fn publish_in_turn(self: &Arc<Self>, offer: Arc<Offer>) -> bool {
         while let Some(config) = self.config() {
-            if self.lists(&config, &offer) {
+            if self.is_published(&config, &offer) {
                 return true;
             }
-            let Some(judgement) = self.judged(&config, &offer).await else { return false };
-            if self.present(&config, &offer, judgement) {
+            let Some(judgement) = self.judge(&config, &offer).await else { return false };
+            if self.publish_judged(&config, &offer, judgement) {
                 return true;
             }
         }
@@ -70,10 +70,10 @@ impl Unit {
     /// Judges the current list again after an approval.
     pub(super) async fn judge_again(self: &Arc<Self>) {
         let Some((offer, config)) = self.listing.offer().zip(self.config()) else { return };
-        let Some(judgement) = self.judged(&config, &offer).await else { return };
+        let Some(judgement) = self.judge(&config, &offer).await else { return };
         // A list that was withdrawn meanwhile stays withdrawn; a new file or list is judged separately.
         if self.listing.offer().is_some_and(|now| Arc::ptr_eq(&now, &offer)) {
-            self.present(&config, &offer, judgement);
+            self.publish_judged(&config, &offer, judgement);
         }
     }
 
@@ -83,7 +83,7 @@ impl Unit {
     }
 
     /// None if the approvals cannot be read: then the list stays, and is requested again.
-    async fn judged(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> Option<Arc<Judgement>> {
+    async fn judge(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> Option<Arc<Judgement>> {
         match self.shared.pins.judge(config, offer).await {
             Ok(judgement) => Some(Arc::new(judgement)),
             Err(error) => {
@@ -94,21 +94,22 @@ impl Unit {
         }
     }
 
-    fn lists(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> bool {
+    fn is_published(&self, config: &Arc<ServerConfig>, offer: &Arc<Offer>) -> bool {
         let listed = self.listing.lock();
-        let same = |(of, from): &(Arc<ServerConfig>, Arc<Offer>)| Arc::ptr_eq(of, config) && from == offer;
-        listed.published && listed.from.as_ref().is_some_and(same)
+        let same =
+            |(of, source): &(Arc<ServerConfig>, Arc<Offer>)| Arc::ptr_eq(of, config) && source == offer;
+        listed.published && listed.source.as_ref().is_some_and(same)
     }
 
     /// Publishes what the judgement admits. Returns false if the file has changed meanwhile.
-    fn present(
+    fn publish_judged(
         self: &Arc<Self>,
         config: &Arc<ServerConfig>,
         offer: &Arc<Offer>,
         judgement: Arc<Judgement>,
     ) -> bool {
         let mut listed = self.listing.lock();
-        match &self.wanted.borrow().target {
+        match &self.desired.borrow().target {
             Target::Run(now) | Target::Off(now) if !Arc::ptr_eq(now, config) => return false,
             Target::Gone => return true,
             _ => {}
@@ -118,9 +119,9 @@ impl Unit {
         for warning in &catalog.warnings {
             tracing::warn!(server = %self.name, "{warning}");
         }
-        self.log_held(&judgement);
+        self.log_quarantined(&judgement);
         listed
-            .runs
+            .handlers
             .retain(|(name, tool), _| catalog.entries.get(name).is_some_and(|entry| entry.tool == *tool));
         let tools: Vec<Tool> = specs
             .into_iter()
@@ -128,21 +129,24 @@ impl Unit {
                 let name = spec.name.to_string();
                 let tool = catalog.entries.get(&name).map(|entry| entry.tool.clone()).unwrap_or_default();
                 let make = || call::handler(self, name.clone(), tool.clone());
-                let run = listed.runs.entry((name.clone(), tool.clone())).or_insert_with(make);
+                let run = listed.handlers.entry((name.clone(), tool.clone())).or_insert_with(make);
                 Tool::upstream(spec, run.clone())
             })
             .collect();
         // Stored first, so that a call that finds the tool also finds its entry.
         self.catalog.store(Arc::new(catalog));
-        let held =
-            judgement.held.iter().map(|held| self.canonical(&held.text.name, config)).collect::<Vec<_>>();
-        self.shared.registry.set_held(&self.name, held);
+        let quarantined = judgement
+            .quarantined
+            .iter()
+            .map(|quarantined| self.canonical(&quarantined.text.name, config))
+            .collect::<Vec<_>>();
+        self.shared.registry.set_quarantined(&self.name, quarantined);
         self.judgement.store(judgement);
         self.shared.registry.set_upstream(&self.slug, tools);
-        *listed = Listed {
+        *listed = ListingState {
             published: true,
-            from: Some((config.clone(), offer.clone())),
-            runs: std::mem::take(&mut listed.runs),
+            source: Some((config.clone(), offer.clone())),
+            handlers: std::mem::take(&mut listed.handlers),
         };
         self.shared.changed();
         true
@@ -154,13 +158,13 @@ impl Unit {
     }
 
     /// Logs each held back definition once.
-    fn log_held(&self, judgement: &Judgement) {
+    fn log_quarantined(&self, judgement: &Judgement) {
         let before = self.judgement.load();
-        for held in &judgement.held {
-            if before.held.contains(held) {
+        for quarantined in &judgement.quarantined {
+            if before.quarantined.contains(quarantined) {
                 continue;
             }
-            let summary = held.summary();
+            let summary = quarantined.summary();
             let flags: Vec<&str> = summary.flags.iter().map(|flag| flag.kind.as_str()).collect();
             tracing::warn!(server = %self.name, tool = summary.name, reason = summary.reason.as_str(), ?flags, "quarantined");
         }
@@ -185,23 +189,23 @@ impl Unit {
         if self.listing.lock().published {
             return false;
         }
-        let Some(known) = self.shared.catalog_cache.recall(&self.slug, config.fingerprint).await else {
+        let Some(cached) = self.shared.catalog_cache.recall(&self.slug, config.fingerprint).await else {
             return false;
         };
-        let offer = Arc::new(Offer { definitions: known.definitions, instructions: None, live: false });
-        let Some(judgement) = self.judged(config, &offer).await else { return false };
-        if !judgement.known && config.approve != Approve::Auto {
+        let offer = Arc::new(Offer { definitions: cached.definitions, instructions: None, live: false });
+        let Some(judgement) = self.judge(config, &offer).await else { return false };
+        if !judgement.has_decisions && config.approve != Approve::Auto {
             return false;
         }
-        self.status.send_modify(|status| status.era = Some(known.era));
-        self.present(config, &offer, judgement)
+        self.status.send_modify(|status| status.era = Some(cached.era));
+        self.publish_judged(config, &offer, judgement)
     }
 
     /// Caches the list of the server, whether approved or not: approval is checked again on recall.
     pub(in crate::supervision) async fn remember(&self) {
         let listed = {
             let listed = self.listing.lock();
-            listed.from.clone().filter(|_| listed.published)
+            listed.source.clone().filter(|_| listed.published)
         };
         let era = self.status.borrow().era;
         if let (Some((config, offer)), Some(era)) = (listed, era) {
@@ -219,7 +223,7 @@ impl Unit {
         if std::mem::take(&mut *listed).published {
             self.catalog.store(Arc::default());
             self.judgement.store(Arc::default());
-            self.shared.registry.set_held(&self.name, []);
+            self.shared.registry.set_quarantined(&self.name, []);
             self.shared.registry.set_upstream(&self.slug, []);
             self.shared.changed();
         }

@@ -21,15 +21,15 @@ pub(super) fn mention(text: &str, start: usize, end: usize) -> Mention {
     let before = before.trim_end_matches(QUOTES).trim_end();
     let after = after.trim_start_matches(QUOTES).trim_start();
     let comes_after = |words: &[&str]| words.iter().any(|word| ends_with_word(before, word));
-    let goes_on = |words: &[&str]| words.iter().any(|word| after.starts_with(word));
+    let continues = |words: &[&str]| words.iter().any(|word| after.starts_with(word));
     if comes_after(&["instead of", "instead of the", "instead of the tool", "instead of the function"])
         || comes_after(&["never use", "never call", "do not use", "do not call", "don't use", "don't call"])
-        || comes_after(&["when", "whenever"]) && goes_on(&["is called", "is used", "is invoked", "is run"])
+        || comes_after(&["when", "whenever"]) && continues(&["is called", "is used", "is invoked", "is run"])
     {
         return Mention::Order;
     }
     let is_tool = comes_after(&["tool", "tools", "function"])
-        || comes_after(&["the"]) && goes_on(&["tool", "function"])
+        || comes_after(&["the"]) && continues(&["tool", "function"])
         || is_quoted && comes_after(&["call", "calling", "invoke", "invoking", "run", "running"]);
     if is_tool { Mention::Tool } else { Mention::None }
 }

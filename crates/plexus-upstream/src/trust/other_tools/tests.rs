@@ -32,9 +32,9 @@ fn tool(server: &str, name: &str, description: &str) -> Arc<Tool> {
 fn kinds(tools: &[Arc<Tool>], server: &str, name: &str, description: &str) -> Vec<FlagKind> {
     let Value::Object(form) = json!({ "name": name, "description": description }) else { panic!() };
     let other_tools = OtherTools::of(tools);
-    let mut own = other_tools.own(server);
-    own.insert("own_helper".to_owned());
-    other_tools.flags(server, &own, name, &form).into_iter().map(|flag| flag.kind).collect()
+    let mut own_names = other_tools.names_of(server);
+    own_names.insert("own_helper".to_owned());
+    other_tools.flags(server, &own_names, name, &form).into_iter().map(|flag| flag.kind).collect()
 }
 
 fn known_tools() -> Vec<Arc<Tool>> {
@@ -112,6 +112,6 @@ fn listed_tools_are_reviewed_when_others_are_added() {
     assert_eq!(review(std::slice::from_ref(&early)), BTreeMap::new());
     let mut tools = known_tools();
     tools.push(early);
-    let found = review(&tools);
-    assert_eq!(found.keys().collect::<Vec<_>>(), ["mcp__early__fact"], "{found:?}");
+    let findings = review(&tools);
+    assert_eq!(findings.keys().collect::<Vec<_>>(), ["mcp__early__fact"], "{findings:?}");
 }

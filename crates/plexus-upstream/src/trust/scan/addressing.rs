@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::letters::{folded, unaccented};
+use super::confusables::{folded, unaccented};
 
 /// Files that only their owner should read.
 const PRIVATE_FILES: &str = r"(\.ssh\b|\bid_(rsa|dsa|ecdsa|ed25519)\b|/etc/(passwd|shadow|sudoers)|\.aws/|\.netrc|\.npmrc|\.pypirc|\.gnupg|\.kube/config|\.git-credentials|\.docker/config|\bmcp\.json|\.cursor/|\.claude(\.json|/)|\.codex/|claude_desktop_config|\bkeychain\b|\.bash_history|\.zsh_history|\bwallet\.dat)";
@@ -95,7 +95,7 @@ fn compiled(pattern: &str) -> Option<Regex> {
 }
 
 /// The first matching words.
-pub(super) fn found(text: &str) -> Option<String> {
+pub(super) fn instruction(text: &str) -> Option<String> {
     let lines = collapsed(text);
     let mut variants = vec![lines.replace('\n', " ")];
     if lines.contains('\n') {
@@ -113,8 +113,8 @@ pub(super) fn found(text: &str) -> Option<String> {
 }
 
 fn search(text: &str) -> Option<String> {
-    let found = COMPILED.iter().find_map(|pattern| pattern.find(text.as_bytes()))?;
-    Some(String::from_utf8_lossy(found.as_bytes()).trim().to_owned())
+    let matched = COMPILED.iter().find_map(|pattern| pattern.find(text.as_bytes()))?;
+    Some(String::from_utf8_lossy(matched.as_bytes()).trim().to_owned())
 }
 
 /// Lower-case text with runs of blanks collapsed and invisible characters between letters removed. Line

@@ -6,7 +6,7 @@ const BASE64: usize = 128;
 /// Paths and multi-word names use the same characters, in shorter pieces.
 const PIECE: usize = 16;
 
-pub(super) fn found(text: &str) -> Option<String> {
+pub(super) fn encoded_run(text: &str) -> Option<String> {
     if text.len() < BASE64 {
         return None;
     }
@@ -22,13 +22,9 @@ pub(super) fn found(text: &str) -> Option<String> {
                 continue;
             }
         }
-        let whole = std::mem::take(&mut run);
-        if let Some(found) = std::iter::once(whole.as_str()).chain(pieces).find(|piece| is_encoded(piece)) {
-            return Some(format!(
-                "{} characters: {}",
-                found.len(),
-                found.chars().take(40).collect::<String>()
-            ));
+        let joined = std::mem::take(&mut run);
+        if let Some(data) = std::iter::once(joined.as_str()).chain(pieces).find(|piece| is_encoded(piece)) {
+            return Some(format!("{} characters: {}", data.len(), data.chars().take(40).collect::<String>()));
         }
     }
     None

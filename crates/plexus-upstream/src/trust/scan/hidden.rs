@@ -10,14 +10,14 @@ const MAX_BLANKS: usize = 200;
 const MAX_BLANK_LINES: usize = 25;
 
 /// The first hidden text.
-pub(super) fn found(text: &str) -> Option<String> {
+pub(super) fn hidden_text(text: &str) -> Option<String> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r')) {
         return padded(text);
     }
-    let mut at = places(text);
+    let mut at = hidden_positions(text);
     match at.next() {
-        Some((place, _)) => {
-            let start = text[..place].char_indices().rev().nth(20).map_or(0, |(start, _)| start);
+        Some((index, _)) => {
+            let start = text[..index].char_indices().rev().nth(20).map_or(0, |(start, _)| start);
             Some(text[start..].chars().take(60).collect())
         }
         None => padded(text),
@@ -26,18 +26,18 @@ pub(super) fn found(text: &str) -> Option<String> {
 
 /// A terminal control sequence.
 pub(super) fn escape(text: &str) -> Option<String> {
-    let place = text.find(['\u{1B}', '\u{9B}'])?;
-    Some(text[place..].chars().take(40).collect())
+    let index = text.find(['\u{1B}', '\u{9B}'])?;
+    Some(text[index..].chars().take(40).collect())
 }
 
 /// The text with every hidden character written out: `<U+200B>`.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut done = 0;
-    for (place, c) in places(text) {
-        shown.push_str(&text[done..place]);
+    for (index, c) in hidden_positions(text) {
+        shown.push_str(&text[done..index]);
         shown.push_str(&format!("<U+{:04X}>", u32::from(c)));
-        done = place + c.len_utf8();
+        done = index + c.len_utf8();
     }
     shown.push_str(&text[done..]);
     shown
@@ -46,14 +46,14 @@ pub(crate) fn visible(text: &str) -> String {
 /// Text after a long run of blanks.
 fn padded(text: &str) -> Option<String> {
     let (mut blanks, mut lines) = (0, 0);
-    for (place, c) in text.char_indices() {
+    for (index, c) in text.char_indices() {
         if c.is_whitespace() {
             blanks += 1;
             lines += usize::from(c == '\n');
         } else {
             // Leading blanks do not push text out of sight.
-            if blanks < place && (blanks >= MAX_BLANKS || lines >= MAX_BLANK_LINES) {
-                let behind: String = text[place..].chars().take(60).collect();
+            if blanks < index && (blanks >= MAX_BLANKS || lines >= MAX_BLANK_LINES) {
+                let behind: String = text[index..].chars().take(60).collect();
                 return Some(format!("after {blanks} blanks: {behind}"));
             }
             (blanks, lines) = (0, 0);
@@ -63,49 +63,49 @@ fn padded(text: &str) -> Option<String> {
 }
 
 /// The positions of hidden characters without a legitimate use there.
-fn places(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let mut before = Before::default();
+fn hidden_positions(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut before = PrecedingText::default();
     let is_rtl = text.chars().any(is_right_to_left);
-    text.char_indices().filter(move |(place, c)| {
-        let next = text[place + c.len_utf8()..].chars().next();
-        let hidden = is_hidden(*c) && !before.permits(*c, next, is_rtl);
-        before.see(*c);
+    text.char_indices().filter(move |(index, c)| {
+        let next = text[index + c.len_utf8()..].chars().next();
+        let hidden = is_hidden(*c) && !before.is_legitimate(*c, next, is_rtl);
+        before.advance(*c);
         hidden
     })
 }
 
 /// The context before a character.
 #[derive(Default)]
-struct Before {
+struct PrecedingText {
     /// The preceding character.
     last: Option<char>,
     /// The last visible character.
-    seen: Option<char>,
+    last_visible: Option<char>,
     /// Letters of a flag written in tag characters.
     tags: String,
     /// Number of accepted variation selectors.
     variants: usize,
 }
 
-impl Before {
-    fn see(&mut self, c: char) {
+impl PrecedingText {
+    fn advance(&mut self, c: char) {
         match c {
             TAG_FIRST..=TAG_LAST => self.tags.extend(letter(c)),
             _ => self.tags.clear(),
         }
         self.variants += usize::from(is_rare_variant(c));
         if !is_hidden(c) && !is_modifier(c) {
-            self.seen = Some(c);
+            self.last_visible = Some(c);
         }
         self.last = Some(c);
     }
 
     /// Whether a hidden character has a legitimate use here.
-    fn permits(&self, c: char, next: Option<char>, is_rtl: bool) -> bool {
-        let (Some(last), Some(seen)) = (self.last, self.seen) else { return false };
+    fn is_legitimate(&self, c: char, next: Option<char>, is_rtl: bool) -> bool {
+        let (Some(last), Some(last_visible)) = (self.last, self.last_visible) else { return false };
         let follows_visible = !is_hidden(last) || last == '\u{FE0F}';
         match c {
-            '\u{200D}' if is_pictograph(seen) => follows_visible && next.is_some_and(is_pictograph),
+            '\u{200D}' if is_pictograph(last_visible) => follows_visible && next.is_some_and(is_pictograph),
             '\u{200C}' | '\u{200D}' => !is_hidden(last) && joins(last) && next.is_none_or(joins_or_ends),
             '\u{200E}' | '\u{200F}' | '\u{061C}' => is_rtl && !is_hidden(last),
             '\u{FE0E}' | '\u{FE0F}' => {
@@ -118,10 +118,10 @@ impl Before {
                     && (is_ideograph(last) || is_symbol(last) || joins(last))
             }
             TAG_FIRST..=TAG_LAST => {
-                let goes_on = |flag: &&str| {
+                let continues_flag = |flag: &&str| {
                     flag.strip_prefix(self.tags.as_str()).is_some_and(|rest| rest.chars().next() == letter(c))
                 };
-                seen == '\u{1F3F4}' && FLAGS.iter().any(goes_on)
+                last_visible == '\u{1F3F4}' && FLAGS.iter().any(continues_flag)
             }
             _ => false,
         }

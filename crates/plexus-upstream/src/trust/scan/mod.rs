@@ -6,15 +6,15 @@
 //! recognize is left to that person.
 
 mod addressing;
+mod confusables;
 mod encoded;
 mod hidden;
-mod letters;
 
 use plexus_proto::api::{FlagKind, ToolFlag};
 use serde_json::{Map, Value};
 
+pub(super) use confusables::{folded, look_alike_key};
 pub(crate) use hidden::visible;
-pub(super) use letters::{folded, squashed};
 
 /// Findings per definition; further ones add no information.
 const MAX_FLAGS: usize = 16;
@@ -39,13 +39,13 @@ pub(crate) fn scan(form: &Map<String, Value>) -> Vec<ToolFlag> {
 
 /// Findings in one text, each kind at most once.
 fn of_text(text: &str) -> Vec<(FlagKind, String)> {
-    let found = [
+    let findings = [
         (FlagKind::TerminalEscape, hidden::escape(text)),
-        (FlagKind::HiddenText, hidden::found(text).or_else(|| letters::mixed(text))),
-        (FlagKind::Instructions, addressing::found(text)),
-        (FlagKind::EncodedData, encoded::found(text)),
+        (FlagKind::HiddenText, hidden::hidden_text(text).or_else(|| confusables::mixed_script_word(text))),
+        (FlagKind::Instructions, addressing::instruction(text)),
+        (FlagKind::EncodedData, encoded::encoded_run(text)),
     ];
-    found.into_iter().filter_map(|(kind, found)| Some((kind, found?))).collect()
+    findings.into_iter().filter_map(|(kind, found)| Some((kind, found?))).collect()
 }
 
 /// Calls `take` for every text of a definition with its field; names of fields count as texts too.
@@ -60,8 +60,8 @@ fn walk<'f>(at: &mut String, value: &'f Value, take: &mut impl FnMut(&str, &'f s
     match value {
         Value::String(text) => take(at, text),
         Value::Array(items) => {
-            for (place, item) in items.iter().enumerate() {
-                at.push_str(&format!("[{place}]"));
+            for (index, item) in items.iter().enumerate() {
+                at.push_str(&format!("[{index}]"));
                 walk(at, item, take);
                 at.truncate(end);
             }

@@ -13,7 +13,7 @@ fn table(part: &str) -> Vec<Value> {
 }
 
 /// Adds the members that every definition has.
-fn whole(mut definition: Value) -> Map<String, Value> {
+fn complete_definition(mut definition: Value) -> Map<String, Value> {
     for (member, value) in [("name", json!("a_tool")), ("inputSchema", json!({ "type": "object" }))] {
         if definition.get(member).is_none() {
             definition[member] = value;
@@ -28,7 +28,7 @@ fn poisoned_definitions_are_flagged_for_their_reason() {
     assert!(poisoned.len() >= 30);
     let mut missed = Vec::new();
     for row in poisoned {
-        let flags = scan(&whole(row["definition"].clone()));
+        let flags = scan(&complete_definition(row["definition"].clone()));
         if !flags.iter().any(|flag| serde_json::to_value(flag.kind).unwrap() == row["kind"]) {
             missed.push(format!("{} as {}: {flags:?}", row["definition"], row["kind"]));
         }
@@ -42,7 +42,7 @@ fn ordinary_definitions_are_not_flagged() {
     assert!(ordinary.len() >= 30);
     let mut wrong = Vec::new();
     for definition in ordinary {
-        let flags = scan(&whole(definition.clone()));
+        let flags = scan(&complete_definition(definition.clone()));
         if !flags.is_empty() {
             wrong.push(format!("{definition}: {flags:?}"));
         }

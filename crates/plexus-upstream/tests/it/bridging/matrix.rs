@@ -1,7 +1,7 @@
 //! The expected behaviour of each direction, as the documentation states it.
 
 use self::Expected::{Nothing, Passes, PassesAs, Refuses};
-use super::{Era, Way};
+use super::{Direction, Era};
 
 /// The expected outcome of a feature in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub(super) enum Expected {
 
 /// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum AttemptOutcome {
     Passed,
     Refused(i64),
 }
 
 impl Expected {
-    pub(super) fn is_there(self) -> bool {
+    pub(super) fn is_applicable(self) -> bool {
         !matches!(self, Self::Nothing(_))
     }
 
@@ -45,8 +45,8 @@ pub(super) struct Row {
     pub(super) feature: &'static str,
     /// The name of its test.
     test: &'static str,
-    /// In the order of [`Way::ALL`].
-    ways: [Expected; 4],
+    /// In the order of [`Direction::ALL`].
+    outcomes: [Expected; 4],
 }
 
 impl Row {
@@ -54,20 +54,20 @@ impl Row {
         MATRIX.iter().find(|row| row.feature == feature).unwrap_or_else(|| panic!("no row {feature:?}"))
     }
 
-    pub(super) fn expected(&self, way: Way) -> Expected {
-        let place = Way::ALL.iter().position(|other| *other == way).expect("one of the four");
-        self.ways[place]
+    pub(super) fn expected(&self, direction: Direction) -> Expected {
+        let column = Direction::ALL.iter().position(|other| *other == direction).expect("one of the four");
+        self.outcomes[column]
     }
 
     /// Asserts that an outcome is the one in the matrix.
-    pub(super) fn check(&self, way: Way, found: &Found) {
-        let expected = self.expected(way);
+    pub(super) fn check(&self, direction: Direction, outcome: &AttemptOutcome) {
+        let expected = self.expected(direction);
         let right = match expected {
-            Passes | PassesAs(_) => *found == Found::Passed,
-            Refuses { code, .. } => *found == Found::Refused(code),
+            Passes | PassesAs(_) => *outcome == AttemptOutcome::Passed,
+            Refuses { code, .. } => *outcome == AttemptOutcome::Refused(code),
             Nothing(_) => false,
         };
-        assert!(right, "{}, {way:?}: {found:?}, and not {expected:?}", self.feature);
+        assert!(right, "{}, {direction:?}: {outcome:?}, and not {expected:?}", self.feature);
     }
 }
 
@@ -83,7 +83,7 @@ const REMOVED: Expected = Refuses {
 const NO_PING: Expected = Refuses { code: -32601, why: "2026-07-28 has no ping" };
 const PARKED: Expected = PassesAs("by a result that asks");
 const NOT_ASKED: Expected = PassesAs("the server is told, and the tool fails and says what the client lacks");
-const NOBODYS: Expected = Refuses {
+const AMBIGUOUS_CALLER: Expected = Refuses {
     code: -32603,
     why: "on a shared connection nothing says whose call asks; with `\"per_session\": true` it passes",
 };
@@ -92,12 +92,12 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "elicitation, a form",
         test: "bridging_a_form_is_filled_in",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "elicitation, an address",
         test: "bridging_a_person_is_sent_to_an_address",
-        ways: [
+        outcomes: [
             Passes,
             PassesAs("the hub makes the `elicitationId` that sessions want"),
             PassesAs("`elicitationId` is left out, 2026-07-28 has none"),
@@ -107,7 +107,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "`notifications/elicitation/complete`",
         test: "bridging_the_end_of_an_address_is_told_to_those_who_can_hear_it",
-        ways: by_client(
+        outcomes: by_client(
             PassesAs("sent by the hub when the call that asked ends"),
             Nothing("2026-07-28 has no such notification"),
         ),
@@ -115,7 +115,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "error -32042, \"go there first\"",
         test: "bridging_log_in_first_is_an_error_or_a_question",
-        ways: [
+        outcomes: [
             PassesAs("a question with the address, then the hub calls again; else as it is, to 2025-11-25"),
             Nothing("2026-07-28 has no such error; its servers ask"),
             PassesAs("a question with the address, then the hub calls again"),
@@ -125,22 +125,22 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "sampling",
         test: "bridging_the_clients_model_writes",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "sampling with tools",
         test: "bridging_the_clients_model_is_given_tools",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "roots",
         test: "bridging_the_clients_folders_are_told",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "several questions at once",
         test: "bridging_several_questions_are_asked_at_once",
-        ways: [
+        outcomes: [
             Passes,
             PassesAs("a request each, at the same time"),
             PassesAs("in the order in which they come, one or more in a result"),
@@ -150,22 +150,22 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "questions in rounds",
         test: "bridging_a_call_asks_one_thing_after_the_other",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "a question of `prompts/get`",
         test: "bridging_a_prompt_asks_before_it_is_there",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "a question of `resources/read`",
         test: "bridging_a_resource_asks_before_it_is_read",
-        ways: [Passes, Passes, PARKED, PARKED],
+        outcomes: [Passes, Passes, PARKED, PARKED],
     },
     Row {
         feature: "a question to a client that cannot be asked",
         test: "bridging_a_client_that_cannot_be_asked_is_not",
-        ways: by_client(
+        outcomes: by_client(
             NOT_ASKED,
             Refuses { code: -32021, why: "2026-07-28 has this code for it, with what the request lacks" },
         ),
@@ -173,17 +173,17 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "a question over stdio while calls of several callers run",
         test: "bridging_ambiguous_question_is_refused",
-        ways: [NOBODYS, Passes, NOBODYS, PARKED],
+        outcomes: [AMBIGUOUS_CALLER, Passes, AMBIGUOUS_CALLER, PARKED],
     },
     Row {
         feature: "resources: lists, templates, reads",
         test: "bridging_resources_are_listed_and_read",
-        ways: [Passes, Passes, Passes, Passes],
+        outcomes: [Passes, Passes, Passes, Passes],
     },
     Row {
         feature: "the error of a resource that is not there",
         test: "bridging_an_unknown_resource_has_the_code_of_the_revision",
-        ways: by_client(
+        outcomes: by_client(
             PassesAs("-32002, whatever the server says"),
             PassesAs("-32602, whatever the server says"),
         ),
@@ -191,7 +191,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "`cacheScope` and `ttlMs` of what is read",
         test: "bridging_read_resources_are_private",
-        ways: by_client(
+        outcomes: by_client(
             Nothing("revisions before 2026-07-28 have no such hints"),
             PassesAs("`private` whatever the server says, and at most 30 s"),
         ),
@@ -199,7 +199,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "changes of a resource",
         test: "bridging_a_change_of_a_resource_is_told_to_those_who_watch_it",
-        ways: [
+        outcomes: [
             Passes,
             PassesAs("the hub listens"),
             PassesAs("the hub subscribes, the client listens"),
@@ -209,46 +209,50 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "`resources/subscribe` and `resources/unsubscribe`",
         test: "bridging_the_methods_that_subscribe_are_of_sessions",
-        ways: by_client(Passes, REMOVED),
+        outcomes: by_client(Passes, REMOVED),
     },
     Row {
         feature: "prompts: list, get",
         test: "bridging_prompts_are_listed_and_got",
-        ways: [Passes, Passes, Passes, Passes],
+        outcomes: [Passes, Passes, Passes, Passes],
     },
     Row {
         feature: "completion",
         test: "bridging_arguments_are_completed",
-        ways: [Passes, Passes, Passes, Passes],
+        outcomes: [Passes, Passes, Passes, Passes],
     },
     Row {
         feature: "changes of the list of tools",
         test: "bridging_a_change_of_the_tools_is_told",
-        ways: [Passes, Passes, Passes, Passes],
+        outcomes: [Passes, Passes, Passes, Passes],
     },
     Row {
         feature: "changes of the list of prompts",
         test: "bridging_a_change_of_the_prompts_is_told",
-        ways: [Passes, Passes, Passes, Passes],
+        outcomes: [Passes, Passes, Passes, Passes],
     },
     Row {
         feature: "changes of the list of resources",
         test: "bridging_a_change_of_the_resources_is_told",
-        ways: [Passes, Passes, Passes, Passes],
+        outcomes: [Passes, Passes, Passes, Passes],
     },
     Row {
         feature: "log lines of a call",
         test: "bridging_log_lines_are_read_by_those_who_want_to",
-        ways: by_client(
+        outcomes: by_client(
             PassesAs("from the level of `logging/setLevel` on"),
             PassesAs("only with `logLevel` in the request"),
         ),
     },
-    Row { feature: "progress", test: "bridging_progress_is_told", ways: [Passes, Passes, Passes, Passes] },
+    Row {
+        feature: "progress",
+        test: "bridging_progress_is_told",
+        outcomes: [Passes, Passes, Passes, Passes],
+    },
     Row {
         feature: "cancelling a call",
         test: "bridging_a_cancelled_call_is_cancelled_at_its_server",
-        ways: by_client(
+        outcomes: by_client(
             PassesAs("by `notifications/cancelled`"),
             PassesAs("by closing the connection; one that is parked goes on waiting"),
         ),
@@ -256,7 +260,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "the tasks extension",
         test: "bridging_a_long_call_is_a_task_to_those_who_know_tasks",
-        ways: by_client(
+        outcomes: by_client(
             PassesAs("no task, the call is answered when it is done: tasks are declared with each request"),
             PassesAs("a task of the hub, for any tool that takes long"),
         ),
@@ -264,7 +268,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "a task of the server's own",
         test: "bridging_a_task_of_the_server_is_followed",
-        ways: [
+        outcomes: [
             Nothing("the extension is of 2026-07-28"),
             PassesAs("the hub follows it, and answers when it is done"),
             Nothing("the extension is of 2026-07-28"),
@@ -274,7 +278,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "`x-mcp-header`: arguments repeated in headers by the client",
         test: "bridging_arguments_in_headers_are_compared",
-        ways: by_client(
+        outcomes: by_client(
             Nothing("2026-07-28 has them, sessions do not"),
             PassesAs("compared by the hub, whatever the server is; -32020 where they differ"),
         ),
@@ -282,7 +286,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "`x-mcp-header`: arguments repeated in headers to the server",
         test: "bridging_arguments_are_repeated_in_headers",
-        ways: [
+        outcomes: [
             Nothing("2026-07-28 has them, sessions do not"),
             Passes,
             Nothing("2026-07-28 has them, sessions do not"),
@@ -292,7 +296,7 @@ pub(super) static MATRIX: &[Row] = &[
     Row {
         feature: "ping",
         test: "bridging_a_ping_is_answered_by_the_hub",
-        ways: by_client(PassesAs("answered by the hub"), NO_PING),
+        outcomes: by_client(PassesAs("answered by the hub"), NO_PING),
     },
 ];
 
@@ -302,11 +306,13 @@ fn rendered() -> String {
         Era::Session => "session",
         Era::Stateless => "2026-07-28",
     };
-    let heads: Vec<String> =
-        Way::ALL.iter().map(|way| format!("{} → {}", era(way.client), era(way.upstream))).collect();
+    let heads: Vec<String> = Direction::ALL
+        .iter()
+        .map(|direction| format!("{} → {}", era(direction.client), era(direction.upstream)))
+        .collect();
     let mut table = format!("| client → server | {} |\n|---|---|---|---|---|\n", heads.join(" | "));
     for row in MATRIX {
-        let cells: Vec<String> = row.ways.iter().map(|expected| expected.text()).collect();
+        let cells: Vec<String> = row.outcomes.iter().map(|expected| expected.text()).collect();
         table.push_str(&format!("| {} | {} |\n", row.feature, cells.join(" | ")));
     }
     table
@@ -331,11 +337,11 @@ fn bridging_the_matrix_in_the_docs_is_the_one_that_is_tested() {
 #[test]
 fn bridging_every_row_has_its_test_and_every_refusal_a_reason_of_the_protocol() {
     let sources = [
-        include_str!("jobs.rs"),
-        include_str!("offered.rs"),
+        include_str!("tasks.rs"),
+        include_str!("resources_and_prompts.rs"),
         include_str!("questions.rs"),
         include_str!("shared.rs"),
-        include_str!("told.rs"),
+        include_str!("notifications.rs"),
     ]
     .concat();
     for row in MATRIX {
@@ -343,7 +349,7 @@ fn bridging_every_row_has_its_test_and_every_refusal_a_reason_of_the_protocol() 
         assert!(row.test.starts_with("bridging_") && sources.contains(&test), "{}: {test}", row.feature);
         let named = format!("{:?}", row.feature);
         assert!(sources.contains(&named), "{} is not tried by {}", row.feature, row.test);
-        for expected in row.ways {
+        for expected in row.outcomes {
             if let Refuses { why, .. } | Nothing(why) = expected {
                 let names_a_rule = ["20", "connection", "request"].iter().any(|word| why.contains(word));
                 assert!(names_a_rule && why.len() > 15, "{}: {why:?} is no reason", row.feature);

@@ -4,12 +4,12 @@
 //! `docs/bridging.md`; a test here tries a row in all directions against the fixture server over HTTP, and
 //! fails on any other outcome.
 
-mod jobs;
 mod matrix;
-mod offered;
+mod notifications;
 mod questions;
+mod resources_and_prompts;
 mod shared;
-mod told;
+mod tasks;
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
 use plexus_testkit::{AskedClient, Reply, RequestError, Speaks, TestHub, TestProxy};
 use serde_json::{Value, json};
 
-use self::matrix::{Found, Row};
+use self::matrix::{AttemptOutcome, Row};
 
 /// The newest revision that has sessions.
 const NEWEST_SESSION: &str = "2025-11-25";
@@ -30,12 +30,12 @@ enum Era {
 
 /// From a client of one era to a server of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Way {
+struct Direction {
     client: Era,
     upstream: Era,
 }
 
-impl Way {
+impl Direction {
     /// In the order of the columns.
     const ALL: [Self; 4] = [
         Self { client: Era::Session, upstream: Era::Session },
@@ -65,8 +65,8 @@ impl Way {
 }
 
 /// How clients connect to the hub.
-enum Door {
-    Straight,
+enum HubAccess {
+    Direct,
     /// Each through its own proxy.
     Proxies(Mutex<Vec<TestProxy>>),
 }
@@ -74,7 +74,7 @@ enum Door {
 /// A hub with a server of each era behind it.
 struct Scene {
     hub: TestHub,
-    door: Door,
+    access: HubAccess,
     _servers: [HttpFixture; 2],
 }
 
@@ -94,26 +94,31 @@ impl Scene {
         for (name, server) in ["old", "new"].into_iter().zip(&servers) {
             hub.add_upstream(name, &json!({ "url": server.url(), "approve": "auto" })).await;
         }
-        Self { hub, door: Door::Straight, _servers: servers }
+        Self { hub, access: HubAccess::Direct, _servers: servers }
     }
 
     /// The same for clients behind a proxy.
     fn behind_proxies(self) -> Self {
-        Self { door: Door::Proxies(Mutex::default()), ..self }
+        Self { access: HubAccess::Proxies(Mutex::default()), ..self }
     }
 
     /// A client that sees the one server of this direction.
-    async fn client(&self, way: Way, capabilities: Value) -> AskedClient {
-        self.client_that_speaks(way, way.speaks(), capabilities).await
+    async fn client(&self, direction: Direction, capabilities: Value) -> AskedClient {
+        self.client_that_speaks(direction, direction.speaks(), capabilities).await
     }
 
-    async fn client_that_speaks(&self, way: Way, speaks: Speaks, capabilities: Value) -> AskedClient {
-        let server = way.server();
+    async fn client_that_speaks(
+        &self,
+        direction: Direction,
+        speaks: Speaks,
+        capabilities: Value,
+    ) -> AskedClient {
+        let server = direction.server();
         let scopes = [format!("call:mcp__{server}"), format!("call:mcp__{server}__*")];
         let token = self.hub.token("bridge", &scopes.each_ref().map(String::as_str)).await.token;
-        match &self.door {
-            Door::Straight => AskedClient::connect(&self.hub, &token, speaks, capabilities).await,
-            Door::Proxies(proxies) => {
+        match &self.access {
+            HubAccess::Direct => AskedClient::connect(&self.hub, &token, speaks, capabilities).await,
+            HubAccess::Proxies(proxies) => {
                 let proxy = TestProxy::start(&self.hub.url(""), &token).await;
                 let client = AskedClient::with(&proxy.client(), speaks, capabilities).await;
                 proxies.lock().unwrap().push(proxy);
@@ -123,14 +128,14 @@ impl Scene {
     }
 
     /// A client with all capabilities.
-    async fn able(&self, way: Way) -> AskedClient {
-        self.client(way, everything()).await
+    async fn fully_capable_client(&self, direction: Direction) -> AskedClient {
+        self.client(direction, all_capabilities()).await
     }
 
     /// A list once it is not empty: the other offers of servers are listed after their tools.
     async fn listed(&self, client: &AskedClient, method: &str, member: &str) -> Vec<Value> {
         let mut changes = self.hub.upstreams().changes();
-        let there = async {
+        let list_ready = async {
             loop {
                 let list = client.request(method, json!({})).await.expect("a list")[member].clone();
                 match list.as_array().filter(|list| !list.is_empty()) {
@@ -140,17 +145,17 @@ impl Scene {
             }
         };
         let patience = std::time::Duration::from_secs(20);
-        tokio::time::timeout(patience, there).await.unwrap_or_else(|_| panic!("nothing in {method}"))
+        tokio::time::timeout(patience, list_ready).await.unwrap_or_else(|_| panic!("nothing in {method}"))
     }
 }
 
 /// The capabilities of a client that can be asked everything.
-fn everything() -> Value {
+fn all_capabilities() -> Value {
     json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {}, "context": {} }, "roots": {} })
 }
 
 /// A person and a model that answer every question.
-fn obliging(method: &str, params: &Value) -> Reply {
+fn answer_everything(method: &str, params: &Value) -> Reply {
     Reply::Result(match (method, params["mode"].as_str()) {
         ("elicitation/create", Some("url")) => json!({ "action": "accept" }),
         ("elicitation/create", _) => {
@@ -172,37 +177,41 @@ fn obliging(method: &str, params: &Value) -> Reply {
 }
 
 /// Tries a row of the matrix in all its directions, directly and through a proxy, which changes nothing.
-async fn in_every_way(feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
-    in_every_way_from(Scene::start, feature, attempt).await;
+async fn in_every_direction(feature: &str, attempt: impl AsyncFn(&Scene, Direction) -> AttemptOutcome) {
+    in_every_direction_from(Scene::start, feature, attempt).await;
 }
 
 /// The same with custom scenes.
-async fn in_every_way_from(
+async fn in_every_direction_from(
     scene: impl AsyncFn() -> Scene,
     feature: &str,
-    attempt: impl AsyncFn(&Scene, Way) -> Found,
+    attempt: impl AsyncFn(&Scene, Direction) -> AttemptOutcome,
 ) {
-    in_every_way_of(&scene().await, feature, &attempt).await;
-    in_every_way_of(&scene().await.behind_proxies(), feature, &attempt).await;
+    in_every_direction_of(&scene().await, feature, &attempt).await;
+    in_every_direction_of(&scene().await.behind_proxies(), feature, &attempt).await;
 }
 
-async fn in_every_way_of(scene: &Scene, feature: &str, attempt: impl AsyncFn(&Scene, Way) -> Found) {
+async fn in_every_direction_of(
+    scene: &Scene,
+    feature: &str,
+    attempt: impl AsyncFn(&Scene, Direction) -> AttemptOutcome,
+) {
     let row = Row::of(feature);
-    for way in Way::ALL {
-        if row.expected(way).is_there() {
-            let found = attempt(scene, way).await;
-            row.check(way, &found);
+    for direction in Direction::ALL {
+        if row.expected(direction).is_applicable() {
+            let outcome = attempt(scene, direction).await;
+            row.check(direction, &outcome);
         }
     }
 }
 
 /// The result of a request that should succeed.
-fn ended<T>(result: Result<T, RequestError>, holds: impl FnOnce(T)) -> Found {
+fn ended<T>(result: Result<T, RequestError>, holds: impl FnOnce(T)) -> AttemptOutcome {
     match result {
         Ok(result) => {
             holds(result);
-            Found::Passed
+            AttemptOutcome::Passed
         }
-        Err(error) => Found::Refused(error.code),
+        Err(error) => AttemptOutcome::Refused(error.code),
     }
 }

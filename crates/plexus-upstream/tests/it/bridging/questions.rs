@@ -3,8 +3,8 @@
 use plexus_testkit::{AskedClient, Reply};
 use serde_json::{Value, json};
 
-use super::matrix::Found;
-use super::{Era, Scene, Way, ended, everything, in_every_way, obliging};
+use super::matrix::AttemptOutcome;
+use super::{Direction, Era, Scene, all_capabilities, answer_everything, ended, in_every_direction};
 
 /// The parameters of the only question that a client was asked.
 fn only_question(client: &AskedClient, method: &str) -> Value {
@@ -15,159 +15,180 @@ fn only_question(client: &AskedClient, method: &str) -> Value {
 }
 
 /// Calls a tool that asks, as a client that answers everything.
-async fn asked(scene: &Scene, way: Way, tool: &str, arguments: Value) -> (AskedClient, String) {
-    let client = scene.able(way).await.answering(obliging);
-    let text = client.tool_text(&way.tool(tool), arguments).await;
+async fn call_and_answer(
+    scene: &Scene,
+    direction: Direction,
+    tool: &str,
+    arguments: Value,
+) -> (AskedClient, String) {
+    let client = scene.fully_capable_client(direction).await.answering(answer_everything);
+    let text = client.tool_text(&direction.tool(tool), arguments).await;
     (client, text)
 }
 
 #[tokio::test]
 async fn bridging_a_form_is_filled_in() {
-    in_every_way("elicitation, a form", async |scene, way| {
-        let (client, text) = asked(scene, way, "test_elicitation", json!({ "message": "Who?" })).await;
-        assert!(text.contains("action=accept") && text.contains("Ann"), "{way:?}: {text}");
+    in_every_direction("elicitation, a form", async |scene, direction| {
+        let (client, text) =
+            call_and_answer(scene, direction, "test_elicitation", json!({ "message": "Who?" })).await;
+        assert!(text.contains("action=accept") && text.contains("Ann"), "{direction:?}: {text}");
         let question = only_question(&client, "elicitation/create");
-        assert_eq!(question["message"], "Who?", "{way:?}");
-        assert_eq!(question["requestedSchema"]["required"], json!(["username", "email"]), "{way:?}");
+        assert_eq!(question["message"], "Who?", "{direction:?}");
+        assert_eq!(question["requestedSchema"]["required"], json!(["username", "email"]), "{direction:?}");
 
-        let declining = scene.able(way).await.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
-        let text = declining.tool_text(&way.tool("test_elicitation"), json!({ "message": "Who?" })).await;
-        assert!(text.contains("action=decline"), "{way:?}: {text}");
-        Found::Passed
+        let declining = scene
+            .fully_capable_client(direction)
+            .await
+            .answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+        let text =
+            declining.tool_text(&direction.tool("test_elicitation"), json!({ "message": "Who?" })).await;
+        assert!(text.contains("action=decline"), "{direction:?}: {text}");
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_a_person_is_sent_to_an_address() {
-    in_every_way("elicitation, an address", async |scene, way| {
-        let (client, text) = asked(scene, way, "ask_url", json!({})).await;
-        assert!(text.contains("accept"), "{way:?}: {text}");
+    in_every_direction("elicitation, an address", async |scene, direction| {
+        let (client, text) = call_and_answer(scene, direction, "ask_url", json!({})).await;
+        assert!(text.contains("accept"), "{direction:?}: {text}");
         let question = only_question(&client, "elicitation/create");
-        assert_eq!(question["mode"], "url", "{way:?}");
-        assert_eq!(question["url"], "https://example.com/login?state=fixture", "{way:?}");
+        assert_eq!(question["mode"], "url", "{direction:?}");
+        assert_eq!(question["url"], "https://example.com/login?state=fixture", "{direction:?}");
         let has_id = question["elicitationId"].is_string();
-        assert_eq!(has_id, way.client == Era::Session, "{way:?}: only sessions have an id: {question}");
-        Found::Passed
+        assert_eq!(
+            has_id,
+            direction.client == Era::Session,
+            "{direction:?}: only sessions have an id: {question}"
+        );
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_the_end_of_an_address_is_told_to_those_who_can_hear_it() {
-    in_every_way("`notifications/elicitation/complete`", async |scene, way| {
-        let (client, _) = asked(scene, way, "ask_url", json!({})).await;
+    in_every_direction("`notifications/elicitation/complete`", async |scene, direction| {
+        let (client, _) = call_and_answer(scene, direction, "ask_url", json!({})).await;
         let id = only_question(&client, "elicitation/create")["elicitationId"].clone();
-        let told = only_question(&client, "notifications/elicitation/complete");
-        assert_eq!(told, json!({ "elicitationId": id }), "{way:?}");
-        Found::Passed
+        let completion = only_question(&client, "notifications/elicitation/complete");
+        assert_eq!(completion, json!({ "elicitationId": id }), "{direction:?}");
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_log_in_first_is_an_error_or_a_question() {
-    in_every_way("error -32042, \"go there first\"", async |scene, way| {
-        let tool = way.tool("ask_url_first");
-        if way.client == Era::Session {
+    in_every_direction("error -32042, \"go there first\"", async |scene, direction| {
+        let tool = direction.tool("ask_url_first");
+        if direction.client == Era::Session {
             // One that cannot be asked gets what the server said.
-            let client = scene.client(way, json!({ "elicitation": {} })).await;
+            let client = scene.client(direction, json!({ "elicitation": {} })).await;
             let error = client.tool(&tool, json!({})).await.unwrap_err();
             assert_eq!(error.code, -32042, "{error:?}");
             assert_eq!(error.data["elicitations"][0]["mode"], "url", "{error:?}");
-            assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{way:?}");
+            assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{direction:?}");
         }
-        let client = scene.able(way).await.answering(obliging);
-        assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{way:?}");
+        let client = scene.fully_capable_client(direction).await.answering(answer_everything);
+        assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{direction:?}");
         assert_eq!(only_question(&client, "elicitation/create")["mode"], "url");
-        Found::Passed
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_the_clients_model_writes() {
-    in_every_way("sampling", async |scene, way| {
-        let (client, text) = asked(scene, way, "test_sampling", json!({ "prompt": "Write" })).await;
-        assert_eq!(text, "LLM response: written by the client's model", "{way:?}");
+    in_every_direction("sampling", async |scene, direction| {
+        let (client, text) =
+            call_and_answer(scene, direction, "test_sampling", json!({ "prompt": "Write" })).await;
+        assert_eq!(text, "LLM response: written by the client's model", "{direction:?}");
         let question = only_question(&client, "sampling/createMessage");
-        assert_eq!(question["messages"][0]["content"]["text"], "Write", "{way:?}: {question}");
-        assert_eq!(question["maxTokens"], 100, "{way:?}");
-        Found::Passed
+        assert_eq!(question["messages"][0]["content"]["text"], "Write", "{direction:?}: {question}");
+        assert_eq!(question["maxTokens"], 100, "{direction:?}");
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_the_clients_model_is_given_tools() {
-    in_every_way("sampling with tools", async |scene, way| {
-        let (client, text) = asked(scene, way, "ask_with_tools", json!({})).await;
-        assert!(text.contains("written by the client's model"), "{way:?}: {text}");
+    in_every_direction("sampling with tools", async |scene, direction| {
+        let (client, text) = call_and_answer(scene, direction, "ask_with_tools", json!({})).await;
+        assert!(text.contains("written by the client's model"), "{direction:?}: {text}");
         let question = only_question(&client, "sampling/createMessage");
-        assert_eq!(question["tools"][0]["name"], "weather", "{way:?}: {question}");
+        assert_eq!(question["tools"][0]["name"], "weather", "{direction:?}: {question}");
 
         let without = json!({ "sampling": {} });
-        let client = scene.client(way, without).await.answering(obliging);
-        let refused = client.tool(&way.tool("ask_with_tools"), json!({})).await;
-        assert!(client.methods().is_empty(), "{way:?}: {:?}", client.heard());
-        assert!(!refused.is_ok_and(|result| result["isError"] != true), "{way:?}: nobody was asked");
-        Found::Passed
+        let client = scene.client(direction, without).await.answering(answer_everything);
+        let refused = client.tool(&direction.tool("ask_with_tools"), json!({})).await;
+        assert!(client.methods().is_empty(), "{direction:?}: {:?}", client.heard());
+        assert!(!refused.is_ok_and(|result| result["isError"] != true), "{direction:?}: nobody was asked");
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_the_clients_folders_are_told() {
-    in_every_way("roots", async |scene, way| {
-        let (client, text) = asked(scene, way, "test_input_required_result_list_roots", json!({})).await;
-        assert!(text.contains("file:///home/ann/work"), "{way:?}: {text}");
-        assert_eq!(client.methods(), ["roots/list"], "{way:?}");
-        Found::Passed
+    in_every_direction("roots", async |scene, direction| {
+        let (client, text) =
+            call_and_answer(scene, direction, "test_input_required_result_list_roots", json!({})).await;
+        assert!(text.contains("file:///home/ann/work"), "{direction:?}: {text}");
+        assert_eq!(client.methods(), ["roots/list"], "{direction:?}");
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_several_questions_are_asked_at_once() {
-    in_every_way("several questions at once", async |scene, way| {
+    in_every_direction("several questions at once", async |scene, direction| {
         // In a session neither is answered before both are there.
-        let client = scene.able(way).await.answering(obliging).answering_at_once(2);
-        let text = client.tool_text(&way.tool("ask_twice_at_once"), json!({})).await;
-        assert_eq!(text.matches("Ann").count(), 2, "{way:?}: {text}");
+        let client =
+            scene.fully_capable_client(direction).await.answering(answer_everything).answering_at_once(2);
+        let text = client.tool_text(&direction.tool("ask_twice_at_once"), json!({})).await;
+        assert_eq!(text.matches("Ann").count(), 2, "{direction:?}: {text}");
         let heard = client.heard();
-        assert_eq!(heard.len(), 2, "{way:?}: {heard:?}");
-        if way.client == Era::Stateless && way.upstream == Era::Stateless {
+        assert_eq!(heard.len(), 2, "{direction:?}: {heard:?}");
+        if direction.client == Era::Stateless && direction.upstream == Era::Stateless {
             let keys: Vec<&str> = heard.iter().filter_map(|question| question["key"].as_str()).collect();
             assert_eq!(keys, ["color", "size"], "the server's own keys");
         }
-        Found::Passed
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_a_call_asks_one_thing_after_the_other() {
-    in_every_way("questions in rounds", async |scene, way| {
-        let (client, text) = asked(scene, way, "test_input_required_result_multi_round", json!({})).await;
-        assert_eq!(text.matches("Ann").count(), 2, "{way:?}: {text}");
-        let messages: Vec<Value> =
-            client.heard().iter().map(|asked| asked["params"]["message"].clone()).collect();
+    in_every_direction("questions in rounds", async |scene, direction| {
+        let (client, text) =
+            call_and_answer(scene, direction, "test_input_required_result_multi_round", json!({})).await;
+        assert_eq!(text.matches("Ann").count(), 2, "{direction:?}: {text}");
+        let messages: Vec<Value> = client
+            .heard()
+            .iter()
+            .map(|call_and_answer| call_and_answer["params"]["message"].clone())
+            .collect();
         let expected = ["Step 1: What is your name?", "Step 2: What is your favorite color?"];
-        assert_eq!(json!(messages), json!(expected), "{way:?}");
-        Found::Passed
+        assert_eq!(json!(messages), json!(expected), "{direction:?}");
+        AttemptOutcome::Passed
     })
     .await;
 }
 
 #[tokio::test]
 async fn bridging_a_prompt_asks_before_it_is_there() {
-    in_every_way("a question of `prompts/get`", async |scene, way| {
-        let client = scene.able(way).await.answering(obliging);
+    in_every_direction("a question of `prompts/get`", async |scene, direction| {
+        let client = scene.fully_capable_client(direction).await.answering(answer_everything);
         scene.listed(&client, "prompts/list", "prompts").await;
-        let name = way.tool("test_input_required_result_prompt");
+        let name = direction.tool("test_input_required_result_prompt");
         ended(client.request("prompts/get", json!({ "name": name })).await, |result| {
             let text = &result["messages"][0]["content"]["text"];
-            assert_eq!(text, "This prompt is about Ann.", "{way:?}: {result}");
+            assert_eq!(text, "This prompt is about Ann.", "{direction:?}: {result}");
             assert_eq!(
                 only_question(&client, "elicitation/create")["message"],
                 "What context should the prompt use?"
@@ -179,11 +200,11 @@ async fn bridging_a_prompt_asks_before_it_is_there() {
 
 #[tokio::test]
 async fn bridging_a_resource_asks_before_it_is_read() {
-    in_every_way("a question of `resources/read`", async |scene, way| {
-        let client = scene.able(way).await.answering(obliging);
+    in_every_direction("a question of `resources/read`", async |scene, direction| {
+        let client = scene.fully_capable_client(direction).await.answering(answer_everything);
         scene.listed(&client, "resources/list", "resources").await;
         ended(client.request("resources/read", json!({ "uri": "test://asking" })).await, |result| {
-            assert_eq!(result["contents"][0]["text"], "Read by Ann.", "{way:?}: {result}");
+            assert_eq!(result["contents"][0]["text"], "Read by Ann.", "{direction:?}: {result}");
             assert_eq!(only_question(&client, "elicitation/create")["message"], "Who wants to read?");
         })
     })
@@ -192,50 +213,53 @@ async fn bridging_a_resource_asks_before_it_is_read() {
 
 #[tokio::test]
 async fn bridging_a_client_that_cannot_be_asked_is_not() {
-    in_every_way("a question to a client that cannot be asked", async |scene, way| {
-        let mut found = Vec::new();
+    in_every_direction("a question to a client that cannot be asked", async |scene, direction| {
+        let mut outcome = Vec::new();
         for capabilities in [json!({}), json!({ "sampling": {} })] {
-            let client = scene.client(way, capabilities).await;
-            let answer = client.tool(&way.tool("test_elicitation"), json!({ "message": "Who?" })).await;
-            assert!(client.heard().is_empty(), "{way:?}");
-            found.push(match answer {
+            let client = scene.client(direction, capabilities).await;
+            let answer = client.tool(&direction.tool("test_elicitation"), json!({ "message": "Who?" })).await;
+            assert!(client.heard().is_empty(), "{direction:?}");
+            outcome.push(match answer {
                 Ok(result) => {
-                    assert_eq!(way.client, Era::Session, "{way:?}: {result}");
-                    assert_eq!(result["isError"], true, "{way:?}: {result}");
+                    assert_eq!(direction.client, Era::Session, "{direction:?}: {result}");
+                    assert_eq!(result["isError"], true, "{direction:?}: {result}");
                     let text = result["content"][0]["text"].as_str().unwrap_or_default();
-                    assert!(text.contains("elicitation"), "{way:?}: what is lacking is said: {text}");
-                    Found::Passed
+                    assert!(text.contains("elicitation"), "{direction:?}: what is lacking is said: {text}");
+                    AttemptOutcome::Passed
                 }
                 Err(error) => {
                     let lacking = &error.data["requiredCapabilities"]["elicitation"];
-                    assert!(lacking.is_object() && error.status == 400, "{way:?}: {error:?}");
-                    Found::Refused(error.code)
+                    assert!(lacking.is_object() && error.status == 400, "{direction:?}: {error:?}");
+                    AttemptOutcome::Refused(error.code)
                 }
             });
         }
-        assert_eq!(found[0], found[1], "{way:?}");
-        found.remove(0)
+        assert_eq!(outcome[0], outcome[1], "{direction:?}");
+        outcome.remove(0)
     })
     .await;
 }
 
-/// A client of a revision that has no such question is not asked it, whatever it says of itself.
+/// A client is not asked a question that its revision does not have, whatever capabilities it declares.
 #[tokio::test]
 async fn bridging_a_revision_without_a_question_is_not_asked_it() {
     use plexus_testkit::Speaks;
     let scene = Scene::start().await;
-    for way in Way::ALL.into_iter().filter(|way| way.client == Era::Session) {
+    for direction in Direction::ALL.into_iter().filter(|direction| direction.client == Era::Session) {
         for (version, tool, method) in [
             ("2025-03-26", "test_elicitation", "elicitation/create"),
             ("2025-06-18", "ask_url", "elicitation/create"),
             ("2025-06-18", "ask_with_tools", "sampling/createMessage"),
         ] {
             let speaks = Speaks::Session(version);
-            let client = scene.client_that_speaks(way, speaks, everything()).await.answering(obliging);
-            let result = client.tool(&way.tool(tool), json!({ "message": "Who?" })).await;
-            assert!(!client.methods().contains(&method.to_owned()), "{way:?} {version} {tool}");
+            let client = scene
+                .client_that_speaks(direction, speaks, all_capabilities())
+                .await
+                .answering(answer_everything);
+            let result = client.tool(&direction.tool(tool), json!({ "message": "Who?" })).await;
+            assert!(!client.methods().contains(&method.to_owned()), "{direction:?} {version} {tool}");
             let failed = result.as_ref().map_or(true, |result| result["isError"] == true);
-            assert!(failed, "{way:?} {version} {tool}: {result:?}");
+            assert!(failed, "{direction:?} {version} {tool}: {result:?}");
         }
     }
 }

@@ -9,14 +9,14 @@ use plexus_upstream::Timing;
 use serde_json::{Value, json};
 
 use super::script::{Script, folder};
-use super::{agent, keyed, quick, text, tools_of};
+use super::{agent, call_with_key, fast_timing, text, tools_of};
 
 /// Exits without an answer the first time, and works from then on.
 const FIRST_TIME: &str = "[ -e \"$dir/ran\" ] || { : > \"$dir/ran\"; exit 1; }; say 'the second time'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idempotent_tool_is_rerun_after_a_loss() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let script = Script::answering(FIRST_TIME);
     for (name, document) in [
@@ -43,7 +43,7 @@ async fn idempotent_tool_is_rerun_after_a_loss() {
 
 #[tokio::test]
 async fn lost_call_is_not_reported_as_not_run() {
-    let hub = TestHub::start_timed(Timing { start: Duration::from_millis(500), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { start: Duration::from_millis(500), ..fast_timing() }).await;
     let script = Script::answering(": > \"$dir/away\"; exit 1").before("[ -e \"$dir/away\" ] && exit 1");
     hub.add_upstream("s", &script.idempotent().install(&hub, "s")).await;
     let lost = agent(&hub).await.tool("mcp__s__work", json!({})).await;
@@ -57,28 +57,28 @@ async fn lost_call_is_not_reported_as_not_run() {
 
 #[tokio::test]
 async fn error_of_the_server_is_passed_on() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let call = "case \"$line\" in \
         *bad_arguments*) reply '\"error\":{\"code\":-32602,\"message\":\"text is too long\"}' ;; \
         *broken*) reply '\"error\":{\"code\":-32603,\"message\":\"out of paper\"}' ;; \
         *) reply '\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"no such file\"}],\"isError\":true}' ;; esac";
     hub.add_upstream("s", &Script::answering(call).install(&hub, "s")).await;
-    for (what, code, said) in [
+    for (tool_name, code, expected_text) in [
         ("bad_arguments", json!("invalid_arguments"), "text is too long"),
         ("broken", json!("tool_failed"), "out of paper"),
         ("own", Value::Null, "no such file"),
     ] {
-        let result = client.tool("mcp__s__work", json!({ "what": what })).await;
+        let result = client.tool("mcp__s__work", json!({ "what": tool_name })).await;
         assert_eq!(result["isError"], true, "{result}");
         assert_eq!(result["_meta"]["plexus/error"]["code"], code, "{result}");
-        assert!(text(&result).contains(said), "{result}");
+        assert!(text(&result).contains(expected_text), "{result}");
     }
 }
 
 #[tokio::test]
 async fn rename_and_injection_of_the_file_apply() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let token = hub.token("agent", &["call:*"]).await.token;
     let client = hub.mcp(&token).header("plexus-session", "thread");
     let mut document = stdio_fixture(Eras::Both);
@@ -90,8 +90,8 @@ async fn rename_and_injection_of_the_file_apply() {
     document["inject"] = json!({ "text": "session_id" });
     hub.add_upstream("my fix", &document).await;
     let listed = client.modern("tools/list", json!({})).await.result();
-    let ours = |tool: &&Value| tool["name"].as_str().unwrap().starts_with("mcp__my_fix__");
-    let tools: Vec<&Value> = listed["tools"].as_array().unwrap().iter().filter(ours).collect();
+    let is_own_tool = |tool: &&Value| tool["name"].as_str().unwrap().starts_with("mcp__my_fix__");
+    let tools: Vec<&Value> = listed["tools"].as_array().unwrap().iter().filter(is_own_tool).collect();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let echo = "mcp__my_fix__repeat_after_me";
     assert_eq!(names, ["mcp__my_fix__describe_call", echo, "mcp__my_fix__slow"]);
@@ -107,7 +107,7 @@ async fn rename_and_injection_of_the_file_apply() {
 
 #[tokio::test]
 async fn relative_paths_resolve_to_the_session_folder() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = hub.mcp(&hub.token("agent", &["call:*"]).await.token).header("plexus-session", "thread");
     let files = client.tool("session_info", json!({})).await["structuredContent"]["files_dir"].clone();
     let files = files.as_str().unwrap();
@@ -126,7 +126,7 @@ async fn relative_paths_resolve_to_the_session_folder() {
 #[tokio::test]
 async fn max_concurrency_limits_running_calls() {
     const EACH: u64 = 300;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
     document["max_concurrency"] = json!(1);
@@ -151,7 +151,7 @@ async fn max_concurrency_limits_running_calls() {
 
 #[tokio::test]
 async fn progress_and_cancellation_reach_the_other_side() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
     document["timeout"] = json!("1s");
@@ -176,17 +176,17 @@ async fn progress_and_cancellation_reach_the_other_side() {
 
 #[tokio::test]
 async fn tool_removed_before_its_call_is_unknown() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     hub.add_upstream("s", &Script::answering("say done").install(&hub, "s")).await;
     assert_eq!(tools_of(&client, "s").await, ["mcp__s__work"]);
     std::fs::remove_file(hub.upstream_file("s")).unwrap();
     assert_eq!(hub.upstreams().reload().await.removed, ["s"]);
-    let gone = hub.registry().versions();
-    let mut gone = gone;
+    let versions = hub.registry().versions();
+    let mut versions = versions;
     let wait = async {
         while !hub.registry().listed_of("s").is_empty() {
-            gone.changed().await.unwrap();
+            versions.changed().await.unwrap();
         }
     };
     tokio::time::timeout(Duration::from_secs(10), wait).await.expect("its tools are gone in time");
@@ -197,7 +197,7 @@ async fn tool_removed_before_its_call_is_unknown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_of_an_unsent_cancelled_call_is_reusable() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let go = "echo x >> \"$dir/ran\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done";
     let mut document = Script::answering(go).install(&hub, "s");
@@ -206,12 +206,12 @@ async fn key_of_an_unsent_cancelled_call_is_reusable() {
     let dir = folder(&hub, "s");
     let ran = || std::fs::read_to_string(dir.join("ran")).unwrap_or_default().lines().count();
     let first = client.tool("mcp__s__work", json!({}));
-    let others = async {
+    let other_calls = async {
         until("the first call runs", async || ran() == 1).await;
         let waiting = || hub.upstreams().get("s").unwrap().in_flight;
         // A client disconnects while its call waits for its turn.
         tokio::select! {
-            result = keyed(&client, "mcp__s__work", "gone") => panic!("{result}"),
+            result = call_with_key(&client, "mcp__s__work", "gone") => panic!("{result}"),
             () = until("the second call waits", async || waiting() == 2) => {}
         }
         until("the second call is abandoned", async || waiting() == 1).await;
@@ -219,16 +219,16 @@ async fn key_of_an_unsent_cancelled_call_is_reusable() {
         document["timeout"] = json!("1s");
         hub.write_upstream("s", &document);
         assert_eq!(hub.upstreams().reload().await.changed, ["s"]);
-        let late = keyed(&client, "mcp__s__work", "late").await;
+        let late = call_with_key(&client, "mcp__s__work", "late").await;
         assert_eq!(late["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{late}");
         assert!(text(&late).contains("Nothing was run"), "{late}");
         std::fs::write(dir.join("go"), "").unwrap();
     };
-    let (first, ()) = tokio::join!(first, others);
+    let (first, ()) = tokio::join!(first, other_calls);
     assert_eq!(text(&first), "done");
     assert_eq!(ran(), 1);
     for key in ["gone", "late"] {
-        let again = keyed(&client, "mcp__s__work", key).await;
+        let again = call_with_key(&client, "mcp__s__work", key).await;
         assert_eq!(text(&again), "done", "{key}: {again}");
     }
     assert_eq!(ran(), 3);

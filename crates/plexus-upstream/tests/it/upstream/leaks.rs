@@ -10,11 +10,11 @@ use plexus_testkit::fixture::{Eras, FixtureProcess};
 use serde_json::json;
 
 use super::script::Script;
-use super::{agent, quick, text};
+use super::{agent, fast_timing, text};
 
 /// The resources of this process. Tests run in their own processes, so all of it belongs to the hub.
 #[derive(Clone, PartialEq, Eq)]
-struct Holdings {
+struct ResourceUsage {
     /// The targets of the open files other than sockets.
     files: Vec<String>,
     sockets: usize,
@@ -23,7 +23,7 @@ struct Holdings {
     resident_kib: usize,
 }
 
-impl Holdings {
+impl ResourceUsage {
     fn now(hub: &TestHub) -> Self {
         let links = std::fs::read_dir("/proc/self/fd").unwrap();
         let links: Vec<_> = links.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok()).collect();
@@ -51,7 +51,7 @@ impl Holdings {
     }
 }
 
-impl fmt::Debug for Holdings {
+impl fmt::Debug for ResourceUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [files, sockets, children, tasks] = self.counts();
         write!(
@@ -64,22 +64,22 @@ impl fmt::Debug for Holdings {
 
 /// The resources of the hub once its counts have dropped to these again, or after a timeout. What a
 /// connection leaves is released a moment after its end.
-async fn at_rest(hub: &TestHub, counts: Option<[usize; 4]>) -> Holdings {
-    let mut now = Holdings::now(hub);
+async fn settled_usage(hub: &TestHub, counts: Option<[usize; 4]>) -> ResourceUsage {
+    let mut now = ResourceUsage::now(hub);
     for _ in 0..100 {
-        let fine = |wanted: [usize; 4]| now.counts().iter().zip(wanted).all(|(now, wanted)| *now <= wanted);
+        let fine = |limits: [usize; 4]| now.counts().iter().zip(limits).all(|(now, limits)| *now <= limits);
         if counts.is_some_and(fine) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-        now = Holdings::now(hub);
+        now = ResourceUsage::now(hub);
     }
     now
 }
 
 /// Compares the resources before and after many reconnects.
 async fn reconnects(rounds: usize, warm: usize) -> String {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     // A separate process: its resources are not the hub's.
     let http = FixtureProcess::start(Eras::Sessions).await;
@@ -95,11 +95,11 @@ async fn reconnects(rounds: usize, warm: usize) -> String {
     for _ in 0..warm {
         round().await;
     }
-    let before = at_rest(&hub, None).await;
+    let before = settled_usage(&hub, None).await;
     for _ in 0..rounds {
         round().await;
     }
-    let after = at_rest(&hub, Some(before.counts())).await;
+    let after = settled_usage(&hub, Some(before.counts())).await;
     let ([files, sockets, rest @ ..], [files_now, sockets_now, rest_now @ ..]) =
         (before.counts(), after.counts());
     // The database may have opened another of its few connections.

@@ -1,16 +1,16 @@
 //! The MCP client side: connections to single servers, and the hub in front of many. All servers are real
 //! processes.
 
-pub(crate) mod asking;
 mod calls;
 mod leaks;
-mod living;
+mod lifecycle;
 mod misbehaviour;
+pub(crate) mod questions;
 mod reloading;
 mod script;
 mod server;
+mod status;
 mod stdio;
-mod telling;
 mod trust;
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ use plexus_upstream::{Jitter, Timing};
 use serde_json::{Value, json};
 
 /// Short enough for a test, long enough for a busy machine.
-pub(crate) fn quick() -> Timing {
+pub(crate) fn fast_timing() -> Timing {
     Timing {
         first_pause: Duration::from_millis(20),
         longest_pause: Duration::from_millis(100),
@@ -35,8 +35,8 @@ pub(crate) fn quick() -> Timing {
 }
 
 /// The same for a hub that notices file changes automatically.
-pub(crate) fn following() -> Timing {
-    Timing { watch: Duration::from_millis(50), confirm: Duration::from_millis(50), ..quick() }
+pub(crate) fn fast_polling_timing() -> Timing {
+    Timing { watch: Duration::from_millis(50), confirm: Duration::from_millis(50), ..fast_timing() }
 }
 
 /// A client with all scopes but those for admins.
@@ -58,7 +58,7 @@ pub(crate) fn text(result: &Value) -> &str {
 }
 
 /// The result of a call of a tool without arguments, under an idempotency key.
-pub(crate) async fn keyed(client: &McpClient, tool: &str, key: &str) -> Value {
+pub(crate) async fn call_with_key(client: &McpClient, tool: &str, key: &str) -> Value {
     let params = json!({ "name": tool, "arguments": {}, "_meta": { "plexus/idempotency-key": key } });
     client.modern("tools/call", params).await.result()
 }

@@ -10,11 +10,11 @@ use plexus_upstream::Timing;
 use serde_json::json;
 
 use super::script::{Script, folder};
-use super::{agent, following, is_alive, quick, text, tools_of};
+use super::{agent, fast_polling_timing, fast_timing, is_alive, text, tools_of};
 
 #[tokio::test]
 async fn reload_restarts_only_changed_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let mut one = stdio_fixture(Eras::Both);
     let mut two = stdio_fixture(Eras::Both);
@@ -45,7 +45,7 @@ async fn reload_restarts_only_changed_servers() {
 
 #[tokio::test]
 async fn invalid_file_stops_only_its_server_until_fixed() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let good = stdio_fixture(Eras::Both);
     let before = hub.add_upstream("well", &good).await;
@@ -66,7 +66,7 @@ async fn invalid_file_stops_only_its_server_until_fixed() {
 
 #[tokio::test]
 async fn file_changes_are_noticed_automatically() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     hub.write_upstream("fix", &stdio_fixture(Eras::Both));
     let there = hub.upstream_in("fix", UpstreamState::Ready).await;
     let mut off = stdio_fixture(Eras::Both);
@@ -79,18 +79,18 @@ async fn file_changes_are_noticed_automatically() {
     let again = hub.upstream_in("fix", UpstreamState::Ready).await;
     std::fs::remove_file(hub.upstream_file("fix")).unwrap();
     let mut changes = hub.upstreams().changes();
-    let gone = async {
+    let removed = async {
         while hub.upstreams().get("fix").is_some() || is_alive(again.pid.unwrap()) {
             // The process ends a moment after the last reported change.
             let _ = tokio::time::timeout(Duration::from_millis(50), changes.changed()).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("gone in time");
+    tokio::time::timeout(Duration::from_secs(20), removed).await.expect("gone in time");
 }
 
 #[tokio::test]
 async fn world_writable_folder_starts_no_process() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     let set_mode = |mode| {
         let dir = hub.upstreams().folder().dir();
         std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -102,7 +102,7 @@ async fn world_writable_folder_starts_no_process() {
     assert!(!is_alive(before.pid.unwrap()));
     set_mode(0o770);
     let again = hub.upstream_in("fix", UpstreamState::Ready).await;
-    assert!(again.warnings.iter().any(|told| told.contains("mode 0770")), "{:?}", again.warnings);
+    assert!(again.warnings.iter().any(|warning| warning.contains("mode 0770")), "{:?}", again.warnings);
     set_mode(0o700);
     let closed = hub.upstream_when("fix", "not warned about", |upstream| upstream.warnings.is_empty()).await;
     assert_eq!(
@@ -114,7 +114,7 @@ async fn world_writable_folder_starts_no_process() {
 
 #[tokio::test]
 async fn restart_rereads_references_of_one_server_only() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let secret = hub.data_dir().join("secret");
     std::fs::write(&secret, "old").unwrap();
@@ -122,13 +122,16 @@ async fn restart_rereads_references_of_one_server_only() {
     document["env"] = json!({ "WORD": format!("${{file:{}}}", secret.display()) });
     hub.add_upstream("one", &document).await;
     let other = hub.add_upstream("two", &document).await;
-    let says =
+    let assert_reports =
         async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
-    assert_eq!(says("one").await, "old");
+    assert_eq!(assert_reports("one").await, "old");
     std::fs::write(&secret, "new").unwrap();
     let restarted = hub.upstreams().restart("one").await.unwrap();
     assert_eq!(restarted.state, UpstreamState::Ready, "{restarted:?}");
-    assert_eq!((says("one").await, says("two").await), ("new".to_owned(), "old".to_owned()));
+    assert_eq!(
+        (assert_reports("one").await, assert_reports("two").await),
+        ("new".to_owned(), "old".to_owned())
+    );
     assert_eq!(hub.upstreams().get("two").unwrap().pid, other.pid);
     // A missing value is reported, and the previous one is not used.
     std::fs::remove_file(&secret).unwrap();
@@ -139,7 +142,7 @@ async fn restart_rereads_references_of_one_server_only() {
 
 #[tokio::test]
 async fn change_of_one_file_does_not_reread_references_of_others() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     let client = agent(&hub).await;
     let secret = hub.data_dir().join("secret");
     std::fs::write(&secret, "old").unwrap();
@@ -150,22 +153,28 @@ async fn change_of_one_file_does_not_reread_references_of_others() {
     // Nobody requests a reload: the hub notices the file and reads the folder.
     hub.write_upstream("two", &document);
     hub.upstream_in("two", UpstreamState::Ready).await;
-    let says =
+    let assert_reports =
         async |server: &str| text(&client.tool(&format!("mcp__{server}__work"), json!({})).await).to_owned();
-    assert_eq!((says("one").await, says("two").await), ("old".to_owned(), "new".to_owned()));
+    assert_eq!(
+        (assert_reports("one").await, assert_reports("two").await),
+        ("old".to_owned(), "new".to_owned())
+    );
     assert_eq!(hub.upstreams().get("one").unwrap().pid, before.pid);
     // It is reread when its own file is rewritten, even with the same content.
     hub.write_upstream("one", &document);
     hub.upstream_when("one", "restarted", |one| one.pid.is_some() && one.pid != before.pid).await;
-    assert_eq!(says("one").await, "new");
+    assert_eq!(assert_reports("one").await, "new");
     std::fs::write(&secret, "newest").unwrap();
     assert_eq!(hub.upstreams().reload().await.changed, ["one", "two"]);
-    assert_eq!((says("one").await, says("two").await), ("newest".to_owned(), "newest".to_owned()));
+    assert_eq!(
+        (assert_reports("one").await, assert_reports("two").await),
+        ("newest".to_owned(), "newest".to_owned())
+    );
 }
 
 #[tokio::test]
 async fn files_with_colliding_tool_names_are_both_refused() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let script = Script::answering("say done");
     hub.add_upstream("my-server", &script.install(&hub, "one")).await;
     hub.write_upstream("my_server", &script.install(&hub, "two"));
@@ -184,7 +193,7 @@ async fn files_with_colliding_tool_names_are_both_refused() {
 
 #[tokio::test]
 async fn hub_restart_restores_all_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let hub = hub.restart().await;
     let after = hub.upstream_in("fix", UpstreamState::Ready).await;
@@ -194,7 +203,7 @@ async fn hub_restart_restores_all_servers() {
 
 #[tokio::test]
 async fn file_restored_during_a_call_keeps_its_tools() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let document = stdio_fixture(Eras::Both);
     let before = hub.add_upstream("fix", &document).await;
@@ -213,19 +222,19 @@ async fn file_restored_during_a_call_keeps_its_tools() {
         text(&messages.last().unwrap()["result"]).starts_with("waited"),
         "what ran may end: {messages:?}"
     );
-    let gone = async {
+    let removed = async {
         while is_alive(before.pid.unwrap()) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the old process ends");
+    tokio::time::timeout(Duration::from_secs(20), removed).await.expect("the old process ends");
     assert_eq!(text(&client.tool("mcp__fix__echo", json!({ "text": "still listed" })).await), "still listed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_call_fails_when_its_server_is_removed() {
     let start = Duration::from_secs(60);
-    let hub = TestHub::start_timed(Timing { start, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { start, ..fast_timing() }).await;
     let client = agent(&hub).await;
     let script =
         Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
@@ -237,14 +246,14 @@ async fn queued_call_fails_when_its_server_is_removed() {
     let second = async {
         until("the first call runs", async || dir.join("in").exists()).await;
         let call = client.tool("mcp__s__work", json!({}));
-        let gone = async {
+        let removed = async {
             until("the second call waits", async || hub.upstreams().get("s").unwrap().in_flight == 2).await;
             std::fs::remove_file(hub.upstream_file("s")).unwrap();
             hub.upstreams().reload().await;
             std::fs::write(dir.join("go"), "").unwrap();
         };
-        let told = tokio::time::timeout(start / 3, async { tokio::join!(call, gone).0 }).await;
-        told.expect("it does not wait for a server that never comes")
+        let warning = tokio::time::timeout(start / 3, async { tokio::join!(call, removed).0 }).await;
+        warning.expect("it does not wait for a server that never comes")
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!(text(&first), "done");
@@ -254,7 +263,7 @@ async fn queued_call_fails_when_its_server_is_removed() {
 
 #[tokio::test]
 async fn cache_of_a_file_deleted_while_stopped_is_removed() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("stays", &Script::answering("say done").install(&hub, "stays")).await;
     let [stays, went] =
         ["stays", "went"].map(|name| hub.data_dir().join(format!("upstream-tools/{name}.json")));

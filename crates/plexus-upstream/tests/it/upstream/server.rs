@@ -11,8 +11,8 @@ use plexus_testkit::fixture::{Eras, program};
 use plexus_testkit::until;
 use plexus_tools::Capabilities;
 use plexus_upstream::client::{
-    Bridge, Client, ClientError, ClientSettings, Connect, Inputs, Listener, News, Outgoing, Returned,
-    StderrRing,
+    Bridge, CallResponse, Client, ClientError, ClientSettings, Connect, Inputs, Listener, Outgoing,
+    ServerChange, StderrRing,
 };
 use plexus_upstream::config::{Approve, ServerConfig, StdioConfig, ToolRules, Transport};
 use rustix::process::{Pid, test_kill_process};
@@ -36,25 +36,25 @@ initialize() {
 "#;
 
 /// Tool list changes, and the changed resources.
-struct Changes(watch::Sender<(usize, Vec<String>)>);
+struct ChangeLog(watch::Sender<(usize, Vec<String>)>);
 
-impl Listener for Changes {
-    fn heard(&self, news: News) {
-        self.0.send_modify(|(changes, updates)| match news {
-            News::Tools => *changes += 1,
-            News::Updated(uri) => updates.push(uri),
-            News::Resources | News::Prompts => {}
+impl Listener for ChangeLog {
+    fn on_change(&self, change: ServerChange) {
+        self.0.send_modify(|(changes, updates)| match change {
+            ServerChange::Tools => *changes += 1,
+            ServerChange::Updated(uri) => updates.push(uri),
+            ServerChange::Resources | ServerChange::Prompts => {}
         });
     }
 }
 
 /// How to start a server.
-pub(super) struct Start {
+pub(super) struct ServerStart {
     pub(super) connect: Connect,
     changes: watch::Receiver<(usize, Vec<String>)>,
 }
 
-impl Start {
+impl ServerStart {
     fn command(command: StdioConfig) -> Self {
         let config = ServerConfig {
             name: "test".to_owned(),
@@ -85,7 +85,7 @@ impl Start {
             config: Arc::new(config),
             environment,
             known_era: None,
-            listener: Arc::new(Changes(sender)),
+            listener: Arc::new(ChangeLog(sender)),
             supervisor: Supervisor::new(),
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
@@ -134,7 +134,7 @@ impl Start {
     }
 
     /// Waits until nothing of the connection is left in the hub.
-    pub(super) async fn alone(&self) {
+    pub(super) async fn wait_for_no_tasks(&self) {
         until("the tasks have ended", async || self.connect.supervisor.count(Stage::Storage) == 0).await;
     }
 }
@@ -142,7 +142,7 @@ impl Start {
 /// A running server.
 pub(super) struct Server {
     pub(super) client: Client,
-    pub(super) start: Start,
+    pub(super) start: ServerStart,
 }
 
 impl Server {
@@ -154,7 +154,7 @@ impl Server {
     pub(super) async fn call_with(&self, call: Outgoing) -> Result<Value, ClientError> {
         let called =
             tokio::time::timeout(PATIENCE, self.client.call(call)).await.expect("an answer in time")?;
-        let Returned::Output(called) = called else { panic!("no result: {called:?}") };
+        let CallResponse::Output(called) = called else { panic!("no result: {called:?}") };
         Ok(json!({
             "content": called.content.parsed::<Value>().unwrap(),
             "structured": called.structured.map(|data| data.parsed::<Value>().unwrap()),
@@ -213,6 +213,6 @@ pub(super) fn is_alive(pid: u32) -> bool {
     exists && !status.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
-pub(super) async fn dead(pid: u32) {
+pub(super) async fn wait_until_dead(pid: u32) {
     until("the process has ended", async || !is_alive(pid)).await;
 }

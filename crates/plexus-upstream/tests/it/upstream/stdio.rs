@@ -10,7 +10,7 @@ use plexus_upstream::client::{ClientError, Outgoing};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::server::{PATIENCE, Start, dead, outgoing};
+use super::server::{PATIENCE, ServerStart, outgoing, wait_until_dead};
 
 const ERAS: [(Eras, UpstreamEra, &str); 3] = [
     (Eras::Sessions, UpstreamEra::Session, "2025-11-25"),
@@ -21,7 +21,7 @@ const ERAS: [(Eras, UpstreamEra, &str); 3] = [
 #[tokio::test]
 async fn servers_of_both_eras_are_detected_and_called() {
     for (eras, era, revision) in ERAS {
-        let server = Start::fixture(eras).connect().await;
+        let server = ServerStart::fixture(eras).connect().await;
         let peer = server.client.peer();
         assert_eq!((peer.era, &*peer.revision, &*peer.name), (era, revision, "plexus-fixture-server"));
         assert!(peer.instructions.as_deref().unwrap().starts_with("A server to test with"));
@@ -30,8 +30,8 @@ async fn servers_of_both_eras_are_detected_and_called() {
         server.client.ping().await.unwrap();
         let pid = server.client.pid().unwrap();
         server.close().await;
-        dead(pid).await;
-        server.start.alone().await;
+        wait_until_dead(pid).await;
+        server.start.wait_for_no_tasks().await;
         let late = server.call("echo", json!({ "text": "" })).await.unwrap_err();
         assert!(matches!(late, ClientError::Unreachable(_)), "{late}");
     }
@@ -39,15 +39,15 @@ async fn servers_of_both_eras_are_detected_and_called() {
 
 #[tokio::test]
 async fn outdated_known_era_is_detected_again() {
-    for (eras, known, found) in [
+    for (eras, known_era, detected_era) in [
         (Eras::Sessions, UpstreamEra::Stateless, UpstreamEra::Session),
         (Eras::Stateless, UpstreamEra::Session, UpstreamEra::Stateless),
         (Eras::Both, UpstreamEra::Session, UpstreamEra::Session),
     ] {
-        let mut start = Start::fixture(eras);
-        start.connect.known_era = Some(known);
+        let mut start = ServerStart::fixture(eras);
+        start.connect.known_era = Some(known_era);
         let server = start.connect().await;
-        assert_eq!(server.client.peer().era, found, "{eras:?}");
+        assert_eq!(server.client.peer().era, detected_era, "{eras:?}");
         assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
     }
 }
@@ -55,7 +55,7 @@ async fn outdated_known_era_is_detected_again() {
 #[tokio::test]
 async fn hundred_concurrent_calls_get_their_own_answers() {
     for (eras, ..) in ERAS {
-        let server = Start::fixture(eras).connect().await;
+        let server = ServerStart::fixture(eras).connect().await;
         let calls = (0..100).map(|n| {
             let server = &server;
             async move {
@@ -70,7 +70,7 @@ async fn hundred_concurrent_calls_get_their_own_answers() {
 #[tokio::test]
 async fn process_gets_a_minimal_environment_and_its_own_variables() {
     let folder = tempfile::tempdir().unwrap();
-    let start = Start::fixture(Eras::Both).stdio(|command| {
+    let start = ServerStart::fixture(Eras::Both).stdio(|command| {
         command.env.insert("GIVEN".to_owned(), Secret::from("value"));
         command.cwd = Some(folder.path().to_owned());
     });
@@ -91,7 +91,7 @@ async fn process_gets_a_minimal_environment_and_its_own_variables() {
 #[tokio::test]
 async fn progress_and_cancellation_work_over_a_pipe() {
     for (eras, ..) in ERAS {
-        let server = Start::fixture(eras).connect().await;
+        let server = ServerStart::fixture(eras).connect().await;
         let (reports, mut reported) = mpsc::unbounded_channel();
         let mut call = outgoing("slow", json!({}));
         call.progress = Some(Arc::new(move |progress| drop(reports.send(progress))));
@@ -119,15 +119,15 @@ async fn progress_and_cancellation_work_over_a_pipe() {
 #[tokio::test]
 async fn tool_list_change_is_reported_over_a_pipe() {
     for (eras, ..) in ERAS {
-        let server = Start::fixture(eras).connect().await;
+        let server = ServerStart::fixture(eras).connect().await;
         assert!(!server.tools().await.contains(&"added_tool".to_owned()));
         // In the stateless era the first change may precede the subscription, which nobody waits for.
-        let told = async {
+        let changed = async {
             while !server.has_changed() {
                 server.call("change_tools", json!({})).await.unwrap();
             }
         };
-        tokio::time::timeout(PATIENCE, told).await.expect("word of a change in time");
+        tokio::time::timeout(PATIENCE, changed).await.expect("word of a change in time");
         // Every call adds or removes the tool.
         if !server.tools().await.contains(&"added_tool".to_owned()) {
             server.call("change_tools", json!({})).await.unwrap();
@@ -138,19 +138,19 @@ async fn tool_list_change_is_reported_over_a_pipe() {
 
 #[tokio::test]
 async fn unsupported_questions_are_refused_with_a_reason() {
-    let server = Start::fixture(Eras::Stateless).connect().await;
-    let asked = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
+    let server = ServerStart::fixture(Eras::Stateless).connect().await;
+    let result = server.call("test_input_required_result_elicitation", json!({})).await.unwrap_err();
     // The hub declared no capabilities.
-    assert!(matches!(asked, ClientError::Rpc { code: -32021, .. }), "{asked:?}");
-    let server = Start::fixture(Eras::Sessions).connect().await;
-    let asked = server.call("test_sampling", json!({ "prompt": "x" })).await;
-    let said = format!("{asked:?}");
-    assert!(said.contains("sampling"), "{said}");
+    assert!(matches!(result, ClientError::Rpc { code: -32021, .. }), "{result:?}");
+    let server = ServerStart::fixture(Eras::Sessions).connect().await;
+    let result = server.call("test_sampling", json!({ "prompt": "x" })).await;
+    let error_text = format!("{result:?}");
+    assert!(error_text.contains("sampling"), "{error_text}");
 }
 
 #[tokio::test]
 async fn crash_during_a_call_is_reported_with_its_status() {
-    let server = Start::fixture(Eras::Both).connect().await;
+    let server = ServerStart::fixture(Eras::Both).connect().await;
     let waiting = server.call("slow", json!({}));
     let crash = server.call("crash", json!({}));
     let (waited, crashed) = tokio::join!(waiting, crash);
@@ -159,12 +159,12 @@ async fn crash_during_a_call_is_reported_with_its_status() {
         assert!(matches!(&lost, ClientError::Lost(why) if why.contains("exit status: 70")), "{lost:?}");
     }
     assert!(server.closed().await.contains("exit status: 70"));
-    server.start.alone().await;
+    server.start.wait_for_no_tasks().await;
 }
 
 #[tokio::test]
 async fn standard_error_flood_blocks_nothing() {
-    let server = Start::fixture(Eras::Both).connect().await;
+    let server = ServerStart::fixture(Eras::Both).connect().await;
     let flooded = server.text("flood_stderr", json!({ "bytes": 4 << 20 })).await;
     assert!(flooded.starts_with("wrote "), "{flooded}");
     until("the last 200 lines are kept", async || server.start.stderr().len() == 200).await;
@@ -173,36 +173,36 @@ async fn standard_error_flood_blocks_nothing() {
 
 #[tokio::test]
 async fn oversized_message_ends_the_connection() {
-    let mut start = Start::fixture(Eras::Both);
+    let mut start = ServerStart::fixture(Eras::Both);
     start.connect.settings.max_message = 100_000;
     let server = start.connect().await;
     assert_eq!(server.text("big", json!({ "bytes": 90_000 })).await.len(), 90_000);
     let lost = server.call("big", json!({ "bytes": 100_001 })).await.unwrap_err();
     assert!(matches!(&lost, ClientError::Lost(why) if why.contains("100000 bytes")), "{lost:?}");
-    dead(server.client.pid().unwrap()).await;
+    wait_until_dead(server.client.pid().unwrap()).await;
 }
 
 #[tokio::test]
 async fn dropping_the_client_ends_its_process() {
-    let server = Start::fixture(Eras::Both).connect().await;
+    let server = ServerStart::fixture(Eras::Both).connect().await;
     let pid = server.client.pid().unwrap();
     drop(server.client);
-    dead(pid).await;
-    server.start.alone().await;
+    wait_until_dead(pid).await;
+    server.start.wait_for_no_tasks().await;
 }
 
 #[tokio::test]
 async fn hub_shutdown_ends_the_process_cleanly() {
-    let server = Start::fixture(Eras::Both).connect().await;
+    let server = ServerStart::fixture(Eras::Both).connect().await;
     let drained = server.start.connect.supervisor.shutdown(PATIENCE).await;
     assert_eq!(drained.aborted, Vec::<String>::new());
-    dead(server.client.pid().unwrap()).await;
+    wait_until_dead(server.client.pid().unwrap()).await;
     assert_eq!(server.closed().await, "the hub is shutting down");
 }
 
 /// Open files and child processes of this process.
 #[cfg(target_os = "linux")]
-fn held() -> (usize, usize) {
+fn open_files_and_tasks() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
@@ -214,16 +214,16 @@ fn held() -> (usize, usize) {
 async fn two_hundred_connections_leak_nothing() {
     let once = async || {
         // A server of the session era: rmcp may take seconds to end a server with a subscription.
-        let server = Start::fixture(Eras::Sessions).connect().await;
+        let server = ServerStart::fixture(Eras::Sessions).connect().await;
         assert_eq!(server.text("echo", json!({ "text": "x" })).await, "x");
         server.close().await;
-        server.start.alone().await;
+        server.start.wait_for_no_tasks().await;
     };
     // Resources that the runtime opens once and keeps.
     once().await;
-    let before = held();
+    let before = open_files_and_tasks();
     for _ in 0..200 {
         once().await;
     }
-    assert_eq!(held(), before);
+    assert_eq!(open_files_and_tasks(), before);
 }

@@ -4,8 +4,8 @@ use plexus_testkit::{McpClient, Pinned, TestHub, sdk_script};
 use plexus_tools::QueuedWrite;
 use serde_json::{Value, json};
 
-use super::scripted::{Asked, Scripted, Steps, answer, session_era};
-use super::soon;
+use super::in_time;
+use super::scripted::{ReceivedRequest, ScriptedServer, Steps, answer, session_era};
 
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
@@ -43,22 +43,22 @@ const RESULT: &str = r#"{
 }"#;
 
 /// Prints its JSON over several lines, as some servers do.
-fn pretty(asked: &Asked) -> Steps {
-    let result = match asked.what() {
+fn pretty(request: &ReceivedRequest) -> Steps {
+    let result = match request.message_method() {
         "tools/list" => serde_json::to_string_pretty(&sloppy_tools()).unwrap(),
         "tools/call" => RESULT.to_owned(),
-        _ => return session_era(asked),
+        _ => return session_era(request),
     };
     let body =
-        format!("{{\r\n\"jsonrpc\": \"2.0\",\r\"id\": {},\n\"result\": {result}\n}}", asked.body["id"]);
+        format!("{{\r\n\"jsonrpc\": \"2.0\",\r\"id\": {},\n\"result\": {result}\n}}", request.body["id"]);
     answer(200, "content-type: application/json\r\n", &body)
 }
 
-async fn hub_with_odd_server() -> (TestHub, Scripted, String) {
-    let server = Scripted::start(pretty).await;
+async fn hub_with_odd_server() -> (TestHub, ScriptedServer, String) {
+    let server = ScriptedServer::start(pretty).await;
     let hub = TestHub::start().await;
     let upstream =
-        soon(hub.add_upstream("odd", &json!({ "url": server.url(), "allow_private": true }))).await;
+        in_time(hub.add_upstream("odd", &json!({ "url": server.url(), "allow_private": true }))).await;
     let warned = upstream.warnings.iter().any(|warning| warning.contains("\"unusable\""));
     assert!(warned, "{:?}", upstream.warnings);
     let token = hub.token("agent", &["call:*"]).await.token;
@@ -119,14 +119,14 @@ async fn non_object_output_schemas_depend_on_the_revision() {
     let client = hub.mcp(&token);
     for revision in REVISIONS {
         for tool in [TOOL, "mcp__odd__listed"] {
-            let seen = definition(&client, Some(revision), tool).await;
-            assert_eq!(seen["outputSchema"], Value::Null, "{revision}: {seen}");
+            let listed = definition(&client, Some(revision), tool).await;
+            assert_eq!(listed["outputSchema"], Value::Null, "{revision}: {listed}");
         }
     }
-    let seen = definition(&client, None, TOOL).await;
-    assert_eq!(seen["outputSchema"]["type"], "array", "{seen}");
+    let listed = definition(&client, None, TOOL).await;
+    assert_eq!(listed["outputSchema"]["type"], "array", "{listed}");
     let schema = json!({ "type": "object", "properties": { "x": {}, "y": { "not": {} } } });
-    assert_eq!(seen["inputSchema"], schema, "{seen}");
+    assert_eq!(listed["inputSchema"], schema, "{listed}");
 }
 
 #[tokio::test]
@@ -134,25 +134,25 @@ async fn reserved_meta_of_a_tool_is_removed() {
     let (hub, _server, token) = hub_with_odd_server().await;
     let client = hub.mcp(&token);
     for revision in [None].into_iter().chain(REVISIONS.map(Some)) {
-        let seen = definition(&client, revision, "mcp__odd__sound").await;
-        assert_eq!(seen["_meta"], json!({ "theirs": 1 }), "{revision:?}: {seen}");
+        let listed = definition(&client, revision, "mcp__odd__sound").await;
+        assert_eq!(listed["_meta"], json!({ "theirs": 1 }), "{revision:?}: {listed}");
         assert_eq!(definition(&client, revision, TOOL).await.get("_meta"), None, "{revision:?}");
     }
 }
 
 /// Answers like the local proxy for a native tool whose write it queues.
-fn queueing(asked: &Asked) -> Steps {
+fn queueing(request: &ReceivedRequest) -> Steps {
     let queued = QueuedWrite::new("todo", "key-1", "kept until the hub is back");
     let tools = plexus_tools::native::tools();
     let todo = tools.iter().find(|tool| tool.name() == "todo").unwrap().spec();
-    let result = match asked.what() {
+    let result = match request.message_method() {
         "tools/list" => json!({ "tools": [
             { "name": "todo", "inputSchema": { "type": "object" }, "outputSchema": todo.output_schema },
         ] }),
         "tools/call" => json!({ "content": [], "structuredContent": queued }),
-        _ => return session_era(asked),
+        _ => return session_era(request),
     };
-    let body = json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": result });
+    let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "result": result });
     answer(200, "content-type: application/json\r\n", &body.to_string())
 }
 
@@ -163,10 +163,10 @@ async fn validating_clients_accept_a_queued_write() {
         [("sdk-1", "node/client_v1.mjs", "legacy"), ("sdk-2", "node/client_v2.mjs", "2026-07-28")]
     {
         let Some(sdk) = Pinned::npm(set).await else { return };
-        let server = Scripted::start(queueing).await;
+        let server = ScriptedServer::start(queueing).await;
         let hub = TestHub::start().await;
         let config = json!({ "url": server.url(), "allow_private": true });
-        soon(hub.add_upstream("keeping", &config)).await;
+        in_time(hub.add_upstream("keeping", &config)).await;
         let token = hub.token("agent", &["call:*"]).await.token;
         let arguments = [&*hub.url("/mcp"), mode, "mcp__keeping__todo"];
         let mut script = sdk.script(&sdk_script(script), &arguments, &token);
@@ -182,13 +182,13 @@ async fn line_breaks_in_results_do_not_break_streams() {
     let client = hub.mcp(&token);
     let params = || json!({ "name": TOOL, "arguments": {}, "_meta": { "progressToken": "mine" } });
     let (streaming, request) = client.modern_request(1, "tools/call", params());
-    let answer = soon(streaming.post_stream(&request)).await.message().await.unwrap();
+    let answer = in_time(streaming.post_stream(&request)).await.message().await.unwrap();
     assert_eq!(answer["result"]["structuredContent"], json!([1, 2.5]), "{answer}");
     for revision in REVISIONS {
         let (client, _) = client.initialize(revision).await;
         let request = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params() });
-        let mut stream = soon(client.post_stream(&request)).await;
-        let answer = soon(async {
+        let mut stream = in_time(client.post_stream(&request)).await;
+        let answer = in_time(async {
             loop {
                 let message = stream.message().await.unwrap();
                 if message["id"] == 7 {
@@ -222,8 +222,8 @@ async fn replay_equals_the_first_result_exactly() {
         let text = client.modern("tools/call", params).await.body;
         let start = text.find("\"content\"").unwrap();
         let end = text.find("\"isError\"").unwrap();
-        let theirs = text.find("\"theirs\"").unwrap();
-        (text[start..end].to_owned(), text[theirs..].to_owned())
+        let position = text.find("\"theirs\"").unwrap();
+        (text[start..end].to_owned(), text[position..].to_owned())
     };
     let first = call().await;
     assert!(first.0.contains("2.50") && first.1.contains("12345678901234567890123"), "{first:?}");

@@ -9,18 +9,18 @@ use plexus_tools::ProgressSink;
 use plexus_upstream::client::{Client, ClientError, Outgoing};
 use serde_json::json;
 
-use super::{Way, begun, call, echo, outgoing, soon, structured, text, whole};
+use super::{ConnectParams, call, echo, expect_output, in_time, outgoing, start_slow_call, structured, text};
 
 const POLL: Duration = Duration::from_millis(10);
 
 /// A server and a client of each era.
-async fn each_era() -> [(HttpFixture, Way, Client, UpstreamEra); 2] {
+async fn each_era() -> [(HttpFixture, ConnectParams, Client, UpstreamEra); 2] {
     let mut all = Vec::new();
     for (eras, era) in [(Eras::Sessions, UpstreamEra::Session), (Eras::Stateless, UpstreamEra::Stateless)] {
         let server = Fixture::new().only(eras).start().await;
-        let way = Way::to(&server.url());
-        let client = way.connect().await;
-        all.push((server, way, client, era));
+        let params = ConnectParams::to(&server.url());
+        let client = params.connect().await;
+        all.push((server, params, client, era));
     }
     all.try_into().ok().expect("two")
 }
@@ -33,15 +33,15 @@ async fn tools_are_listed_and_called_in_each_era() {
         assert_eq!(peer.revision, if era == UpstreamEra::Session { "2025-11-25" } else { "2026-07-28" });
         assert_eq!(peer.name, "plexus-fixture-server");
         assert!(peer.instructions.as_deref().is_some_and(|text| text.contains("echo")), "{peer:?}");
-        let tools = soon(client.list_tools()).await.unwrap();
+        let tools = in_time(client.list_tools()).await.unwrap();
         assert!(tools.iter().any(|tool| tool["name"] == "echo"), "{tools:?}");
         assert_eq!(text(&echo(&client, "Grüße").await.unwrap()), "Grüße");
         let failed = call(&client, "test_error_handling", json!({})).await.unwrap();
         assert!(failed.is_error);
         let unknown = call(&client, "no_such_tool", json!({})).await.unwrap_err();
         assert!(matches!(unknown, ClientError::Rpc { code: -32602, .. }), "{unknown:?}");
-        soon(client.ping()).await.unwrap();
-        soon(client.close()).await;
+        in_time(client.ping()).await.unwrap();
+        in_time(client.close()).await;
         assert!(matches!(echo(&client, "late").await, Err(ClientError::Unreachable(_))));
     }
 }
@@ -49,15 +49,19 @@ async fn tools_are_listed_and_called_in_each_era() {
 #[tokio::test]
 async fn newest_era_is_detected_and_a_known_one_tried_first() {
     let server = Fixture::new().start().await;
-    let way = Way::to(&server.url());
-    assert_eq!(way.connect().await.peer().era, UpstreamEra::Stateless);
-    let way = way.known(UpstreamEra::Session);
-    assert_eq!(way.connect().await.peer().era, UpstreamEra::Session);
+    let params = ConnectParams::to(&server.url());
+    assert_eq!(params.connect().await.peer().era, UpstreamEra::Stateless);
+    let params = params.with_known_era(UpstreamEra::Session);
+    assert_eq!(params.connect().await.peer().era, UpstreamEra::Session);
     // The known era is outdated.
     for (eras, era) in [(Eras::Stateless, UpstreamEra::Stateless), (Eras::Sessions, UpstreamEra::Session)] {
         let server = Fixture::new().only(eras).start().await;
-        for known in [UpstreamEra::Session, UpstreamEra::Stateless] {
-            assert_eq!(Way::to(&server.url()).known(known).connect().await.peer().era, era, "{known:?}");
+        for known_era in [UpstreamEra::Session, UpstreamEra::Stateless] {
+            assert_eq!(
+                ConnectParams::to(&server.url()).with_known_era(known_era).connect().await.peer().era,
+                era,
+                "{known_era:?}"
+            );
         }
     }
 }
@@ -66,8 +70,8 @@ async fn newest_era_is_detected_and_a_known_one_tried_first() {
 async fn requests_carry_only_the_files_headers() {
     let server = Fixture::new().start().await;
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
-        let way = Way::to(&server.url()).known(era).header("X-Api-Key", "of the file");
-        let client = way.connect().await;
+        let params = ConnectParams::to(&server.url()).with_known_era(era).header("X-Api-Key", "of the file");
+        let client = params.connect().await;
         let described = structured(&call(&client, "describe_call", json!({})).await.unwrap());
         let headers = described["headers"].as_object().unwrap();
         assert_eq!(headers["x-api-key"], "of the file");
@@ -87,15 +91,15 @@ async fn requests_carry_only_the_files_headers() {
 #[tokio::test]
 async fn progress_arrives_in_order_at_its_caller_only() {
     for (_server, _way, client, _) in each_era().await {
-        let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
-        let noted = seen.clone();
+        let progress: Arc<Mutex<Vec<f64>>> = Arc::default();
+        let noted = progress.clone();
         let sink: ProgressSink = Arc::new(move |progress| noted.lock().unwrap().push(progress.done));
         let slow = Outgoing { progress: Some(sink), ..outgoing("slow", json!({ "ms": 100 })) };
-        let output = whole(soon(client.call(slow)).await).unwrap();
+        let output = expect_output(in_time(client.call(slow)).await).unwrap();
         assert!(text(&output).starts_with("waited "), "{output:?}");
         {
-            let seen = seen.lock().unwrap();
-            assert!(!seen.is_empty() && seen.is_sorted(), "{seen:?}");
+            let progress = progress.lock().unwrap();
+            assert!(!progress.is_empty() && progress.is_sorted(), "{progress:?}");
         }
         call(&client, "slow", json!({ "ms": 50 })).await.unwrap();
     }
@@ -103,7 +107,7 @@ async fn progress_arrives_in_order_at_its_caller_only() {
 
 /// Waits until the server has seen this many cancelled calls.
 async fn cancelled(client: &Client, calls: u64) {
-    let seen = async {
+    let counted = async {
         loop {
             let described = structured(&call(client, "describe_call", json!({})).await.unwrap());
             if described["cancelledCalls"] == calls {
@@ -112,18 +116,18 @@ async fn cancelled(client: &Client, calls: u64) {
             tokio::time::sleep(POLL).await;
         }
     };
-    soon(seen).await;
+    in_time(counted).await;
 }
 
 #[tokio::test]
 async fn cancelled_http_call_ends_on_the_server() {
     for (_server, _way, client, _) in each_era().await {
-        let (task, cancel) = begun(&client, json!({})).await;
+        let (task, cancel) = start_slow_call(&client, json!({})).await;
         cancel.cancel();
-        assert_eq!(task.done().await, Err(ClientError::Cancelled));
+        assert_eq!(task.finished().await, Err(ClientError::Cancelled));
         cancelled(&client, 1).await;
         // Dropping the call cancels it.
-        let (task, _cancel) = begun(&client, json!({})).await;
+        let (task, _cancel) = start_slow_call(&client, json!({})).await;
         drop(task);
         cancelled(&client, 2).await;
         assert_eq!(text(&echo(&client, "still there").await.unwrap()), "still there");
@@ -132,12 +136,12 @@ async fn cancelled_http_call_ends_on_the_server() {
 
 #[tokio::test]
 async fn tool_list_change_is_reported_over_http() {
-    for (_server, way, client, _) in each_era().await {
-        let before = soon(client.list_tools()).await.unwrap().len();
-        let heard = way.ears.count();
+    for (_server, params, client, _) in each_era().await {
+        let before = in_time(client.list_tools()).await.unwrap().len();
+        let count_before = params.change_counter.count();
         call(&client, "change_tools", json!({})).await.unwrap();
-        way.ears.more_than(heard).await;
-        assert_eq!(soon(client.list_tools()).await.unwrap().len(), before + 1);
+        params.change_counter.wait_until_more_than(count_before).await;
+        assert_eq!(in_time(client.list_tools()).await.unwrap().len(), before + 1);
     }
 }
 
@@ -145,7 +149,8 @@ async fn tool_list_change_is_reported_over_http() {
 async fn large_results_arrive_and_oversized_ones_are_refused() {
     let server = Fixture::new().start().await;
     for era in [UpstreamEra::Session, UpstreamEra::Stateless] {
-        let client = Way::to(&server.url()).known(era).at_most(2 << 20).connect().await;
+        let client =
+            ConnectParams::to(&server.url()).with_known_era(era).with_max_message(2 << 20).connect().await;
         let output = call(&client, "big", json!({ "bytes": 1 << 20 })).await.unwrap();
         assert_eq!(text(&output).len(), 1 << 20);
         let refused = call(&client, "big", json!({ "bytes": 4 << 20 })).await.unwrap_err();
@@ -167,12 +172,12 @@ async fn concurrent_calls_share_connections() {
 
 #[tokio::test]
 async fn closed_client_leaves_no_tasks() {
-    for (_server, way, client, _) in each_era().await {
+    for (_server, params, client, _) in each_era().await {
         echo(&client, "x").await.unwrap();
-        soon(client.close()).await;
-        assert_eq!(soon(client.closed()).await, "closed by the hub");
+        in_time(client.close()).await;
+        assert_eq!(in_time(client.closed()).await, "closed by the hub");
         drop(client);
-        let drained = soon(way.supervisor.shutdown(Duration::from_secs(5))).await;
+        let drained = in_time(params.supervisor.shutdown(Duration::from_secs(5))).await;
         assert_eq!(drained.aborted, Vec::<String>::new());
     }
 }
@@ -180,19 +185,19 @@ async fn closed_client_leaves_no_tasks() {
 #[tokio::test]
 async fn dropped_client_ends_its_tasks() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
-    let way = Way::to(&server.url());
-    drop(way.connect().await);
-    let gone = async {
-        while way.supervisor.count(plexus_kit::Stage::Intake) > 0 {
+    let params = ConnectParams::to(&server.url());
+    drop(params.connect().await);
+    let tasks_ended = async {
+        while params.supervisor.count(plexus_kit::Stage::Intake) > 0 {
             tokio::time::sleep(POLL).await;
         }
     };
-    soon(gone).await;
+    in_time(tasks_ended).await;
 }
 
 #[test]
 fn connect_future_is_small() {
-    let connecting = Client::connect(Way::to("http://127.0.0.1:1/mcp").ready());
+    let connecting = Client::connect(ConnectParams::to("http://127.0.0.1:1/mcp").connect_config());
     let size = size_of_val(&connecting);
     assert!(size <= 4096, "{size} bytes");
 }
@@ -201,11 +206,11 @@ fn connect_future_is_small() {
 #[tokio::test]
 async fn two_thousand_calls_one_after_another() {
     for (_server, _way, client, era) in each_era().await {
-        let begun = Instant::now();
+        let start_slow_call = Instant::now();
         for _ in 0..2_000 {
             client.call(outgoing("echo", json!({ "text": "x" }))).await.unwrap();
         }
-        let each = begun.elapsed() / 2_000;
+        let each = start_slow_call.elapsed() / 2_000;
         println!("{era:?}: {each:?} for each of 2,000 calls");
     }
 }

@@ -1,11 +1,11 @@
 //! The client side: connections to servers of every transport and era.
 
-mod asking;
 mod busy;
 mod faults;
 mod foreign;
 mod http;
 mod net;
+mod questions;
 mod recovery;
 mod scripted;
 mod sessions;
@@ -21,8 +21,8 @@ use plexus_kit::{Environment, Secret, Supervisor};
 use plexus_proto::api::UpstreamEra;
 use plexus_tools::{Capabilities, ForeignOutput, ProgressSink};
 use plexus_upstream::client::{
-    Bridge, Client, ClientError, ClientSettings, Connect, Inputs, Listener, News, Outgoing, Returned,
-    StderrRing,
+    Bridge, CallResponse, Client, ClientError, ClientSettings, Connect, Inputs, Listener, Outgoing,
+    ServerChange, StderrRing,
 };
 use plexus_upstream::config::{Approve, HttpAuth, HttpConfig, ServerConfig, ToolRules, Transport};
 use serde_json::{Value, json};
@@ -33,51 +33,51 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A time limit for tests; a hub that hangs fails here.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("in time")
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("in time")
 }
 
 /// A background activity that ends when dropped.
-struct Beside<T>(JoinSet<T>);
+struct BackgroundTask<T>(JoinSet<T>);
 
-fn beside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Beside<T> {
+fn spawn_background<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> BackgroundTask<T> {
     let mut set = JoinSet::new();
     set.spawn(work);
-    Beside(set)
+    BackgroundTask(set)
 }
 
-impl<T: 'static> Beside<T> {
-    async fn done(mut self) -> T {
-        soon(self.0.join_next()).await.expect("one task").expect("no panic")
+impl<T: 'static> BackgroundTask<T> {
+    async fn finished(mut self) -> T {
+        in_time(self.0.join_next()).await.expect("one task").expect("no panic")
     }
 }
 
 /// Counts notifications about tools.
 #[derive(Default)]
-struct Ears {
-    heard: AtomicU64,
-    news: Notify,
+struct ToolChangeCounter {
+    changes: AtomicU64,
+    notified: Notify,
 }
 
-impl Listener for Ears {
-    fn heard(&self, news: News) {
-        if news == News::Tools {
-            self.heard.fetch_add(1, Ordering::SeqCst);
-            self.news.notify_one();
+impl Listener for ToolChangeCounter {
+    fn on_change(&self, change: ServerChange) {
+        if change == ServerChange::Tools {
+            self.changes.fetch_add(1, Ordering::SeqCst);
+            self.notified.notify_one();
         }
     }
 }
 
-impl Ears {
+impl ToolChangeCounter {
     fn count(&self) -> u64 {
-        self.heard.load(Ordering::SeqCst)
+        self.changes.load(Ordering::SeqCst)
     }
 
     /// Waits until the count exceeds this.
-    async fn more_than(&self, count: u64) {
-        soon(async {
+    async fn wait_until_more_than(&self, count: u64) {
+        in_time(async {
             while self.count() <= count {
-                self.news.notified().await;
+                self.notified.notified().await;
             }
         })
         .await;
@@ -85,17 +85,17 @@ impl Ears {
 }
 
 /// The parameters of a connection to a server over HTTP.
-struct Way {
+struct ConnectParams {
     http: HttpConfig,
     older: bool,
     known_era: Option<UpstreamEra>,
     settings: ClientSettings,
-    ears: Arc<Ears>,
+    change_counter: Arc<ToolChangeCounter>,
     supervisor: Supervisor,
     capabilities: Capabilities,
 }
 
-impl Way {
+impl ConnectParams {
     fn to(url: &str) -> Self {
         Self {
             http: HttpConfig {
@@ -111,25 +111,25 @@ impl Way {
                 connect_timeout: Duration::from_secs(10),
                 ..ClientSettings::default()
             },
-            ears: Arc::default(),
+            change_counter: Arc::default(),
             supervisor: Supervisor::new(),
             capabilities: Capabilities::default(),
         }
     }
 
     /// Uses the transport of 2024-11-05.
-    fn older(mut self) -> Self {
+    fn with_older_transport(mut self) -> Self {
         self.older = true;
         self
     }
 
     /// Declares these capabilities in the session.
-    fn asked(mut self, capabilities: Capabilities) -> Self {
+    fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    fn guessed(mut self) -> Self {
+    fn with_guessed_transport(mut self) -> Self {
         self.http.guessed = true;
         self
     }
@@ -139,22 +139,22 @@ impl Way {
         self
     }
 
-    fn known(mut self, era: UpstreamEra) -> Self {
+    fn with_known_era(mut self, era: UpstreamEra) -> Self {
         self.known_era = Some(era);
         self
     }
 
-    fn patience(mut self, patience: Duration) -> Self {
+    fn with_timeout(mut self, patience: Duration) -> Self {
         self.settings.connect_timeout = patience;
         self
     }
 
-    fn at_most(mut self, bytes: usize) -> Self {
+    fn with_max_message(mut self, bytes: usize) -> Self {
         self.settings.max_message = bytes;
         self
     }
 
-    fn ready(&self) -> Connect {
+    fn connect_config(&self) -> Connect {
         let transport = if self.older {
             Transport::Sse(self.http.clone())
         } else {
@@ -164,7 +164,7 @@ impl Way {
             config: Arc::new(server(transport)),
             environment: Environment::default(),
             known_era: self.known_era,
-            listener: self.ears.clone(),
+            listener: self.change_counter.clone(),
             supervisor: self.supervisor.clone(),
             stderr: Arc::new(StderrRing::new()),
             chatter: Arc::default(),
@@ -175,7 +175,7 @@ impl Way {
     }
 
     async fn try_connect(&self) -> Result<Client, ClientError> {
-        soon(Client::connect(self.ready())).await
+        in_time(Client::connect(self.connect_config())).await
     }
 
     async fn connect(&self) -> Client {
@@ -183,7 +183,7 @@ impl Way {
     }
 
     /// The error of a failed connection.
-    async fn refused(&self) -> String {
+    async fn connect_error(&self) -> String {
         self.try_connect().await.expect_err("no connection").to_string()
     }
 }
@@ -227,20 +227,20 @@ fn outgoing(tool: &str, arguments: Value) -> Outgoing {
 }
 
 /// The result of a call that asks nothing.
-type Called = Result<ForeignOutput, ClientError>;
+type ToolResult = Result<ForeignOutput, ClientError>;
 
-async fn call(client: &Client, tool: &str, arguments: Value) -> Called {
-    whole(soon(client.call(outgoing(tool, arguments))).await)
+async fn call(client: &Client, tool: &str, arguments: Value) -> ToolResult {
+    expect_output(in_time(client.call(outgoing(tool, arguments))).await)
 }
 
-fn whole(returned: Result<Returned, ClientError>) -> Called {
-    returned.map(|returned| match returned {
-        Returned::Output(output) => output,
+fn expect_output(response: Result<CallResponse, ClientError>) -> ToolResult {
+    response.map(|response| match response {
+        CallResponse::Output(output) => output,
         other => panic!("no result: {other:?}"),
     })
 }
 
-async fn echo(client: &Client, text: &str) -> Called {
+async fn echo(client: &Client, text: &str) -> ToolResult {
     call(client, "echo", json!({ "text": text })).await
 }
 
@@ -255,14 +255,17 @@ fn structured(output: &ForeignOutput) -> Value {
 }
 
 /// A call of `slow` that has begun and reported progress.
-async fn begun(client: &Client, arguments: Value) -> (Beside<Called>, CancellationToken) {
+async fn start_slow_call(
+    client: &Client,
+    arguments: Value,
+) -> (BackgroundTask<ToolResult>, CancellationToken) {
     let progress = Arc::new(Notify::new());
-    let heard = progress.clone();
-    let sink: ProgressSink = Arc::new(move |_| heard.notify_one());
+    let notify = progress.clone();
+    let sink: ProgressSink = Arc::new(move |_| notify.notify_one());
     let slow = Outgoing { progress: Some(sink), ..outgoing("slow", arguments) };
     let cancel = slow.cancel.clone();
     let client = client.clone();
-    let task = beside(async move { whole(client.call(slow).await) });
-    soon(progress.notified()).await;
+    let task = spawn_background(async move { expect_output(client.call(slow).await) });
+    in_time(progress.notified()).await;
     (task, cancel)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
-use super::scripted::{Scripted, answer, json_answer, result, said, session_era, stateless_era};
-use super::{Way, call, echo, text};
+use super::scripted::{ScriptedServer, answer, json_answer, result, session_era, stateless_era, text_result};
+use super::{ConnectParams, call, echo, text};
 
 #[tokio::test]
 async fn private_addresses_need_permission() {
@@ -20,28 +20,28 @@ async fn private_addresses_need_permission() {
         "http://0.0.0.0:1/mcp",
         "http://0x0a000001/mcp",
     ] {
-        let why = Way::to(url).patience(Duration::from_secs(60)).refused().await;
+        let why = ConnectParams::to(url).with_timeout(Duration::from_secs(60)).connect_error().await;
         assert!(why.contains("is not contacted"), "{url}: {why}");
     }
-    let why = Way::to("http://10.0.0.1/mcp").refused().await;
+    let why = ConnectParams::to("http://10.0.0.1/mcp").connect_error().await;
     assert!(why.contains("allow_private"), "{why}");
 }
 
 #[tokio::test]
 async fn allowed_private_addresses_are_tried() {
-    let mut way = Way::to("http://127.0.0.1:1/mcp");
-    way.settings.allow_private = true;
-    let why = way.refused().await;
+    let mut params = ConnectParams::to("http://127.0.0.1:1/mcp");
+    params.settings.allow_private = true;
+    let why = params.connect_error().await;
     assert!(why.contains("cannot connect to"), "{why}");
 }
 
 #[tokio::test]
 async fn errors_show_only_the_origin_of_a_url() {
     for url in ["http://127.0.0.1:1/key-in-path?key=in-query", "https://127.0.0.1:1/key-in-path"] {
-        let why = Way::to(url).refused().await;
+        let why = ConnectParams::to(url).connect_error().await;
         assert!(why.contains("127.0.0.1:1") && !why.contains("key"), "{why}");
     }
-    let why = Way::to("http://user:key@127.0.0.1:1/").refused().await;
+    let why = ConnectParams::to("http://user:key@127.0.0.1:1/").connect_error().await;
     assert!(why.contains("Authorization") && !why.contains("key"), "{why}");
 }
 
@@ -54,9 +54,9 @@ async fn server_without_tls_is_reported() {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
         std::future::pending::<()>().await;
     };
-    let way = Way::to(&format!("https://{address}/mcp"));
+    let params = ConnectParams::to(&format!("https://{address}/mcp"));
     let why = tokio::select! {
-        why = way.refused() => why,
+        why = params.connect_error() => why,
         () = plain => unreachable!("it waits for ever"),
     };
     assert!(why.contains("no secure connection"), "{why}");
@@ -80,61 +80,63 @@ async fn untrusted_certificate_is_refused() {
         let (stream, _) = listener.accept().await.unwrap();
         acceptor.accept(stream).await.map(drop)
     };
-    let way = Way::to(&format!("https://localhost:{port}/mcp")).header("Authorization", "Bearer of-the-file");
-    let (why, accepted) = tokio::join!(way.refused(), accepted);
+    let params = ConnectParams::to(&format!("https://localhost:{port}/mcp"))
+        .header("Authorization", "Bearer of-the-file");
+    let (why, accepted) = tokio::join!(params.connect_error(), accepted);
     assert!(why.contains("no secure connection") && why.contains("certificate"), "{why}");
     assert!(accepted.is_err(), "nothing was sent to whoever that is");
 }
 
 #[tokio::test]
 async fn reserved_headers_are_refused() {
-    let server = Scripted::start(session_era).await;
+    let server = ScriptedServer::start(session_era).await;
     for name in ["Host", "accept", "Mcp-Session-Id", "content-length", "Mcp-Param-Region"] {
-        let why = Way::to(&server.url()).header(name, "x").refused().await;
+        let why = ConnectParams::to(&server.url()).header(name, "x").connect_error().await;
         assert!(why.contains(name), "{why}");
     }
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn session_stays_at_the_redirect_target() {
-    let there = Scripted::start(session_era).await;
-    let address = there.address();
-    let here = Scripted::start(move |asked| match asked.method.as_str() {
+    let target = ScriptedServer::start(session_era).await;
+    let address = target.address();
+    let here = ScriptedServer::start(move |request| match request.method.as_str() {
         "POST" => answer(307, &format!("location: http://{address}/moved\r\n"), ""),
-        _ => session_era(asked),
+        _ => session_era(request),
     })
     .await;
-    let way = Way::to(&here.url()).header("Authorization", "Bearer of-the-file");
-    let client = way.connect().await;
-    let redirected = here.asked().len();
+    let params = ConnectParams::to(&here.url()).header("Authorization", "Bearer of-the-file");
+    let client = params.connect().await;
+    let redirected = here.requests().len();
     assert_eq!(text(&call(&client, "echo", json!({})).await.unwrap()), "scripted");
-    assert_eq!(here.asked().len(), redirected, "the session lives where it was begun");
-    for asked in here.asked() {
-        assert_eq!(asked.header("authorization"), Some("Bearer of-the-file"), "{asked:?}");
+    assert_eq!(here.requests().len(), redirected, "the session lives where it was begun");
+    for request in here.requests() {
+        assert_eq!(request.header("authorization"), Some("Bearer of-the-file"), "{request:?}");
     }
-    for asked in there.asked() {
-        assert_eq!(asked.path, "/moved");
-        assert_eq!(asked.header("authorization"), None, "credentials stay with their server: {asked:?}");
+    for request in target.requests() {
+        assert_eq!(request.path, "/moved");
+        assert_eq!(request.header("authorization"), None, "credentials stay with their server: {request:?}");
     }
 }
 
 #[tokio::test]
 async fn same_origin_redirect_keeps_headers() {
-    let server = Scripted::start(|asked| match asked.path.as_str() {
+    let server = ScriptedServer::start(|request| match request.path.as_str() {
         "/mcp" => answer(308, "location: /mcp/\r\n", ""),
-        _ => stateless_era(asked),
+        _ => stateless_era(request),
     })
     .await;
-    let client = Way::to(&server.url()).header("Authorization", "Bearer of-the-file").connect().await;
+    let client =
+        ConnectParams::to(&server.url()).header("Authorization", "Bearer of-the-file").connect().await;
     echo(&client, "x").await.unwrap();
-    let last = server.asked().pop().unwrap();
+    let last = server.requests().pop().unwrap();
     assert_eq!((last.path.as_str(), last.header("authorization")), ("/mcp/", Some("Bearer of-the-file")));
 }
 
 #[tokio::test]
 async fn unsafe_redirects_are_not_followed() {
-    for (status, location, word) in [
+    for (status, location, expected) in [
         (307, "http://10.0.0.1/mcp", "allow_private"),
         (308, "http://169.254.169.254/latest/meta-data", "metadata"),
         (307, "file:///etc/passwd", "not supported"),
@@ -142,21 +144,22 @@ async fn unsafe_redirects_are_not_followed() {
         (301, "https://mcp.example/", "https://mcp.example"),
         (307, "/mcp", "more than 3 times"),
     ] {
-        let server = Scripted::start(move |_| answer(status, &format!("location: {location}\r\n"), "")).await;
-        let why = Way::to(&server.url()).refused().await;
-        assert!(why.contains(word), "{location}: {why}");
+        let server =
+            ScriptedServer::start(move |_| answer(status, &format!("location: {location}\r\n"), "")).await;
+        let why = ConnectParams::to(&server.url()).connect_error().await;
+        assert!(why.contains(expected), "{location}: {why}");
     }
 }
 
 #[tokio::test]
 async fn redirected_call_runs_once() {
-    let server = Scripted::start(|asked| match (asked.what(), asked.path.as_str()) {
+    let server = ScriptedServer::start(|request| match (request.message_method(), request.path.as_str()) {
         ("tools/call", "/mcp") => answer(307, "location: /other\r\n", ""),
-        ("tools/call", _) => json_answer(200, "", &result(asked, &said("elsewhere"))),
-        _ => session_era(asked),
+        ("tools/call", _) => json_answer(200, "", &result(request, &text_result("elsewhere"))),
+        _ => session_era(request),
     })
     .await;
-    let client = Way::to(&server.url()).connect().await;
+    let client = ConnectParams::to(&server.url()).connect().await;
     assert_eq!(text(&echo(&client, "x").await.unwrap()), "elsewhere");
     assert_eq!(server.count("tools/call"), 2);
 }

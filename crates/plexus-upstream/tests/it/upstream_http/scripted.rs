@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) path: String,
     head: String,
@@ -20,7 +20,7 @@ pub(super) struct Asked {
     pub(super) body: Value,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -29,7 +29,7 @@ impl Asked {
     }
 
     /// The method of the message, or that of HTTP.
-    pub(super) fn what(&self) -> &str {
+    pub(super) fn message_method(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
     }
 }
@@ -49,7 +49,7 @@ pub(super) enum Step {
 }
 
 pub(super) type Steps = Vec<Step>;
-type Script = Arc<dyn Fn(&Asked) -> Steps + Send + Sync>;
+type Script = Arc<dyn Fn(&ReceivedRequest) -> Steps + Send + Sync>;
 
 /// An answer with a body and its length.
 pub(super) fn answer(status: u16, headers: &str, body: &str) -> Steps {
@@ -74,7 +74,7 @@ pub(super) fn chunked_stream(events: &str, end: End) -> Steps {
     let piece = format!("{:x}\r\n{events}\r\n", events.len());
     let last = "0\r\n\r\n";
     match end {
-        End::WithIt => vec![Step::Send([head, &piece, last].concat().into_bytes())],
+        End::WithMessage => vec![Step::Send([head, &piece, last].concat().into_bytes())],
         End::Later => {
             vec![Step::Send([head, &piece].concat().into_bytes()), Step::Send(last.as_bytes().to_vec())]
         }
@@ -84,7 +84,7 @@ pub(super) fn chunked_stream(events: &str, end: End) -> Steps {
 /// When a stream ends after its last message.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
-    WithIt,
+    WithMessage,
     /// Separately, as from a server that notices late that it is done.
     Later,
 }
@@ -94,98 +94,98 @@ pub(super) fn event(message: &Value) -> String {
 }
 
 /// The result of a well-behaved server.
-pub(super) fn result(asked: &Asked, result: &Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": result })
+pub(super) fn result(request: &ReceivedRequest, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": request.body["id"], "result": result })
 }
 
-pub(super) fn said(text: &str) -> Value {
+pub(super) fn text_result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
 /// The answers of a session server to everything but a call; it has one tool and no stream.
-pub(super) fn session_era(asked: &Asked) -> Steps {
-    match asked.what() {
+pub(super) fn session_era(request: &ReceivedRequest) -> Steps {
+    match request.message_method() {
         "initialize" => {
             let welcome = json!({
                 "protocolVersion": "2025-11-25",
                 "capabilities": { "tools": {} },
                 "serverInfo": { "name": "scripted", "version": "1" },
             });
-            json_answer(200, "mcp-session-id: s-1\r\n", &result(asked, &welcome))
+            json_answer(200, "mcp-session-id: s-1\r\n", &result(request, &welcome))
         }
         "server/discover" => answer(400, "", "what is that?"),
         "tools/list" => {
             let tools = json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }] });
-            json_answer(200, "", &result(asked, &tools))
+            json_answer(200, "", &result(request, &tools))
         }
         "GET" => answer(405, "", ""),
         "DELETE" => answer(200, "", ""),
-        "ping" => json_answer(200, "", &result(asked, &json!({}))),
-        "tools/call" => json_answer(200, "", &result(asked, &said("scripted"))),
+        "ping" => json_answer(200, "", &result(request, &json!({}))),
+        "tools/call" => json_answer(200, "", &result(request, &text_result("scripted"))),
         _ => answer(202, "", ""),
     }
 }
 
 /// The answers of a stateless server to everything.
-pub(super) fn stateless_era(asked: &Asked) -> Steps {
-    let mut complete = match asked.what() {
+pub(super) fn stateless_era(request: &ReceivedRequest) -> Steps {
+    let mut complete = match request.message_method() {
         "server/discover" => json!({
             "supportedVersions": ["2026-07-28"],
             "capabilities": { "tools": {} },
             "ttlMs": 0,
             "cacheScope": "private",
         }),
-        "tools/call" => said("scripted"),
+        "tools/call" => text_result("scripted"),
         _ => {
             return json_answer(
                 404,
                 "",
-                &json!({ "jsonrpc": "2.0", "id": asked.body["id"],
+                &json!({ "jsonrpc": "2.0", "id": request.body["id"],
             "error": { "code": -32601, "message": "not here" } }),
             );
         }
     };
     complete["resultType"] = json!("complete");
-    json_answer(200, "", &result(asked, &complete))
+    json_answer(200, "", &result(request, &complete))
 }
 
 /// Listens until it is dropped.
-pub(super) struct Scripted {
+pub(super) struct ScriptedServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    news: Arc<Notify>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    changed: Arc<Notify>,
     connections: Arc<AtomicUsize>,
     closed: Arc<AtomicUsize>,
     _accepting: JoinSet<()>,
 }
 
-impl Scripted {
-    pub(super) async fn start(script: impl Fn(&Asked) -> Steps + Send + Sync + 'static) -> Self {
+impl ScriptedServer {
+    pub(super) async fn start(script: impl Fn(&ReceivedRequest) -> Steps + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let news: Arc<Notify> = Arc::default();
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let changed: Arc<Notify> = Arc::default();
         let script: Script = Arc::new(script);
         let mut accepting = JoinSet::new();
         let connections: Arc<AtomicUsize> = Arc::default();
         let closed: Arc<AtomicUsize> = Arc::default();
-        let (kept, told) = (asked.clone(), news.clone());
+        let (recorded, notify) = (requests.clone(), changed.clone());
         let (counted, ended) = (connections.clone(), closed.clone());
         accepting.spawn(async move {
             let mut serving = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let _ = stream.set_nodelay(true);
-                let serve = serve(stream, script.clone(), kept.clone(), told.clone());
-                let (ended, told) = (ended.clone(), told.clone());
+                let serve = serve(stream, script.clone(), recorded.clone(), notify.clone());
+                let (ended, notify) = (ended.clone(), notify.clone());
                 serving.spawn(async move {
                     serve.await;
                     ended.fetch_add(1, Ordering::SeqCst);
-                    told.notify_one();
+                    notify.notify_one();
                 });
             }
         });
-        Self { address, asked, news, connections, closed, _accepting: accepting }
+        Self { address, requests, changed, connections, closed, _accepting: accepting }
     }
 
     pub(super) fn url(&self) -> String {
@@ -197,8 +197,8 @@ impl Scripted {
     }
 
     /// The requests so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// The number of connections so far.
@@ -207,83 +207,92 @@ impl Scripted {
     }
 
     /// Waits until it has closed all of its connections.
-    pub(super) async fn has_closed_all(&self) {
-        super::soon(async {
+    pub(super) async fn wait_until_all_closed(&self) {
+        super::in_time(async {
             while self.closed.load(Ordering::SeqCst) < self.connections() {
-                self.news.notified().await;
+                self.changed.notified().await;
             }
         })
         .await;
     }
 
     /// Waits until this was requested that often.
-    pub(super) async fn is_asked(&self, what: &str, times: usize) {
-        super::soon(async {
-            while self.count(what) < times {
-                self.news.notified().await;
+    pub(super) async fn wait_for_requests(&self, method: &str, times: usize) {
+        super::in_time(async {
+            while self.count(method) < times {
+                self.changed.notified().await;
             }
         })
         .await;
     }
 
     /// How often this was requested.
-    pub(super) fn count(&self, what: &str) -> usize {
-        self.asked().iter().filter(|asked| asked.what() == what).count()
+    pub(super) fn count(&self, method: &str) -> usize {
+        self.requests().iter().filter(|request| request.message_method() == method).count()
     }
 
     /// Waits until a request matches.
-    pub(super) async fn sees(&self, wanted: impl Fn(&Asked) -> bool) -> Asked {
-        super::soon(async {
+    pub(super) async fn wait_for_request(
+        &self,
+        matches: impl Fn(&ReceivedRequest) -> bool,
+    ) -> ReceivedRequest {
+        super::in_time(async {
             loop {
-                if let Some(found) = self.asked().into_iter().find(|asked| wanted(asked)) {
-                    return found;
+                if let Some(request) = self.requests().into_iter().find(|request| matches(request)) {
+                    return request;
                 }
-                self.news.notified().await;
+                self.changed.notified().await;
             }
         })
         .await
     }
 }
 
-async fn serve(mut stream: TcpStream, script: Script, kept: Arc<Mutex<Vec<Asked>>>, told: Arc<Notify>) {
+async fn serve(
+    mut stream: TcpStream,
+    script: Script,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    changed: Arc<Notify>,
+) {
     let mut unread = Vec::new();
-    while let Some(asked) = read(&mut stream, &mut unread).await {
-        kept.lock().unwrap().push(asked.clone());
-        told.notify_one();
-        for step in script(&asked) {
+    while let Some(request) = read(&mut stream, &mut unread).await {
+        requests.lock().unwrap().push(request.clone());
+        changed.notify_one();
+        for step in script(&request) {
             match step {
                 Step::Send(bytes) => {
                     if stream.write_all(&bytes).await.is_err() {
                         return;
                     }
                 }
-                Step::Wait(word) => word.notified().await,
+                Step::Wait(release) => release.notified().await,
                 Step::Stall => std::future::pending().await,
                 Step::Endlessly(bytes) => while stream.write_all(&bytes).await.is_ok() {},
                 Step::Close => return,
             }
         }
-        if asked.head.contains("connection: close") {
+        if request.head.contains("connection: close") {
             return;
         }
     }
 }
 
-async fn read(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Asked> {
+async fn read(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<ReceivedRequest> {
     loop {
         if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8(unread[..end].to_vec()).unwrap();
-            let mut asked = Asked { method: String::new(), path: String::new(), head, body: Value::Null };
-            let length: usize = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+            let mut request =
+                ReceivedRequest { method: String::new(), path: String::new(), head, body: Value::Null };
+            let length: usize = request.header("content-length").map_or(0, |length| length.parse().unwrap());
             if unread.len() >= end + 4 + length {
                 let rest = unread.split_off(end + 4 + length);
-                asked.body = serde_json::from_slice(&unread[end + 4..]).unwrap_or_default();
+                request.body = serde_json::from_slice(&unread[end + 4..]).unwrap_or_default();
                 *unread = rest;
-                let line = asked.head.lines().next().unwrap().to_owned();
+                let line = request.head.lines().next().unwrap().to_owned();
                 let mut words = line.split(' ');
-                asked.method = words.next().unwrap().to_owned();
-                asked.path = words.next().unwrap().to_owned();
-                return Some(asked);
+                request.method = words.next().unwrap().to_owned();
+                request.path = words.next().unwrap().to_owned();
+                return Some(request);
             }
         }
         if stream.read_buf(unread).await.ok()? == 0 {

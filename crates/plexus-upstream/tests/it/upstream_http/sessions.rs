@@ -6,12 +6,12 @@ use plexus_testkit::TestHub;
 use plexus_upstream::Timing;
 use serde_json::json;
 
-use super::Way;
-use super::scripted::{Scripted, answer, json_answer, result, session_era};
-use crate::upstream::{quick, text};
+use super::ConnectParams;
+use super::scripted::{ScriptedServer, answer, json_answer, result, session_era};
+use crate::upstream::{fast_timing, text};
 
 /// Calls of this many conversations, each with its own session at the server.
-async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {
+async fn conversations(hub: &TestHub, server: &ScriptedServer, count: usize) {
     hub.add_upstream("far", &json!({ "url": server.url(), "per_session": true })).await;
     let token = hub.token("agent", &["call:*"]).await.token;
     for thread in 0..count {
@@ -24,41 +24,41 @@ async fn conversations(hub: &TestHub, server: &Scripted, count: usize) {
 
 #[tokio::test]
 async fn idle_session_is_ended_at_its_server() {
-    let server = Scripted::start(session_era).await;
-    let hub = TestHub::start_timed(Timing { idle: Duration::from_secs(1), ..quick() }).await;
+    let server = ScriptedServer::start(session_era).await;
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_secs(1), ..fast_timing() }).await;
     conversations(&hub, &server, 3).await;
-    server.is_asked("DELETE", 3).await;
+    server.wait_for_requests("DELETE", 3).await;
 }
 
 #[tokio::test]
 async fn evicted_session_is_ended_at_its_server() {
-    let server = Scripted::start(session_era).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let server = ScriptedServer::start(session_era).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     // One more than the limit.
     conversations(&hub, &server, 65).await;
-    server.is_asked("DELETE", 1).await;
+    server.wait_for_requests("DELETE", 1).await;
 }
 
 #[tokio::test]
 async fn server_without_get_is_not_polled() {
-    let server = Scripted::start(|asked| match asked.what() {
+    let server = ScriptedServer::start(|request| match request.message_method() {
         "initialize" => {
             let welcome = json!({
                 "protocolVersion": "2025-11-25",
                 "capabilities": { "tools": { "listChanged": true } },
                 "serverInfo": { "name": "scripted", "version": "1" },
             });
-            json_answer(200, "mcp-session-id: s-1\r\n", &result(asked, &welcome))
+            json_answer(200, "mcp-session-id: s-1\r\n", &result(request, &welcome))
         }
         // As a server answers that has a route for POST only.
         "GET" => answer(404, "content-type: text/html\r\n", "<pre>Cannot GET /mcp</pre>"),
-        _ => session_era(asked),
+        _ => session_era(request),
     })
     .await;
-    let _client = Way::to(&server.url()).connect().await;
-    server.is_asked("GET", 1).await;
+    let _client = ConnectParams::to(&server.url()).connect().await;
+    server.wait_for_requests("GET", 1).await;
     // Longer than the pause before the next attempt would be.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    let counts = ["initialize", "GET", "DELETE"].map(|what| server.count(what));
+    let counts = ["initialize", "GET", "DELETE"].map(|method| server.count(method));
     assert_eq!(counts, [1, 1, 0]);
 }

@@ -19,27 +19,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::upstream::{agent, quick, text};
+use crate::upstream::{agent, fast_timing, text};
 
 /// A private certificate authority, and its certificates.
-struct Vouching {
+struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     roots: RootCertStore,
 }
 
-impl Vouching {
+impl CertificateAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
-        let own = params.self_signed(&key).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
         let mut roots = RootCertStore::empty();
-        roots.add(own.der().clone()).unwrap();
-        Self { pem: pem("CERTIFICATE", own.der()), roots, issuer: Issuer::new(params, key) }
+        roots.add(certificate.der().clone()).unwrap();
+        Self { pem: pem("CERTIFICATE", certificate.der()), roots, issuer: Issuer::new(params, key) }
     }
 
-    fn vouch(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
+    fn issue(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         (params.signed_by(&key, &self.issuer).unwrap(), key)
@@ -47,7 +47,7 @@ impl Vouching {
 
     /// The fixture server behind a port that requires a certificate of this authority.
     async fn serve(&self, inside: std::net::SocketAddr) -> (u16, JoinSet<()>) {
-        let (certificate, key) = self.vouch("localhost");
+        let (certificate, key) = self.issue("localhost");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let roots = Arc::new(self.roots.clone());
         let clients = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().unwrap();
@@ -95,12 +95,12 @@ fn set_mode(folder: &Path, name: &str, mode: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_certificate_of_the_file_is_presented() {
-    let authority = Vouching::new();
+    let authority = CertificateAuthority::new();
     let fixture = Fixture::new().start().await;
     let (port, _serving) = authority.serve(fixture.address()).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let folder = hub.upstreams().folder().dir().join("certificates");
-    let (certificate, key) = authority.vouch("the hub");
+    let (certificate, key) = authority.issue("the hub");
     write(&folder, "ca.pem", &authority.pem);
     write(&folder, "hub.pem", &pem("CERTIFICATE", certificate.der()));
     write(&folder, "hub.key", &pem("PRIVATE KEY", &key.serialize_der()));
@@ -117,7 +117,7 @@ async fn client_certificate_of_the_file_is_presented() {
     let result = agent(&hub).await.tool("mcp__mutual__echo", json!({ "text": "shown" })).await;
     assert_eq!(text(&result), "shown", "{result}");
 
-    for (name, tls, said) in [
+    for (name, tls, expected_text) in [
         ("nameless", json!({ "ca": "certificates/ca.pem" }), ""),
         (
             "distrustful",
@@ -138,7 +138,7 @@ async fn client_certificate_of_the_file_is_presented() {
         hub.upstreams().reload().await;
         let down = hub.upstream_in(name, UpstreamState::Down).await;
         let why = down.last_error.unwrap().message;
-        assert!(why.contains(said), "{name}: {why}");
+        assert!(why.contains(expected_text), "{name}: {why}");
     }
 
     // A key that others can read causes a warning, and one that everyone can read is refused.

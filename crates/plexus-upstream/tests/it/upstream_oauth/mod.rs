@@ -1,12 +1,12 @@
 //! Servers behind the hub that require a login.
 
-mod bound;
 mod certificates;
-mod late;
+mod late_tokens;
 mod oidc;
-mod passing;
 mod refused;
 mod secrecy;
+mod token_binding;
+mod transient_failures;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use reqwest::Url;
 use serde_json::{Value, json};
 
 /// The redirect URI. Nobody listens there: the answer is intercepted before.
-const BACK: &str = "http://127.0.0.1:9/callback";
+const REDIRECT_URI: &str = "http://127.0.0.1:9/callback";
 
 /// A request of an admin; returns the status and the body.
 async fn post(hub: &TestHub, path: &str, body: &Value) -> (u16, Value) {
@@ -30,29 +30,29 @@ async fn post(hub: &TestHub, path: &str, body: &Value) -> (u16, Value) {
 }
 
 async fn begin(hub: &TestHub, name: &str) -> (u16, Value) {
-    post(hub, &format!("{name}/login"), &json!({ "redirect_uri": BACK })).await
+    post(hub, &format!("{name}/login"), &json!({ "redirect_uri": REDIRECT_URI })).await
 }
 
 /// Submits a browser's answer.
-async fn finish(hub: &TestHub, name: &str, begun: &Value, back: &Url) -> (u16, Value) {
-    let brought: serde_json::Map<String, Value> =
-        back.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
-    let id = begun["id"].as_str().unwrap();
-    post(hub, &format!("{name}/login/{id}"), &Value::Object(brought)).await
+async fn finish(hub: &TestHub, name: &str, login: &Value, redirect: &Url) -> (u16, Value) {
+    let answer: serde_json::Map<String, Value> =
+        redirect.query_pairs().map(|(name, value)| (name.into_owned(), json!(value))).collect();
+    let id = login["id"].as_str().unwrap();
+    post(hub, &format!("{name}/login/{id}"), &Value::Object(answer)).await
 }
 
 /// Logs in successfully.
 async fn log_in(hub: &TestHub, name: &str) -> Upstream {
-    let (status, begun) = begin(hub, name).await;
-    assert_eq!(status, 200, "{begun}");
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
-    let (status, upstream) = finish(hub, name, &begun, &back).await;
+    let (status, login) = begin(hub, name).await;
+    assert_eq!(status, 200, "{login}");
+    let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
+    let (status, upstream) = finish(hub, name, &login, &redirect).await;
     assert_eq!(status, 200, "{upstream}");
     hub.upstream_in(name, UpstreamState::Ready).await
 }
 
 /// A server that requires a login, behind a hub without one.
-async fn locked(hub: &TestHub, name: &str, document: &Value) -> Upstream {
+async fn add_protected_server(hub: &TestHub, name: &str, document: &Value) -> Upstream {
     hub.write_upstream(name, document);
     hub.upstreams().reload().await;
     let upstream = hub.upstream_in(name, UpstreamState::NeedsLogin).await;
@@ -70,9 +70,9 @@ async fn logged_in() -> (ScriptedAuthority, Protected, TestHub) {
 async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, Protected, TestHub) {
     let authority = ScriptedAuthority::start().await;
     let server = Protected::start_as(&authority.issuer(), authority.door(), None, eras).await;
-    let timing = Timing { renew_again: Duration::from_millis(100), ..crate::upstream::quick() };
+    let timing = Timing { renew_again: Duration::from_millis(100), ..crate::upstream::fast_timing() };
     let hub = TestHub::start_timed(timing).await;
-    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     log_in(&hub, "docs").await;
     (authority, server, hub)
 }

@@ -9,30 +9,30 @@ use plexus_testkit::oauth::{Authority, Door, Protected};
 use plexus_testkit::{Link, McpClient, TestHub};
 use serde_json::{Value, json};
 
-use super::{begin, locked, log_in, post};
-use crate::upstream::{agent, quick, text};
+use super::{add_protected_server, begin, log_in, post};
+use crate::upstream::{agent, fast_timing, text};
 
-async fn echo(client: &McpClient, said: &str) -> Value {
-    client.tool("mcp__docs__echo", json!({ "text": said })).await
+async fn echo(client: &McpClient, text: &str) -> Value {
+    client.tool("mcp__docs__echo", json!({ "text": text })).await
 }
 
-async fn heard(client: &McpClient, said: &str) {
-    let result = echo(client, said).await;
-    assert_eq!(text(&result), said, "{result}");
+async fn assert_echo(client: &McpClient, sent: &str) {
+    let result = echo(client, sent).await;
+    assert_eq!(text(&result), sent, "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_requests_share_one_login_and_renewal() {
     let Some(authority) = Authority::start().await else { return };
     let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     // Its file does not mention OAuth; the server requires it.
-    let upstream = locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let upstream = add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     assert_eq!((upstream.tools.len(), upstream.retry_at), (0, None));
     let client = agent(&hub).await;
 
     log_in(&hub, "docs").await;
-    heard(&client, "logged in").await;
+    assert_echo(&client, "logged in").await;
     assert_eq!(authority.count("registered").await, 1);
     assert_eq!(authority.count("refresh_token").await, 0);
 
@@ -40,9 +40,9 @@ async fn concurrent_requests_share_one_login_and_renewal() {
     authority.expire_access().await;
     let texts: Vec<String> = (0..50).map(|n| format!("call {n}")).collect();
     let results = join_all(texts.iter().map(|text| echo(&client, text))).await;
-    for (said, result) in texts.iter().zip(&results) {
-        assert_eq!(text(result), said, "{result}");
-        assert_eq!(server.calls_with(said), 1, "{said} ran once");
+    for (sent, result) in texts.iter().zip(&results) {
+        assert_eq!(text(result), sent, "{result}");
+        assert_eq!(server.calls_with(sent), 1, "{sent} ran once");
     }
     assert_eq!(authority.count("refresh_token").await, 1);
 
@@ -53,7 +53,7 @@ async fn concurrent_requests_share_one_login_and_renewal() {
     assert_eq!(authority.count("refresh_token").await, 2);
     assert_eq!(server.turned_away(), turned_away, "nothing was sent that had ended");
     let client = agent(&hub).await;
-    heard(&client, "after a restart").await;
+    assert_echo(&client, "after a restart").await;
 
     // Only this ends the login.
     authority.revoke_refresh().await;
@@ -69,7 +69,7 @@ async fn concurrent_requests_share_one_login_and_renewal() {
     assert_eq!(authority.count("refused").await, refused, "nobody asks again for what has ended");
 
     log_in(&hub, "docs").await;
-    heard(&client, "logged in again").await;
+    assert_echo(&client, "logged in again").await;
     let (status, logout) = post(&hub, "docs/logout", &json!({})).await;
     assert_eq!(
         (status, &logout["forgotten"], &logout["revoked"]),
@@ -86,7 +86,7 @@ async fn all_client_identities_are_accepted() {
     let door = Door::Asks(authority.check_url());
     let server = Protected::start(authority.issuer(), door.clone()).await;
     let older = Protected::start_as(authority.issuer(), door, None, Eras::Sessions).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     for (name, url, auth) in [
         ("known", server.url(), json!({ "client_id": "registered", "client_secret": "known-to-both" })),
@@ -95,9 +95,9 @@ async fn all_client_identities_are_accepted() {
         let mut auth = auth;
         auth["type"] = json!("oauth");
         auth["authorization_server"] = json!(authority.issuer());
-        locked(&hub, name, &json!({ "url": url, "auth": auth })).await;
-        let (_, begun) = begin(&hub, name).await;
-        let url = begun["url"].as_str().unwrap();
+        add_protected_server(&hub, name, &json!({ "url": url, "auth": auth })).await;
+        let (_, login) = begin(&hub, name).await;
+        let url = login["url"].as_str().unwrap();
         assert!(
             url.contains("client_id=registered") || url.contains("client_id=https%3A%2F%2Fhub.example"),
             "{url}"
@@ -131,21 +131,21 @@ async fn unavailable_authorization_server_ends_no_login() {
     let Some(authority) = Authority::start_with(Some(&issuer), 3600).await else { return };
     link.point_at(authority.address());
     let server = Protected::start(&issuer, Door::Asks(authority.check_url())).await;
-    let hub = TestHub::start_timed(quick()).await;
-    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
+    add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     log_in(&hub, "docs").await;
     let client = agent(&hub).await;
-    heard(&client, "well").await;
+    assert_echo(&client, "well").await;
 
-    for (away, said) in [(true, "while it says 503"), (false, "while nobody is there")] {
-        if away {
+    for (is_reachable, sent) in [(true, "while it says 503"), (false, "while nobody is there")] {
+        if is_reachable {
             authority.go_down().await;
         } else {
             link.point_at("127.0.0.1:9".parse().unwrap());
             link.cut();
         }
         authority.expire_access().await;
-        let result = echo(&client, said).await;
+        let result = echo(&client, sent).await;
         assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{result}");
         assert!(text(&result).contains("Nothing was run"), "{result}");
         let down = hub.upstream_in("docs", UpstreamState::Down).await;
@@ -154,8 +154,8 @@ async fn unavailable_authorization_server_ends_no_login() {
         authority.come_up().await;
         link.point_at(authority.address());
         hub.upstream_in("docs", UpstreamState::Ready).await;
-        heard(&client, &format!("after {said}")).await;
-        assert_eq!(server.calls_with(said), 0);
+        assert_echo(&client, &format!("after {sent}")).await;
+        assert_eq!(server.calls_with(sent), 0);
     }
     assert_eq!(authority.count("authorization_code").await, 1, "one login was enough");
 }

@@ -7,13 +7,13 @@ use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority, Wrong};
 use reqwest::Url;
 use serde_json::json;
 
-use super::{begin, finish, locked, log_in, post};
-use crate::upstream::{agent, quick, text};
+use super::{add_protected_server, begin, finish, log_in, post};
+use crate::upstream::{agent, fast_timing, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_authorization_servers_are_refused() {
-    let hub = TestHub::start_timed(quick()).await;
-    for (wrong, said) in [
+    let hub = TestHub::start_timed(fast_timing()).await;
+    for (wrong, expected_text) in [
         (Wrong::IssuerOfDocument, "names the issuer https://honest.example"),
         (Wrong::NoPkce, "PKCE"),
         (Wrong::NoRegistration, "client_id"),
@@ -21,29 +21,29 @@ async fn invalid_authorization_servers_are_refused() {
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
         let server = Protected::start(&authority.issuer(), authority.door()).await;
-        locked(&hub, "docs", &json!({ "url": server.url() })).await;
+        add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
         let (status, refused) = begin(&hub, "docs").await;
         let message = refused["message"].as_str().unwrap();
-        assert!(status == 409 && message.contains(said), "{wrong:?}: {status} {message}");
+        assert!(status == 409 && message.contains(expected_text), "{wrong:?}: {status} {message}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_login_answers_are_refused() {
-    let hub = TestHub::start_timed(quick()).await;
-    for (wrong, said) in [
+    let hub = TestHub::start_timed(fast_timing()).await;
+    for (wrong, expected_text) in [
         (Wrong::IssuerOfAnswer, "from a different authorization server"),
         (Wrong::NoIssuerOfAnswer, "lacks the `iss` parameter"),
         (Wrong::State, "`state`"),
     ] {
         let authority = ScriptedAuthority::that_does(wrong).await;
         let server = Protected::start(&authority.issuer(), authority.door()).await;
-        locked(&hub, "docs", &json!({ "url": server.url() })).await;
-        let (_, begun) = begin(&hub, "docs").await;
-        let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
-        let (status, refused) = finish(&hub, "docs", &begun, &back).await;
+        add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
+        let (_, login) = begin(&hub, "docs").await;
+        let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
+        let (status, refused) = finish(&hub, "docs", &login, &redirect).await;
         let message = refused["message"].as_str().unwrap();
-        assert!(status == 409 && message.contains(said), "{wrong:?}: {status} {message}");
+        assert!(status == 409 && message.contains(expected_text), "{wrong:?}: {status} {message}");
         assert_eq!(authority.asked("authorization_code").len(), 0, "{wrong:?}: the code went nowhere");
         hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
     }
@@ -54,27 +54,27 @@ async fn code_is_sent_only_to_its_own_authorization_server() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let good = Protected::start(&honest.issuer(), honest.door()).await;
     let bad = Protected::start(&evil.issuer(), evil.door()).await;
-    let hub = TestHub::start_timed(quick()).await;
-    locked(&hub, "good", &json!({ "url": good.url() })).await;
-    locked(&hub, "bad", &json!({ "url": bad.url() })).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
+    add_protected_server(&hub, "good", &json!({ "url": good.url() })).await;
+    add_protected_server(&hub, "bad", &json!({ "url": bad.url() })).await;
     // A person who wants to log in to the malicious server is sent to the honest one, and returns with its
     // code.
-    let (_, begun) = begin(&hub, "bad").await;
-    let meant = Url::parse(begun["url"].as_str().unwrap()).unwrap();
+    let (_, login) = begin(&hub, "bad").await;
+    let login_url = Url::parse(login["url"].as_str().unwrap()).unwrap();
     let mut turned = Url::parse(&format!("{}/authorize", honest.issuer())).unwrap();
-    turned.set_query(meant.query());
-    let back = Browser::new().decide(turned.as_str()).await;
-    let (status, refused) = finish(&hub, "bad", &begun, &back).await;
+    turned.set_query(login_url.query());
+    let redirect = Browser::new().decide(turned.as_str()).await;
+    let (status, refused) = finish(&hub, "bad", &login, &redirect).await;
     assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
     assert_eq!(evil.asked("authorization_code").len(), 0);
     // That login has ended: its answer was forged.
-    let (status, _) = finish(&hub, "bad", &begun, &back).await;
+    let (status, _) = finish(&hub, "bad", &login, &redirect).await;
     assert_eq!(status, 404);
     // And a login of one server ends no other.
-    let (_, begun) = begin(&hub, "good").await;
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
-    assert_eq!(finish(&hub, "bad", &begun, &back).await.0, 404);
-    assert_eq!(finish(&hub, "good", &begun, &back).await.0, 200);
+    let (_, login) = begin(&hub, "good").await;
+    let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
+    assert_eq!(finish(&hub, "bad", &login, &redirect).await.0, 404);
+    assert_eq!(finish(&hub, "good", &login, &redirect).await.0, 200);
     hub.upstream_in("good", UpstreamState::Ready).await;
 }
 
@@ -83,8 +83,8 @@ async fn metadata_of_a_different_server_is_refused() {
     let authority = ScriptedAuthority::start().await;
     let other = Some("https://bank.example/mcp");
     let server = Protected::start_as(&authority.issuer(), authority.door(), other, Eras::Both).await;
-    let hub = TestHub::start_timed(quick()).await;
-    locked(&hub, "docs", &json!({ "url": server.url() })).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
+    add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     let (status, refused) = begin(&hub, "docs").await;
     let message = refused["message"].as_str().unwrap();
     assert!(status == 409 && message.contains("https://bank.example/mcp"), "{status} {message}");
@@ -95,13 +95,13 @@ async fn login_is_for_admins_and_http_servers() {
     let (authority, server, hub) = super::logged_in().await;
     let path = hub.url("/api/v1/upstreams/docs/login");
     let agent_token = hub.token("agent", &["call:*", "read:*"]).await.token;
-    let body = json!({ "redirect_uri": super::BACK });
-    let asked = hub.http().post(path).bearer_auth(agent_token).json(&body).send().await.unwrap();
-    assert_eq!(asked.status(), 403);
+    let body = json!({ "redirect_uri": super::REDIRECT_URI });
+    let answer = hub.http().post(path).bearer_auth(agent_token).json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), 403);
     let (status, refused) = post(&hub, "nobody/login", &body).await;
     assert_eq!(status, 404, "{refused}");
-    let elsewhere = json!({ "redirect_uri": "https://evil.example/callback" });
-    let (status, refused) = post(&hub, "docs/login", &elsewhere).await;
+    let foreign_redirect = json!({ "redirect_uri": "https://evil.example/callback" });
+    let (status, refused) = post(&hub, "docs/login", &foreign_redirect).await;
     assert_eq!(status, 409, "{refused}");
     hub.write_upstream("plain", &json!({ "url": server.url(), "headers": { "Authorization": "Bearer x" } }));
     hub.upstreams().reload().await;

@@ -12,12 +12,12 @@ async fn tokens_appear_in_no_readable_place() {
     let (_authority, server, hub) = logged_in().await;
     let shown = server.shown();
     assert!(shown.iter().any(|shown| shown == "Bearer access-1"), "{shown:?}");
-    let mut told = String::new();
+    let mut readable_text = String::new();
     for path in ["upstreams", "upstreams/docs", "audit?limit=200", "status"] {
-        told += &hub.api(&format!("/api/v1/{path}")).await.to_string();
+        readable_text += &hub.api(&format!("/api/v1/{path}")).await.to_string();
     }
-    told += &format!("{:?} {:?}", hub.upstreams(), hub);
-    assert!(told.contains("upstream_login"), "{told}");
+    readable_text += &format!("{:?} {:?}", hub.upstreams(), hub);
+    assert!(readable_text.contains("upstream_login"), "{readable_text}");
     let folder = hub.stop().await;
     let mut looked_at = 0;
     let mut folders = vec![folder.path().to_owned()];
@@ -27,13 +27,13 @@ async fn tokens_appear_in_no_readable_place() {
                 folders.push(entry.path());
                 continue;
             }
-            told += &String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap());
+            readable_text += &String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap());
             looked_at += 1;
         }
     }
     assert!(looked_at > 5);
     for secret in ["access-1", "refresh-1", "code-"] {
-        assert!(!told.contains(secret), "{secret} can be read");
+        assert!(!readable_text.contains(secret), "{secret} can be read");
     }
 }
 
@@ -44,9 +44,9 @@ async fn secrets_in_authorization_errors_are_redacted() {
     authority.expire_access();
     let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "x" })).await;
     let down = hub.upstream_in("docs", UpstreamState::Down).await;
-    let told = format!("{result} {:?} {}", down, hub.api("/api/v1/audit?limit=200").await);
-    assert!(told.contains("invalid_request (what is wrong with"), "{told}");
-    assert!(told.contains("[redacted]") && !told.contains("refresh-1"), "{told}");
+    let readable_text = format!("{result} {:?} {}", down, hub.api("/api/v1/audit?limit=200").await);
+    assert!(readable_text.contains("invalid_request (what is wrong with"), "{readable_text}");
+    assert!(readable_text.contains("[redacted]") && !readable_text.contains("refresh-1"), "{readable_text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,7 +101,7 @@ fn server_finding(context: &CheckContext, server: &Upstream) -> Finding {
 /// The finding for a folder that others can write to.
 fn folder_finding(dir: &Path, exposure: &Exposure) -> Finding {
     let finding = if exposure.is_to_everyone() { Finding::problem } else { Finding::warning };
-    finding(CHECK, format!("{} {}", dir.display(), exposure.what()), exposure.fix())
+    finding(CHECK, format!("{} {}", dir.display(), exposure.description()), exposure.fix())
 }
 
 /// Findings for tools in quarantine, and for suspicious tools that only a rule approved.

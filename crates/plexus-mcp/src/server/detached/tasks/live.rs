@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use plexus_kit::{Clock, Stage};
 use plexus_proto::Timestamp;
 use plexus_store::{Store, StoreError, TaskEnd, TaskRecord, TaskStatus};
-use plexus_tools::Unasked;
+use plexus_tools::AskError;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -130,7 +130,7 @@ impl LiveTask {
         state.open.add(round);
     }
 
-    fn close_questions(&self, why: &Unasked) {
+    fn close_questions(&self, why: &AskError) {
         self.state().open.close(why);
     }
 }
@@ -171,13 +171,13 @@ async fn drive(state: &State, live: &LiveTask, mut call: RunningCall) -> TaskEnd
                 },
                 () = state.stopping.cancelled() => break,
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    live.close_questions(&Unasked::Expired);
+                    live.close_questions(&AskError::Expired);
                     deadline = None;
                 }
             }
     }
     // The hub stops.
-    live.close_questions(&Unasked::Gone);
+    live.close_questions(&AskError::Gone);
     call.cancel.cancel();
     loop {
         if let CallStep::Ended(reply) = call.next().await {

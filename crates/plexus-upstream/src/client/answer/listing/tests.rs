@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::{Listing, MAX_ENTRIES, MAX_PAGES};
-use crate::client::Listed;
+use crate::client::ListKind;
 
 fn result(json: &str) -> Bytes {
     Bytes::from(json.to_owned())
@@ -9,7 +9,7 @@ fn result(json: &str) -> Bytes {
 
 /// A list with a large size limit.
 fn listing() -> Listing {
-    Listing::new(Listed::Tools, 1 << 20)
+    Listing::new(ListKind::Tools, 1 << 20)
 }
 
 #[test]
@@ -49,32 +49,32 @@ fn all_pages_share_the_size_limit_of_a_message() {
             r#"{{"tools":[{{"name":"a{number}","description":"{text}"}}],"nextCursor":"{number}"}}"#
         ))
     };
-    let mut listing = Listing::new(Listed::Tools, 5_500);
+    let mut listing = Listing::new(ListKind::Tools, 5_500);
     let accepted = (1..=10).take_while(|number| listing.add(&page(*number)).is_ok()).count();
     assert_eq!(accepted, 5);
 }
 
 #[test]
 fn each_list_has_its_own_entry_member() {
-    let mut templates = Listing::new(Listed::Templates, 1 << 20);
+    let mut templates = Listing::new(ListKind::Templates, 1 << 20);
     let long = "x".repeat(70_000);
     let page = format!(
         r#"{{"resourceTemplates":[{{"uriTemplate":"a://{{b}}"}},{{"name":"no template"}},{{"uriTemplate":"{long}"}}],"ttlMs":0}}"#
     );
     templates.add(&result(&page)).unwrap();
     assert_eq!(templates.entries.len(), 1);
-    assert!(Listing::new(Listed::Prompts, 1 << 20).add(&result(r#"{"tools":[]}"#)).is_err());
+    assert!(Listing::new(ListKind::Prompts, 1 << 20).add(&result(r#"{"tools":[]}"#)).is_err());
 }
 
 #[test]
 fn excess_resources_are_truncated() {
     let entries = |count: usize| vec![r#"{"uri":"a://1"}"#; count].join(",");
-    let mut many = Listing::new(Listed::Resources, 1 << 20);
+    let mut many = Listing::new(ListKind::Resources, 1 << 20);
     many.add(&result(&format!(r#"{{"resources":[{}],"nextCursor":"2"}}"#, entries(5_000)))).unwrap();
     assert!(!many.is_whole(), "the next page may be empty");
     many.add(&result(&format!(r#"{{"resources":[{}],"nextCursor":"3"}}"#, entries(2)))).unwrap();
     assert_eq!((many.is_whole(), many.entries.len()), (true, MAX_ENTRIES));
-    let mut pages = Listing::new(Listed::Resources, 1 << 20);
+    let mut pages = Listing::new(ListKind::Resources, 1 << 20);
     for page in 1..=MAX_PAGES {
         let page = format!(r#"{{"resources":[{}],"nextCursor":"{page}"}}"#, entries(1));
         pages.add(&result(&page)).unwrap();

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::hosted;
 
-fn convert(said: Value) -> Result<ToolSpec, String> {
-    let said: Map<String, Value> = serde_json::from_value(said).unwrap();
+fn convert(declared: Value) -> Result<ToolSpec, String> {
+    let declared: Map<String, Value> = serde_json::from_value(declared).unwrap();
     let host = Host { id: NodeId::new(), name: "nas".to_owned() };
-    hosted(&host, "files_nas", "mcp__files_nas__read".to_owned(), &said)
+    hosted(&host, "files_nas", "mcp__files_nas__read".to_owned(), &declared)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn tool_of_a_node_has_a_canonical_name_and_its_own_name() {
 #[test]
 fn unusable_or_invisible_definitions_are_left_out() {
     let schema = json!({ "type": "object" });
-    for (said, why) in [
+    for (declared, why) in [
         (json!({ "inputSchema": schema }), "no name"),
         (json!({ "name": "x".repeat(500), "inputSchema": schema }), "no name"),
         (json!({ "name": "x", "inputSchema": { "type": "string" } }), "not \"object\""),
@@ -42,7 +42,7 @@ fn unusable_or_invisible_definitions_are_left_out() {
         ),
         (json!({ "name": "x", "inputSchema": schema, "description": "\u{1b}[2Jx" }), "terminal escape"),
     ] {
-        let error = convert(said).unwrap_err();
+        let error = convert(declared).unwrap_err();
         assert!(error.contains(why), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use plexus_testkit::{McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, following, metrics, quick, signal, text};
+use super::{agent, fast_polling_timing, fast_timing, metrics, signal, text};
 
 async fn servers(client: &McpClient) -> Vec<Value> {
     let result = client.tool("mcp_status", json!({})).await;
@@ -24,7 +24,7 @@ async fn two_servers(hub: &TestHub) {
 
 #[tokio::test]
 async fn status_lists_only_servers_with_visible_tools() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     two_servers(&hub).await;
     let names = async |client: &McpClient| -> Vec<String> {
         let names = servers(client).await.into_iter().map(|s| s["name"].as_str().unwrap().to_owned());
@@ -35,11 +35,11 @@ async fn status_lists_only_servers_with_visible_tools() {
     assert_eq!(names(&agent(&hub).await).await, ["fix", "s"]);
     let narrow = hub.token("narrow", &["call:mcp_status", "call:mcp__fix__echo"]).await.token;
     let narrow = hub.mcp(&narrow);
-    let seen = servers(&narrow).await;
-    assert_eq!(seen.len(), 1);
-    assert_eq!(seen[0]["tools"], json!(["mcp__fix__echo"]));
+    let visible_servers = servers(&narrow).await;
+    assert_eq!(visible_servers.len(), 1);
+    assert_eq!(visible_servers[0]["tools"], json!(["mcp__fix__echo"]));
     assert_eq!(
-        [&seen[0]["state"], &seen[0]["era"], &seen[0]["revision"]],
+        [&visible_servers[0]["state"], &visible_servers[0]["era"], &visible_servers[0]["revision"]],
         ["ready", "session", "2025-11-25"]
     );
     let all = servers(&admin).await;
@@ -50,7 +50,7 @@ async fn status_lists_only_servers_with_visible_tools() {
 #[tokio::test]
 async fn standard_error_is_shown_only_to_admins() {
     const WORDS: &str = "no licence for ann";
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let refusing = format!("[ -e \"$dir/away\" ] && {{ echo \"{WORDS} with $PLACE\" >&2; exit 3; }}");
     let mut document = Script::answering("say done").before(&refusing).install(&hub, "s");
     document["env"] = json!({ "PLACE": "plainlywords" });
@@ -71,13 +71,13 @@ async fn standard_error_is_shown_only_to_admins() {
     let status = admin.tool("mcp_status", json!({})).await.to_string();
     assert!(status.contains(WORDS), "{status}");
     // Nobody sees the secrets that it was given.
-    let told = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
-    assert!(told.contains("ann with [redacted]") && !told.contains("plainlywords"), "{told}");
+    let text = format!("{status} {:?} {:?}", down.last_error, hub.upstreams().logs("s"));
+    assert!(text.contains("ann with [redacted]") && !text.contains("plainlywords"), "{text}");
 }
 
 #[tokio::test]
 async fn output_that_is_not_a_message_is_shown_while_waiting() {
-    let hub = TestHub::start_timed(following()).await;
+    let hub = TestHub::start_timed(fast_polling_timing()).await;
     let babbling = "if [ ! -e \"$dir/well\" ]; then echo 'Enter your name:'; while [ ! -e \"$dir/well\" ]; do sleep 0.05; done; fi";
     hub.write_upstream("s", &Script::answering("say done").before(babbling).install(&hub, "s"));
     let babbles = |upstream: &Upstream| upstream.remark.is_some();
@@ -93,11 +93,11 @@ async fn output_that_is_not_a_message_is_shown_while_waiting() {
 
 #[tokio::test]
 async fn missing_program_status_omits_the_search_path() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.write_upstream("s", &json!({ "command": "no-such-program", "env": { "PATH": "/nowhere/bin" } }));
     hub.upstreams().reload().await;
-    let told = hub.upstream_when("s", "down", |upstream| upstream.last_error.is_some()).await;
-    let message = told.last_error.unwrap().message;
+    let text = hub.upstream_when("s", "down", |upstream| upstream.last_error.is_some()).await;
+    let message = text.last_error.unwrap().message;
     assert!(
         message.contains("`no-such-program` was not found") && !message.contains("/nowhere"),
         "{message}"
@@ -106,7 +106,7 @@ async fn missing_program_status_omits_the_search_path() {
 
 #[tokio::test]
 async fn reload_tools_is_for_admins_only() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let listed = client.modern("tools/list", json!({})).await;
     assert!(listed.body.contains("mcp_status") && !listed.body.contains("reload_tools"));
@@ -118,16 +118,16 @@ async fn reload_tools_is_for_admins_only() {
     hub.write_upstream("wrong", &json!({}));
     let reloaded = hub.mcp(&hub.admin_token()).tool("reload_tools", json!({})).await;
     assert_eq!(reloaded["isError"], false, "what fails of it is not all of it: {reloaded}");
-    let said = &reloaded["structuredContent"];
-    assert_eq!(said["added"], json!(["s", "wrong"]));
-    assert_eq!(said["tools_added"], json!(["mcp__s__work"]));
-    assert_eq!(said["failed"][0]["name"], "wrong", "{said}");
+    let instructions = &reloaded["structuredContent"];
+    assert_eq!(instructions["added"], json!(["s", "wrong"]));
+    assert_eq!(instructions["tools_added"], json!(["mcp__s__work"]));
+    assert_eq!(instructions["failed"][0]["name"], "wrong", "{instructions}");
     assert_eq!(text(&client.tool("mcp__s__work", json!({})).await), "done");
 }
 
 #[tokio::test]
 async fn instructions_cover_only_visible_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     two_servers(&hub).await;
     let wide = agent(&hub).await;
     let narrow = hub.mcp(&hub.token("narrow", &["call:mcp__fix__echo"]).await.token);
@@ -137,18 +137,21 @@ async fn instructions_cover_only_visible_servers() {
             .unwrap()
             .to_owned()
     };
-    let said = modern(&wide).await;
-    assert_eq!(wide.initialize("2025-06-18").await.1["instructions"], said.as_str());
+    let instructions = modern(&wide).await;
+    assert_eq!(wide.initialize("2025-06-18").await.1["instructions"], instructions.as_str());
     for words in ["one hub for all agents", "Use it for work only.", "Words of the script."] {
-        assert!(said.contains(words), "{words:?} is missing: {said}");
+        assert!(instructions.contains(words), "{words:?} is missing: {instructions}");
     }
-    let said = modern(&narrow).await;
-    assert!(said.contains("one hub for all agents") && !said.contains("script"), "{said}");
+    let instructions = modern(&narrow).await;
+    assert!(
+        instructions.contains("one hub for all agents") && !instructions.contains("script"),
+        "{instructions}"
+    );
 }
 
 #[tokio::test]
 async fn metrics_contain_the_servers() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let metrics = metrics(&hub).await;
     for line in [
@@ -156,6 +159,6 @@ async fn metrics_contain_the_servers() {
         r#"plexus_upstream_restarts_total{server="fix"} 0"#,
         r#"plexus_upstream_calls_in_flight{server="fix"} 0"#,
     ] {
-        assert!(metrics.lines().any(|found| found == line), "{line} is missing:\n{metrics}");
+        assert!(metrics.lines().any(|metric| metric == line), "{line} is missing:\n{metrics}");
     }
 }

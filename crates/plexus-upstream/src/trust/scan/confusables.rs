@@ -46,7 +46,7 @@ fn is_accent(c: char) -> bool {
 
 /// A comparison key for names, equal for names that look the same: lower case without separators, with one
 /// representative per group of confusable characters.
-pub(crate) fn squashed(name: &str) -> String {
+pub(crate) fn look_alike_key(name: &str) -> String {
     let plain = folded(name).to_lowercase().replace("rn", "m").replace("vv", "w");
     let alike = |c: char| match c {
         '0' => 'o',
@@ -58,7 +58,7 @@ pub(crate) fn squashed(name: &str) -> String {
 }
 
 /// A word that mixes two scripts and looks like pure ASCII, which only occurs as a disguise.
-pub(super) fn mixed(text: &str) -> Option<String> {
+pub(super) fn mixed_script_word(text: &str) -> Option<String> {
     if text.is_ascii() {
         return None;
     }

@@ -23,11 +23,11 @@ impl Account {
         redirect: &str,
     ) -> Result<UpstreamLogin, LoginError> {
         let terms = self.terms_for_a_person(http)?;
-        let asking = OauthHttp::new(&terms, &self.around.settings)?;
-        let now = self.around.clock.now();
-        let (pending, begun) = login::begin(&asking, &terms, &self.server, redirect, now).await?;
+        let oauth_http = OauthHttp::new(&terms, &self.context.settings)?;
+        let now = self.context.clock.now();
+        let (pending, login) = login::begin(&oauth_http, &terms, &self.server, redirect, now).await?;
         logins.add(pending, now)?;
-        Ok(begun)
+        Ok(login)
     }
 
     /// Redeems the browser's answer and stores the resulting grant. `file` returns the current configuration
@@ -39,33 +39,33 @@ impl Account {
         id: &str,
         answer: &FinishLoginParams,
     ) -> Result<(), LoginError> {
-        let logouts = *self.changing.lock().await;
+        let logouts = *self.change_lock.lock().await;
         let terms = file().and_then(|config| Some(self.terms_for_a_person(config.transport.http()?)));
         let terms = terms.unwrap_or_else(|| Err(changed()))?;
-        let now = self.around.clock.now();
+        let now = self.context.clock.now();
         let pending = logins.take(&self.server, id, answer, now)?;
         if pending.source.binding != terms.binding {
             return Err(changed());
         }
         let code = login::decided(&pending, answer)?;
-        let asking = OauthHttp::new(&terms, &self.around.settings)?;
-        let grant = login::redeem(&asking, &terms, &pending, &code, now).await?;
-        let turn = self.changing.lock().await;
+        let oauth_http = OauthHttp::new(&terms, &self.context.settings)?;
+        let grant = login::redeem(&oauth_http, &terms, &pending, &code, now).await?;
+        let turn = self.change_lock.lock().await;
         let newest = file().and_then(|config| Terms::of(config.transport.http()?).ok());
         let newest = newest.filter(|newest| newest.binding == grant.source.binding);
         let (Some(newest), true) = (newest, *turn == logouts) else {
             let why = if *turn == logouts { changed() } else { logged_out() };
             drop(turn);
-            self.give_back(&terms, &grant).await;
+            self.revoke_unwanted(&terms, &grant).await;
             return Err(why);
         };
-        if let Some(vault) = &self.around.vault {
-            vault.keep(&self.server, &grant).await.map_err(|error| {
+        if let Some(vault) = &self.context.vault {
+            vault.save(&self.server, &grant).await.map_err(|error| {
                 LoginError::Unreachable(format!("the login cannot be stored: {error}; log in again"))
             })?;
         }
         let (terms, grant) = (Some(Arc::new(newest)), Some(Arc::new(grant)));
-        self.put(AccountState { terms, grant, ..AccountState::default() });
+        self.replace_state(AccountState { terms, grant, ..AccountState::default() });
         Ok(())
     }
 
@@ -79,10 +79,10 @@ impl Account {
         if let Some(http) = http {
             self.follow(http).await?;
         }
-        let mut turn = self.changing.lock().await;
-        let held = self.held.load_full();
-        let (mut grant, mut unreadable) = (held.grant.clone(), false);
-        if let Some(vault) = &self.around.vault {
+        let mut turn = self.change_lock.lock().await;
+        let state = self.state.load_full();
+        let (mut grant, mut unreadable) = (state.grant.clone(), false);
+        if let Some(vault) = &self.context.vault {
             let later = |error| LoginError::Unreachable(format!("the login cannot be deleted now: {error}"));
             // The login may have been granted under earlier terms of the file; it is deleted all the same.
             match vault.read(&self.server).await.map_err(later)? {
@@ -99,10 +99,10 @@ impl Account {
         *turn += 1;
         let forgotten = grant.is_some() || unreadable;
         let why = forgotten.then(|| "it was logged out".to_owned());
-        self.put(AccountState { terms: held.terms.clone(), why, ..AccountState::default() });
+        self.replace_state(AccountState { terms: state.terms.clone(), why, ..AccountState::default() });
         drop(turn);
         let revocation = match &grant {
-            Some(grant) => self.revoke(held.terms.as_deref(), grant).await,
+            Some(grant) => self.revoke(state.terms.as_deref(), grant).await,
             None if unreadable => Err("the stored login cannot be read".to_owned()),
             None => Ok(()),
         };
@@ -123,7 +123,7 @@ impl Account {
         let Some(terms) = terms else {
             return Err(format!("the server's file, which says how to reach {issuer}, cannot be used"));
         };
-        let asking = OauthHttp::new(terms, &self.around.settings).map_err(|error| error.to_string())?;
+        let oauth_http = OauthHttp::new(terms, &self.context.settings).map_err(|error| error.to_string())?;
         // A secret is only sent to the authorization server that the file names with it, which may have
         // changed since.
         let unnamed = OauthConfig::default();
@@ -131,7 +131,7 @@ impl Account {
         let revoke = async |token: &Secret, kind: &str| {
             let pairs = [("token", token.expose_secret()), ("token_type_hint", kind)];
             let (form, authorization) = token::signed(&source.client, oauth, &pairs);
-            let answer = asking.submit(endpoint, form, authorization).await;
+            let answer = oauth_http.submit(endpoint, form, authorization).await;
             match answer.map_err(|error| error.to_string())?.status {
                 status if status.is_success() => Ok(()),
                 status => Err(format!("{issuer} answers {status}")),
@@ -145,7 +145,7 @@ impl Account {
     }
 
     /// Revokes a grant that arrived after it was no longer wanted.
-    pub(super) async fn give_back(&self, terms: &Terms, grant: &Grant) {
+    pub(super) async fn revoke_unwanted(&self, terms: &Terms, grant: &Grant) {
         if let Err(why) = self.revoke(Some(terms), grant).await {
             let server = &self.server;
             tracing::warn!(%server, %why, "a token that arrived too late could not be revoked; it stays valid until it expires");

@@ -23,16 +23,16 @@ async fn questions_cross_all_combinations_of_eras() {
             let client = willing(&hub, &token, speaks).await;
             let call =
                 async |tool: &str| client.tool_text(&format!("mcp__{server}__{tool}"), json!({})).await;
-            let said = call("test_input_required_result_elicitation").await;
-            assert_eq!(said, "Hello, Ann!", "{server} {speaks:?}");
-            let said = call("test_input_required_result_sampling").await;
-            assert!(said.contains("Paris"), "{server} {speaks:?}: {said}");
-            let said = call("test_input_required_result_list_roots").await;
-            assert!(said.contains("file:///work"), "{server} {speaks:?}: {said}");
-            let said = call("test_input_required_result_multi_round").await;
-            assert!(said.contains("step2"), "{server} {speaks:?}: {said}");
-            let said = call("test_input_required_result_multiple_inputs").await;
-            assert!(said.contains("Ann") && said.contains("Paris"), "{server} {speaks:?}: {said}");
+            let text = call("test_input_required_result_elicitation").await;
+            assert_eq!(text, "Hello, Ann!", "{server} {speaks:?}");
+            let text = call("test_input_required_result_sampling").await;
+            assert!(text.contains("Paris"), "{server} {speaks:?}: {text}");
+            let text = call("test_input_required_result_list_roots").await;
+            assert!(text.contains("file:///work"), "{server} {speaks:?}: {text}");
+            let text = call("test_input_required_result_multi_round").await;
+            assert!(text.contains("step2"), "{server} {speaks:?}: {text}");
+            let text = call("test_input_required_result_multiple_inputs").await;
+            assert!(text.contains("Ann") && text.contains("Paris"), "{server} {speaks:?}: {text}");
         }
     }
 }
@@ -63,8 +63,8 @@ async fn answer_may_take_longer_than_the_server_timeout() {
                 std::thread::sleep(Duration::from_millis(1_800));
                 Reply::Result(accepted("Ann"))
             });
-            let said = client.tool_text("mcp__fix__test_input_required_result_elicitation", json!({})).await;
-            assert_eq!(said, "Hello, Ann!", "{eras:?} {speaks:?}");
+            let text = client.tool_text("mcp__fix__test_input_required_result_elicitation", json!({})).await;
+            assert_eq!(text, "Hello, Ann!", "{eras:?} {speaks:?}");
         }
     }
 }
@@ -87,13 +87,13 @@ async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
         hub.add_upstream("fix", &json!({ "url": server.url() })).await;
         let mut params = json!({ "name": "mcp__fix__count_runs", "arguments": { "id": "one" } });
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = all();
-        let asked = client.modern("tools/call", params.clone()).await.result();
-        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let parked = client.modern("tools/call", params.clone()).await.result();
+        assert_eq!(parked["resultType"], "input_required", "{parked}");
         drop(server);
         let server = restarted(&fixture, address).await;
-        let keys: Vec<&String> = asked["inputRequests"].as_object().unwrap().keys().collect();
+        let keys: Vec<&String> = parked["inputRequests"].as_object().unwrap().keys().collect();
         params["inputResponses"] = json!({ keys[0]: { "action": "accept", "content": { "ok": true } } });
-        params["requestState"] = asked["requestState"].clone();
+        params["requestState"] = parked["requestState"].clone();
         let result = client.modern("tools/call", params).await.result();
         if eras == Eras::Stateless {
             // It keeps no state between two requests, so nothing was lost for it.
@@ -102,7 +102,7 @@ async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
             assert_eq!(result["isError"], true, "{result}");
             assert!(result.to_string().contains("Check first"), "{result}");
         }
-        assert_eq!(result["_meta"]["plexus/call-id"], asked["_meta"]["plexus/call-id"]);
+        assert_eq!(result["_meta"]["plexus/call-id"], parked["_meta"]["plexus/call-id"]);
         assert_eq!(noted(&ledger, "begun", "one"), 1, "{eras:?}");
         let audited = hub.api("/api/v1/audit?tool=mcp__fix__count_runs").await;
         assert_eq!(audited["items"].as_array().map(Vec::len), Some(1), "{audited}");

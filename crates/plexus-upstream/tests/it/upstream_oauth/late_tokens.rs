@@ -56,10 +56,10 @@ async fn token_arriving_after_logout_is_revoked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn login_completed_after_logout_is_refused() {
     let (authority, _server, hub) = logged_in().await;
-    let (_, begun) = begin(&hub, "docs").await;
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    let (_, login) = begin(&hub, "docs").await;
+    let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
     authority.hold_codes();
-    let finishing = finish(&hub, "docs", &begun, &back);
+    let finishing = finish(&hub, "docs", &login, &redirect);
     let leaving = async {
         authority.renewal_is_held().await;
         let (status, logout) = post(&hub, "docs/logout", &json!({})).await;

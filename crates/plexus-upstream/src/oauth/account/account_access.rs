@@ -19,7 +19,7 @@ use crate::oauth::quoted;
 use crate::oauth::terms::Terms;
 
 #[derive(Clone)]
-pub(crate) struct Pass {
+pub(crate) struct AccountAccess {
     account: Arc<Account>,
     /// The terms that the connection was made under.
     binding: Arc<str>,
@@ -42,20 +42,20 @@ pub(crate) struct Bearer {
 
 impl Account {
     /// The access of a connection made from this configuration.
-    pub(crate) fn pass(self: &Arc<Self>, http: &HttpConfig) -> Result<Pass, ClientError> {
-        Ok(Pass { account: self.clone(), binding: Terms::of(http)?.binding.into() })
+    pub(crate) fn access(self: &Arc<Self>, http: &HttpConfig) -> Result<AccountAccess, ClientError> {
+        Ok(AccountAccess { account: self.clone(), binding: Terms::of(http)?.binding.into() })
     }
 }
 
-impl Pass {
+impl AccountAccess {
     /// The token that is available without waiting. Every HTTP request to any server calls this.
     pub(crate) fn bearer_status(&self) -> BearerStatus {
-        let held = self.account.held.load();
-        match &held.grant {
-            None if !held.uses_client_credentials() => BearerStatus::Ready(None),
-            _ if !held.is_for(&self.binding) => BearerStatus::Ready(None),
-            Some(grant) if !grant.is_due(self.account.around.clock.now()) => {
-                BearerStatus::Ready(Some(held.bearer(grant)))
+        let state = self.account.state.load();
+        match &state.grant {
+            None if !state.uses_client_credentials() => BearerStatus::Ready(None),
+            _ if !state.is_for(&self.binding) => BearerStatus::Ready(None),
+            Some(grant) if !grant.is_due(self.account.context.clock.now()) => {
+                BearerStatus::Ready(Some(state.bearer(grant)))
             }
             Some(_) | None => BearerStatus::NeedsRenewal,
         }
@@ -64,54 +64,54 @@ impl Pass {
     /// Like [`Self::bearer_status`], but waits for a renewal if needed. None: there is no token, and the
     /// server may not require one.
     pub(crate) async fn bearer(&self) -> Result<Option<Bearer>, ClientError> {
-        let held = self.account.held.load_full();
-        if !held.is_for(&self.binding) {
+        let state = self.account.state.load_full();
+        if !state.is_for(&self.binding) {
             return Ok(None);
         }
-        let Some(grant) = &held.grant else {
-            return if held.uses_client_credentials() { self.renew(&held, false).await } else { Ok(None) };
+        let Some(grant) = &state.grant else {
+            return if state.uses_client_credentials() { self.renew(&state, false).await } else { Ok(None) };
         };
-        let renewable = held.can_renew(grant);
-        match grant.has_expired(self.account.around.clock.now()) {
-            true if renewable => self.renew(&held, false).await,
+        let renewable = state.can_renew(grant);
+        match grant.has_expired(self.account.context.clock.now()) {
+            true if renewable => self.renew(&state, false).await,
             // The server decides whether the token has expired.
-            true => Ok(Some(held.bearer(grant))),
+            true => Ok(Some(state.bearer(grant))),
             false => {
                 if renewable {
-                    self.account.renew_soon(held.generation);
+                    self.account.renew_soon(state.generation);
                 }
-                Ok(Some(held.bearer(grant)))
+                Ok(Some(state.bearer(grant)))
             }
         }
     }
 
     /// The token to retry with after the server rejected one. None: no other token would help now.
     pub(crate) async fn renewed(&self, refused: Option<&Bearer>) -> Result<Option<Bearer>, ClientError> {
-        let held = self.account.held.load_full();
-        if !held.is_for(&self.binding) {
+        let state = self.account.state.load_full();
+        if !state.is_for(&self.binding) {
             return Ok(None);
         }
-        let around = &self.account.around;
+        let context = &self.account.context;
         let shown = refused.map(|bearer| bearer.generation);
-        match &held.grant {
+        match &state.grant {
             // Another request has already renewed it.
-            Some(grant) if shown != Some(held.generation) => Ok(Some(held.bearer(grant))),
+            Some(grant) if shown != Some(state.generation) => Ok(Some(state.bearer(grant))),
             Some(grant)
-                if held.can_renew(grant)
-                    && grant.may_help_again(around.clock.now(), around.timing.renew_again) =>
+                if state.can_renew(grant)
+                    && grant.renewal_may_help(context.clock.now(), context.timing.renew_again) =>
             {
-                self.renew(&held, true).await
+                self.renew(&state, true).await
             }
             Some(_) | None => Ok(None),
         }
     }
 
-    async fn renew(&self, held: &AccountState, refused: bool) -> Result<Option<Bearer>, ClientError> {
-        self.account.renew(held.generation, refused).await?;
+    async fn renew(&self, state: &AccountState, refused: bool) -> Result<Option<Bearer>, ClientError> {
+        self.account.renew(state.generation, refused).await?;
         // The file may have changed meanwhile.
-        let held = self.account.held.load();
-        let grant = held.grant.as_ref().filter(|_| held.is_for(&self.binding));
-        Ok(grant.map(|grant| held.bearer(grant)))
+        let state = self.account.state.load();
+        let grant = state.grant.as_ref().filter(|_| state.is_for(&self.binding));
+        Ok(grant.map(|grant| state.bearer(grant)))
     }
 
     /// Whether the server rejected the token; a token that was accepted is marked as such.
@@ -123,9 +123,9 @@ impl Pass {
             return true;
         }
         let Some(shown) = shown else { return false };
-        let held = self.account.held.load();
-        if let (true, Some(grant)) = (shown.generation == held.generation, &held.grant) {
-            grant.accept();
+        let state = self.account.state.load();
+        if let (true, Some(grant)) = (shown.generation == state.generation, &state.grant) {
+            grant.mark_accepted();
         }
         false
     }
@@ -133,54 +133,54 @@ impl Pass {
     /// The error for a rejection that a login may resolve; none for any other response.
     pub(crate) fn explain(
         &self,
-        place: &str,
+        origin: &str,
         status: StatusCode,
         challenge: &Challenge,
     ) -> Option<ClientError> {
-        let held = self.account.held.load();
-        let terms = held.terms.as_ref()?;
+        let state = self.account.state.load();
+        let terms = state.terms.as_ref()?;
         let server = &self.account.server;
-        if status == StatusCode::FORBIDDEN && held.grant.is_some() {
+        if status == StatusCode::FORBIDDEN && state.grant.is_some() {
             let lacking = challenge.error.as_deref() == Some("insufficient_scope");
             let scope = challenge.scope.as_deref().filter(|_| lacking).map(quoted)?;
             return Some(ClientError::Protocol(format!(
-                "{place} denied this ({status}): the hub's token lacks the scope {scope:?}. Add the scopes that are needed \
+                "{origin} denied this ({status}): the hub's token lacks the scope {scope:?}. Add the scopes that are needed \
                  to `auth.scopes` in the server's file and run `plexus upstream login {server}`"
             )));
         }
         if status != StatusCode::UNAUTHORIZED {
             return None;
         }
-        if !held.is_for(&self.binding) {
+        if !state.is_for(&self.binding) {
             return Some(ClientError::Unreachable(format!(
-                "the file of {server} has changed since this connection to {place} was made"
+                "the file of {server} has changed since this connection to {origin} was made"
             )));
         }
         // A renewal may resolve the rejection, so it counts as transient and nobody has to log in.
         if terms.uses_client_credentials() {
-            let issuer = held.grant.as_ref().map_or("nobody", |grant| &grant.source.issuer);
+            let issuer = state.grant.as_ref().map_or("nobody", |grant| &grant.source.issuer);
             return Some(ClientError::Unreachable(format!(
-                "{place} rejected ({status}) the token that {} issued to the hub: the hub requests a new one later; \
+                "{origin} rejected ({status}) the token that {} issued to the hub: the hub requests a new one later; \
                  if that does not help, check `auth.scopes` and `auth.client_id` in the server's file",
                 quoted(issuer)
             )));
         }
-        if held.grant.as_ref().is_some_and(|grant| held.can_renew(grant)) {
+        if state.grant.as_ref().is_some_and(|grant| state.can_renew(grant)) {
             return Some(ClientError::Unreachable(format!(
-                "{place} rejected ({status}) the hub's token: the hub requests a new one later; if that does not help, \
+                "{origin} rejected ({status}) the hub's token: the hub requests a new one later; if that does not help, \
                  run `plexus upstream login {server}`"
             )));
         }
-        let concerned = terms.asked_for || challenge.resource_metadata.is_some();
-        if !concerned && held.grant.is_none() && held.why.is_none() {
+        let concerned = terms.is_explicit || challenge.resource_metadata.is_some();
+        if !concerned && state.grant.is_none() && state.why.is_none() {
             return None;
         }
-        let why = match (&held.why, &held.grant) {
+        let why = match (&state.why, &state.grant) {
             (Some(why), _) => format!(" ({why})"),
             (None, Some(_)) => " (it rejected the hub's token)".to_owned(),
             (None, None) => String::new(),
         };
-        Some(ClientError::NeedsLogin(self.account.wants_login(&format!("{place} requires a login{why}"))))
+        Some(ClientError::NeedsLogin(self.account.wants_login(&format!("{origin} requires a login{why}"))))
     }
 }
 

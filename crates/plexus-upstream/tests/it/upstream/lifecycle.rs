@@ -9,7 +9,7 @@ use plexus_upstream::Timing;
 use serde_json::{Value, json};
 
 use super::script::{Script, folder, touch};
-use super::{agent, is_alive, process_of, quick, signal, text, tools_of};
+use super::{agent, fast_timing, is_alive, process_of, signal, text, tools_of};
 
 async fn listening(hub: &TestHub) -> plexus_testkit::SseStream {
     let (client, request) = agent(hub).await.modern_request(
@@ -28,7 +28,7 @@ fn is_list_changed(message: &Value) -> bool {
 
 #[tokio::test]
 async fn sessions_share_one_process() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let upstream = hub.add_upstream("fix", &stdio_fixture(Eras::Both)).await;
     let (one, _) = agent(&hub).await.initialize("2025-06-18").await;
     let (two, _) = hub.mcp(&hub.admin_token()).initialize("2025-11-25").await;
@@ -44,7 +44,7 @@ async fn sessions_share_one_process() {
 
 #[tokio::test]
 async fn crash_restarts_the_server_without_a_list_change() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
     let mut stream = listening(&hub).await;
@@ -67,15 +67,15 @@ async fn crash_restarts_the_server_without_a_list_change() {
 
 #[tokio::test]
 async fn crash_loop_is_given_up_until_the_file_changes() {
-    let hub = TestHub::start_timed(Timing { crashes: 3, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { crashes: 3, ..fast_timing() }).await;
     let broken = Script::default().before("echo 'no licence found' >&2; exit 3").install(&hub, "loop");
     hub.write_upstream("loop", &broken);
     hub.write_upstream("well", &stdio_fixture(Eras::Both));
     let report = hub.upstreams().reload().await;
-    let given_up = hub.upstream_in("loop", UpstreamState::Failed).await;
-    assert_eq!(given_up.restarts, 2);
-    assert!(given_up.retry_at.is_some());
-    let failure = given_up.last_error.unwrap();
+    let failed = hub.upstream_in("loop", UpstreamState::Failed).await;
+    assert_eq!(failed.restarts, 2);
+    assert!(failed.retry_at.is_some());
+    let failure = failed.last_error.unwrap();
     assert!(failure.message.contains("exit status: 3"), "{failure:?}");
     assert_eq!(failure.stderr.last().map(String::as_str), Some("no licence found"));
     // An attempt may start two processes, one per era; earlier ones explain nothing.
@@ -95,7 +95,7 @@ async fn crash_loop_is_given_up_until_the_file_changes() {
 
 #[tokio::test]
 async fn silent_server_delays_no_other_server() {
-    let hub = TestHub::start_timed(Timing { connect: Duration::from_secs(1), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { connect: Duration::from_secs(1), ..fast_timing() }).await;
     hub.write_upstream("hangs", &json!({ "command": "sleep", "args": ["1000"] }));
     hub.write_upstream("well", &stdio_fixture(Eras::Both));
     hub.upstreams().reload().await;
@@ -109,7 +109,7 @@ async fn silent_server_delays_no_other_server() {
 #[tokio::test]
 async fn stopped_process_is_detected_and_replaced() {
     let ping = Duration::from_millis(200);
-    let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..fast_timing() }).await;
     let before = hub.add_upstream("fix", &stdio_fixture(Eras::Sessions)).await;
     let pid = before.pid.unwrap();
     signal(pid, "STOP");
@@ -125,7 +125,7 @@ async fn stopped_process_is_detected_and_replaced() {
 #[tokio::test]
 async fn busy_server_is_not_restarted() {
     let ping = Duration::from_millis(50);
-    let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { ping, ping_answer: ping, ..fast_timing() }).await;
     let document = Script::answering("sleep 1; say \"$$\"").install(&hub, "busy");
     let before = hub.add_upstream("busy", &document).await;
     let worked = agent(&hub).await.tool("mcp__busy__work", json!({})).await;
@@ -135,7 +135,7 @@ async fn busy_server_is_not_restarted() {
 
 #[tokio::test]
 async fn tools_are_withdrawn_after_the_grace_period_and_return() {
-    let hub = TestHub::start_timed(Timing { grace: Duration::from_secs(2), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { grace: Duration::from_secs(2), ..fast_timing() }).await;
     let client = agent(&hub).await;
     let script = Script::answering("say done").before("[ -e \"$dir/away\" ] && exit 1");
     let upstream = hub.add_upstream("s", &script.install(&hub, "s")).await;
@@ -163,7 +163,7 @@ async fn tools_are_withdrawn_after_the_grace_period_and_return() {
 
 #[tokio::test]
 async fn tool_list_changes_are_followed_and_rate_limited() {
-    let hub = TestHub::start_timed(Timing { relist: Duration::from_millis(200), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { relist: Duration::from_millis(200), ..fast_timing() }).await;
     let client = agent(&hub).await;
     let mut trusted = stdio_fixture(Eras::Both);
     trusted["approve"] = json!("auto");
@@ -191,7 +191,7 @@ async fn tool_list_changes_are_followed_and_rate_limited() {
 
 #[tokio::test]
 async fn first_failed_call_detects_a_lost_http_server() {
-    let hub = TestHub::start_timed(Timing { grace: Duration::from_millis(500), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { grace: Duration::from_millis(500), ..fast_timing() }).await;
     let client = agent(&hub).await;
     let server = FixtureProcess::start(Eras::Stateless).await;
     hub.add_upstream("far", &json!({ "url": server.url() })).await;
@@ -208,7 +208,7 @@ async fn first_failed_call_detects_a_lost_http_server() {
 
 #[tokio::test]
 async fn lazy_server_starts_once_for_its_tools_and_then_on_calls() {
-    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..fast_timing() }).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
     document["lazy"] = json!(true);
@@ -227,7 +227,7 @@ async fn lazy_server_starts_once_for_its_tools_and_then_on_calls() {
 async fn lazy_server_runs_while_a_resource_is_watched() {
     const WATCHED: &str = "test://watched-resource";
     let idle = Duration::from_millis(300);
-    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { idle, ..fast_timing() }).await;
     let mut document = stdio_fixture(Eras::Both);
     document["lazy"] = json!(true);
     hub.add_upstream("fix", &document).await;
@@ -238,17 +238,21 @@ async fn lazy_server_runs_while_a_resource_is_watched() {
         json!({ "notifications": { "resourceSubscriptions": [WATCHED] } }),
     );
     let mut stream = client.post_stream(&request).await;
-    let begun = stream.message().await.unwrap();
-    assert_eq!(begun["params"]["notifications"]["resourceSubscriptions"], json!([WATCHED]), "{begun}");
+    let first_message = stream.message().await.unwrap();
+    assert_eq!(
+        first_message["params"]["notifications"]["resourceSubscriptions"],
+        json!([WATCHED]),
+        "{first_message}"
+    );
     let there = hub.upstream_in("fix", UpstreamState::Ready).await;
     tokio::time::sleep(idle * 3).await;
     assert_eq!(hub.upstream_in("fix", UpstreamState::Ready).await.pid, there.pid, "it did not go to rest");
     while !stream.until_quiet().await.is_empty() {}
     // Changes during its absence are unknown, so subscribers are notified.
     signal(there.pid.unwrap(), "KILL");
-    let told = stream.message().await.unwrap();
+    let last_message = stream.message().await.unwrap();
     assert_eq!(
-        (&told["method"], &told["params"]["uri"]),
+        (&last_message["method"], &last_message["params"]["uri"]),
         (&json!("notifications/resources/updated"), &json!(WATCHED))
     );
     drop(stream);
@@ -258,7 +262,7 @@ async fn lazy_server_runs_while_a_resource_is_watched() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_call_of_a_lazy_server_does_not_busy_loop() {
     let idle = Duration::from_millis(50);
-    let hub = TestHub::start_timed(Timing { idle, ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { idle, ..fast_timing() }).await;
     let client = agent(&hub).await;
     let script = Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.1; done; say done");
     let mut document = script.install(&hub, "s");
@@ -287,7 +291,7 @@ async fn long_call_of_a_lazy_server_does_not_busy_loop() {
 /// On one thread, so that all calls are waiting before the server is woken.
 #[tokio::test]
 async fn concurrent_calls_start_a_lazy_server_once() {
-    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(300), ..fast_timing() }).await;
     let client = agent(&hub).await;
     let mut document = Script::answering("say done").install(&hub, "s");
     document["lazy"] = json!(true);
@@ -305,7 +309,7 @@ async fn concurrent_calls_start_a_lazy_server_once() {
 
 #[tokio::test]
 async fn per_session_server_has_one_process_per_session() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let mut document = stdio_fixture(Eras::Both);
     document["per_session"] = json!(true);
     let shared = hub.add_upstream("fix", &document).await;
@@ -332,7 +336,7 @@ async fn per_session_server_has_one_process_per_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_lazy_server_loses_no_call() {
-    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(1), ..quick() }).await;
+    let hub = TestHub::start_timed(Timing { idle: Duration::from_millis(1), ..fast_timing() }).await;
     let client = agent(&hub).await;
     let mut document = stdio_fixture(Eras::Both);
     document["lazy"] = json!(true);
@@ -347,7 +351,7 @@ async fn stopping_lazy_server_loses_no_call() {
 
 #[tokio::test]
 async fn session_process_follows_the_file() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let script = Script::answering("say \"$$\"").before("[ -e \"$dir/away\" ] && exit 1");
     let mut document = script.install(&hub, "s");
     document["per_session"] = json!(true);
@@ -383,7 +387,7 @@ async fn session_process_follows_the_file() {
 
 #[tokio::test]
 async fn stopping_hub_drains_calls_and_kills_processes() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let mut pids = Vec::new();
     for (name, document) in [
         ("fix", stdio_fixture(Eras::Both)),
@@ -410,7 +414,7 @@ async fn stopping_hub_drains_calls_and_kills_processes() {
 
 #[tokio::test]
 async fn cached_tools_are_listed_before_their_server_starts() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let script = Script::answering("say done").before("until [ -e \"$dir/go\" ]; do sleep 0.02; done");
     let document = script.install(&hub, "slow");
     touch(&folder(&hub, "slow").join("go"));
@@ -432,7 +436,7 @@ async fn cached_tools_are_listed_before_their_server_starts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_call_runs_when_the_hub_stops() {
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let script =
         Script::answering(": > \"$dir/in\"; until [ -e \"$dir/go\" ]; do sleep 0.02; done; say done");
     let mut document = script.install(&hub, "s");

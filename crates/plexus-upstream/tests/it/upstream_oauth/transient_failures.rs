@@ -19,13 +19,13 @@ async fn transient_failures_end_no_login() {
     for status in [500, 503, 429, 404, 400, 200] {
         authority.fail_renewals(status);
         authority.expire_access();
-        let said = format!("while it answers {status}");
-        let result = client.tool("mcp__docs__echo", json!({ "text": said })).await;
+        let sent = format!("while it answers {status}");
+        let result = client.tool("mcp__docs__echo", json!({ "text": sent })).await;
         assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{status}: {result}");
-        assert_eq!(server.calls_with(&said), 0);
+        assert_eq!(server.calls_with(&sent), 0);
         authority.answer_renewals();
         // Nobody does anything but call again.
-        let back = tokio::time::timeout(PATIENCE, async {
+        let recovered = tokio::time::timeout(PATIENCE, async {
             loop {
                 let result = client.tool("mcp__docs__echo", json!({ "text": "after it" })).await;
                 match result["isError"] == true {
@@ -37,7 +37,7 @@ async fn transient_failures_end_no_login() {
                 tokio::time::sleep(POLL).await;
             }
         });
-        back.await.expect("it is back in time");
+        recovered.await.expect("it is back in time");
     }
     assert_eq!(authority.asked("authorization_code").len(), 1, "nobody had to log in again");
     let refreshes = authority.asked("refresh_token");
@@ -54,12 +54,12 @@ async fn rejected_new_token_is_renewed_again_later() {
     assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{result}");
     assert_eq!((server.calls_with("not yet"), authority.asked("refresh_token").len()), (0, 1));
     // No intervention is needed.
-    let back = tokio::time::timeout(PATIENCE, async {
+    let recovered = tokio::time::timeout(PATIENCE, async {
         while client.tool("mcp__docs__echo", json!({ "text": "now" })).await["isError"] == true {
             tokio::time::sleep(POLL).await;
         }
     });
-    back.await.expect("it is back in time");
+    recovered.await.expect("it is back in time");
     hub.upstream_in("docs", UpstreamState::Ready).await;
     assert_eq!(authority.asked("refresh_token").len(), 2);
     assert_eq!(authority.asked("authorization_code").len(), 1);

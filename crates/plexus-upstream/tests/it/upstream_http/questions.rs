@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
 use plexus_testkit::{AskedClient, Reply, Speaks, TestHub};
-use plexus_upstream::client::{ClientError, Returned};
+use plexus_upstream::client::{CallResponse, ClientError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::scripted::{
-    Asked, Scripted, Step, answer, event, json_answer, result, said, session_era, stateless_era, stream,
+    ReceivedRequest, ScriptedServer, Step, answer, event, json_answer, result, session_era, stateless_era,
+    stream, text_result,
 };
-use super::{Way, call, outgoing, soon, text, whole};
-use crate::upstream::asking::{EVERYTHING, Person, by};
-use crate::upstream::quick;
+use super::{ConnectParams, call, expect_output, in_time, outgoing, text};
+use crate::upstream::fast_timing;
+use crate::upstream::questions::{ALL_CAPABILITIES, TestAnswerer, call_by};
 
 const BOTH: [Speaks; 2] = [Speaks::Session("2025-11-25"), Speaks::Stateless];
 
@@ -25,51 +26,53 @@ fn accepting(_: &str, _: &Value) -> Reply {
 /// A hub with a fixture server behind it.
 async fn hub(eras: Eras) -> (TestHub, HttpFixture) {
     let server = Fixture::new().only(eras).start().await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("far", &json!({ "url": server.url() })).await;
     (hub, server)
 }
 
-async fn client(hub: &TestHub, speaks: Speaks, can: Value) -> AskedClient {
+async fn client(hub: &TestHub, speaks: Speaks, capabilities: Value) -> AskedClient {
     let token = hub.token("agent", &["call:*"]).await.token;
-    AskedClient::connect(hub, &token, speaks, can).await
+    AskedClient::connect(hub, &token, speaks, capabilities).await
 }
 
 #[tokio::test]
 async fn http_question_reaches_the_caller_of_its_stream() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
-    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
+    let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
     let go_on = Arc::new(Notify::new());
-    let says = |name: &str| json!({ "action": "accept", "content": { "username": name, "email": "-" } });
-    let (ann, bob) = (Person::thinking(says("ann"), &go_on), Person::saying(says("bob")));
-    let first = client.call(by("ann", &ann, "test_elicitation", json!({ "message": "Ann?" })));
+    let accept_as = |name: &str| json!({ "action": "accept", "content": { "username": name, "email": "-" } });
+    let (ann, bob) =
+        (TestAnswerer::answering_after(accept_as("ann"), &go_on), TestAnswerer::answering(accept_as("bob")));
+    let first = client.call(call_by("ann", &ann, "test_elicitation", json!({ "message": "Ann?" })));
     let second = async {
-        ann.was_asked.notified().await;
-        let asked =
-            whole(client.call(by("bob", &bob, "test_elicitation", json!({ "message": "Bob?" }))).await);
-        assert!(text(&asked.unwrap()).contains("bob"));
+        ann.question_arrived.notified().await;
+        let result = expect_output(
+            client.call(call_by("bob", &bob, "test_elicitation", json!({ "message": "Bob?" }))).await,
+        );
+        assert!(text(&result.unwrap()).contains("bob"));
         go_on.notify_one();
     };
-    let (first, ()) = soon(async { tokio::join!(first, second) }).await;
-    assert!(text(&whole(first).unwrap()).contains("ann"));
-    assert_eq!((ann.asked().len(), bob.asked().len()), (1, 1));
-    assert_eq!(bob.asked()[0].1["message"], "Bob?");
+    let (first, ()) = in_time(async { tokio::join!(first, second) }).await;
+    assert!(text(&expect_output(first).unwrap()).contains("ann"));
+    assert_eq!((ann.questions().len(), bob.questions().len()), (1, 1));
+    assert_eq!(bob.questions()[0].1["message"], "Bob?");
 }
 
 /// A server that asks on the stream of its session, and answers calls when told to.
-async fn asks_aside(question: &Arc<Notify>, done: &Arc<Notify>) -> Scripted {
+async fn asks_on_session_stream(question: &Arc<Notify>, done: &Arc<Notify>) -> ScriptedServer {
     let (question, done) = (question.clone(), done.clone());
-    let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
-    Scripted::start(move |request: &Asked| match request.what() {
+    let roots_request = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
+    ScriptedServer::start(move |request: &ReceivedRequest| match request.message_method() {
         "GET" => {
             let mut steps = stream("");
             steps.push(Step::Wait(question.clone()));
-            steps.push(Step::Send(event(&asked).into_bytes()));
+            steps.push(Step::Send(event(&roots_request).into_bytes()));
             steps.push(Step::Stall);
             steps
         }
         "tools/call" => {
-            let mut steps = json_answer(200, "", &result(request, &said("done")));
+            let mut steps = json_answer(200, "", &result(request, &text_result("done")));
             steps.insert(0, Step::Wait(done.clone()));
             steps
         }
@@ -81,36 +84,37 @@ async fn asks_aside(question: &Arc<Notify>, done: &Arc<Notify>) -> Scripted {
 #[tokio::test]
 async fn session_stream_question_reaches_the_only_caller() {
     let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let server = asks_aside(&question, &done).await;
-    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
-    let ann = Person::saying(json!({ "roots": [{ "uri": "file:///ann" }] }));
-    let called = client.call(by("ann", &ann, "echo", json!({})));
+    let server = asks_on_session_stream(&question, &done).await;
+    let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
+    let ann = TestAnswerer::answering(json!({ "roots": [{ "uri": "file:///ann" }] }));
+    let called = client.call(call_by("ann", &ann, "echo", json!({})));
     let asking = async {
-        server.is_asked("tools/call", 1).await;
+        server.wait_for_requests("tools/call", 1).await;
         question.notify_one();
-        let answer = server.sees(|request| request.body["id"] == "g1").await;
+        let answer = server.wait_for_request(|request| request.body["id"] == "g1").await;
         assert_eq!(answer.body["result"]["roots"][0]["uri"], "file:///ann", "{answer:?}");
         done.notify_one();
     };
-    let (called, ()) = soon(async { tokio::join!(called, asking) }).await;
-    assert_eq!(text(&whole(called).unwrap()), "done");
+    let (called, ()) = in_time(async { tokio::join!(called, asking) }).await;
+    assert_eq!(text(&expect_output(called).unwrap()), "done");
 }
 
 #[tokio::test]
 async fn session_stream_question_is_refused_with_several_callers() {
     let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let server = asks_aside(&question, &done).await;
-    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
-    let (ann, bob) = (Person::saying(json!({ "roots": [] })), Person::saying(json!({ "roots": [] })));
-    let first = client.call(by("ann", &ann, "echo", json!({})));
-    let second = client.call(by("bob", &bob, "echo", json!({})));
+    let server = asks_on_session_stream(&question, &done).await;
+    let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
+    let (ann, bob) =
+        (TestAnswerer::answering(json!({ "roots": [] })), TestAnswerer::answering(json!({ "roots": [] })));
+    let first = client.call(call_by("ann", &ann, "echo", json!({})));
+    let second = client.call(call_by("bob", &bob, "echo", json!({})));
     let asking = async {
-        server.is_asked("tools/call", 2).await;
+        server.wait_for_requests("tools/call", 2).await;
         question.notify_one();
-        let answer = server.sees(|request| request.body["id"] == "g1").await;
+        let answer = server.wait_for_request(|request| request.body["id"] == "g1").await;
         assert_eq!(answer.body["error"]["code"], -32603, "{answer:?}");
     };
-    soon(async {
+    in_time(async {
         tokio::select! {
             called = first => panic!("nobody answered it: {called:?}"),
             called = second => panic!("nobody answered it: {called:?}"),
@@ -118,69 +122,74 @@ async fn session_stream_question_is_refused_with_several_callers() {
         }
     })
     .await;
-    assert_eq!((ann.asked(), bob.asked()), (vec![], vec![]));
+    assert_eq!((ann.questions(), bob.questions()), (vec![], vec![]));
 }
 
 #[tokio::test]
 async fn session_stream_question_may_concern_a_departed_caller() {
     let (question, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let server = asks_aside(&question, &done).await;
-    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
-    let (ann, bob) = (Person::saying(json!({ "roots": [] })), Person::saying(json!({ "roots": [] })));
-    let gives_up = by("ann", &ann, "echo", json!({}));
+    let server = asks_on_session_stream(&question, &done).await;
+    let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
+    let (ann, bob) =
+        (TestAnswerer::answering(json!({ "roots": [] })), TestAnswerer::answering(json!({ "roots": [] })));
+    let gives_up = call_by("ann", &ann, "echo", json!({}));
     let cancel = gives_up.cancel.clone();
     let first = client.call(gives_up);
-    let second = client.call(by("bob", &bob, "echo", json!({})));
-    let given_up = async {
-        server.is_asked("tools/call", 2).await;
+    let second = client.call(call_by("bob", &bob, "echo", json!({})));
+    let cancelled = async {
+        server.wait_for_requests("tools/call", 2).await;
         cancel.cancel();
     };
     let asking = async {
-        let (called, ()) = tokio::join!(first, given_up);
+        let (called, ()) = tokio::join!(first, cancelled);
         assert!(matches!(called, Err(ClientError::Cancelled)), "{called:?}");
         question.notify_one();
-        let answer = server.sees(|request| request.body["id"] == "g1").await;
+        let answer = server.wait_for_request(|request| request.body["id"] == "g1").await;
         assert_eq!(answer.body["error"]["code"], -32603, "{answer:?}");
     };
-    soon(async {
+    in_time(async {
         tokio::select! {
             called = second => panic!("nobody answered it: {called:?}"),
             () = asking => {}
         }
     })
     .await;
-    assert_eq!((ann.asked(), bob.asked()), (vec![], vec![]));
+    assert_eq!((ann.questions(), bob.questions()), (vec![], vec![]));
 }
 
 #[tokio::test]
 async fn call_with_a_question_is_not_resent_in_a_new_session() {
-    let (question, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (asks, forgets) = (question.clone(), gone.clone());
-    let server = Scripted::start(move |request: &Asked| match request.what() {
+    let (question, session_lost) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (send_question, forget_session) = (question.clone(), session_lost.clone());
+    let server = ScriptedServer::start(move |request: &ReceivedRequest| match request.message_method() {
         "GET" => {
-            let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
+            let roots_request = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
             let mut steps = stream("");
-            steps.extend([Step::Wait(asks.clone()), Step::Send(event(&asked).into_bytes()), Step::Stall]);
+            steps.extend([
+                Step::Wait(send_question.clone()),
+                Step::Send(event(&roots_request).into_bytes()),
+                Step::Stall,
+            ]);
             steps
         }
         "tools/call" => {
             let mut steps = answer(404, "", "gone");
-            steps.insert(0, Step::Wait(forgets.clone()));
+            steps.insert(0, Step::Wait(forget_session.clone()));
             steps
         }
         _ => session_era(request),
     })
     .await;
-    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
-    let ann = Person::saying(json!({ "roots": [] }));
-    let called = client.call(by("ann", &ann, "echo", json!({})));
+    let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
+    let ann = TestAnswerer::answering(json!({ "roots": [] }));
+    let called = client.call(call_by("ann", &ann, "echo", json!({})));
     let asking = async {
-        server.is_asked("tools/call", 1).await;
+        server.wait_for_requests("tools/call", 1).await;
         question.notify_one();
-        server.sees(|request| request.body["id"] == "g1").await;
-        gone.notify_one();
+        server.wait_for_request(|request| request.body["id"] == "g1").await;
+        session_lost.notify_one();
     };
-    let (called, ()) = soon(async { tokio::join!(called, asking) }).await;
+    let (called, ()) = in_time(async { tokio::join!(called, asking) }).await;
     assert!(matches!(called, Err(ClientError::Lost(_))), "{called:?}");
     assert_eq!((server.count("tools/call"), server.count("initialize")), (1, 1));
 }
@@ -188,11 +197,11 @@ async fn call_with_a_question_is_not_resent_in_a_new_session() {
 #[tokio::test]
 async fn questions_of_lost_and_new_sessions_are_not_mixed() {
     let (question, sessions) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-    let asks = question.clone();
-    let asked = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
-    let server = Scripted::start(move |request: &Asked| {
+    let send_question = question.clone();
+    let roots_request = json!({ "jsonrpc": "2.0", "id": "g1", "method": "roots/list" });
+    let server = ScriptedServer::start(move |request: &ReceivedRequest| {
         let is_first = request.header("mcp-session-id") == Some("s-1");
-        match request.what() {
+        match request.message_method() {
             "initialize" => {
                 let number = sessions.fetch_add(1, Ordering::SeqCst) + 1;
                 let welcome = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
@@ -201,13 +210,17 @@ async fn questions_of_lost_and_new_sessions_are_not_mixed() {
             }
             "GET" if is_first => {
                 let mut steps = stream("");
-                steps.extend([Step::Wait(asks.clone()), Step::Send(event(&asked).into_bytes()), Step::Stall]);
+                steps.extend([
+                    Step::Wait(send_question.clone()),
+                    Step::Send(event(&roots_request).into_bytes()),
+                    Step::Stall,
+                ]);
                 steps
             }
             "tools/call" if request.body["params"]["name"] == "slow" => vec![Step::Stall],
             "tools/call" if is_first => answer(404, "", "gone"),
             "tools/call" => {
-                let mut steps = stream(&event(&asked));
+                let mut steps = stream(&event(&roots_request));
                 steps.push(Step::Stall);
                 steps
             }
@@ -215,23 +228,23 @@ async fn questions_of_lost_and_new_sessions_are_not_mixed() {
         }
     })
     .await;
-    let client = Way::to(&server.url()).asked(EVERYTHING).connect().await;
-    let thinks = Arc::new(Notify::new());
-    let ann = Person::thinking(json!({ "roots": [{ "uri": "file:///ann" }] }), &thinks);
-    let bob = Person::saying(json!({ "roots": [{ "uri": "file:///bob" }] }));
-    let first = client.call(by("ann", &ann, "slow", json!({})));
+    let client = ConnectParams::to(&server.url()).with_capabilities(ALL_CAPABILITIES).connect().await;
+    let release = Arc::new(Notify::new());
+    let ann = TestAnswerer::answering_after(json!({ "roots": [{ "uri": "file:///ann" }] }), &release);
+    let bob = TestAnswerer::answering(json!({ "roots": [{ "uri": "file:///bob" }] }));
+    let first = client.call(call_by("ann", &ann, "slow", json!({})));
     let second = async {
-        server.is_asked("tools/call", 1).await;
+        server.wait_for_requests("tools/call", 1).await;
         question.notify_one();
-        ann.was_asked.notified().await;
-        client.call(by("bob", &bob, "echo", json!({}))).await
+        ann.question_arrived.notified().await;
+        client.call(call_by("bob", &bob, "echo", json!({}))).await
     };
     let answered = async {
-        bob.was_asked.notified().await;
-        thinks.notify_one();
-        server.sees(|request| request.body["id"] == "g1").await
+        bob.question_arrived.notified().await;
+        release.notify_one();
+        server.wait_for_request(|request| request.body["id"] == "g1").await
     };
-    let answer = soon(async {
+    let answer = in_time(async {
         tokio::select! {
             called = first => panic!("nobody answered it: {called:?}"),
             called = second => panic!("nobody answered it: {called:?}"),
@@ -245,7 +258,7 @@ async fn questions_of_lost_and_new_sessions_are_not_mixed() {
 
 #[tokio::test]
 async fn call_with_missing_headers_is_resent_after_relisting() {
-    let server = Scripted::start(|request: &Asked| match request.what() {
+    let server = ScriptedServer::start(|request: &ReceivedRequest| match request.message_method() {
         "tools/list" => {
             let region = json!({ "type": "string", "x-mcp-header": "Region" });
             let schema = json!({ "type": "object", "properties": { "region": region } });
@@ -259,7 +272,7 @@ async fn call_with_missing_headers_is_resent_after_relisting() {
         _ => stateless_era(request),
     })
     .await;
-    let client = Way::to(&server.url()).connect().await;
+    let client = ConnectParams::to(&server.url()).connect().await;
     // The tools were never listed.
     call(&client, "echo", json!({ "region": "north" })).await.unwrap();
     assert_eq!(server.count("tools/call"), 2);
@@ -272,14 +285,16 @@ async fn call_with_missing_headers_is_resent_after_relisting() {
 #[tokio::test]
 async fn stateless_server_asks_only_declared_capabilities() {
     let server = Fixture::new().only(Eras::Stateless).start().await;
-    let client = Way::to(&server.url()).connect().await;
-    let ann = Person::saying(json!({}));
-    let call = by("ann", &ann, "test_input_required_result_multiple_inputs", json!({}));
-    let Returned::Ask { questions, state } = soon(client.call(call)).await.unwrap() else { panic!("asks") };
+    let client = ConnectParams::to(&server.url()).connect().await;
+    let ann = TestAnswerer::answering(json!({}));
+    let call = call_by("ann", &ann, "test_input_required_result_multiple_inputs", json!({}));
+    let CallResponse::Ask { questions, state } = in_time(client.call(call)).await.unwrap() else {
+        panic!("asks")
+    };
     let keys: Vec<&str> = questions.iter().map(|question| question.key.as_str()).collect();
     assert_eq!(keys, ["client_roots", "greeting", "user_name"]);
     assert!(state.is_some());
-    let refused = soon(client.call(outgoing("test_missing_capability", json!({})))).await.unwrap_err();
+    let refused = in_time(client.call(outgoing("test_missing_capability", json!({})))).await.unwrap_err();
     assert!(matches!(refused, ClientError::Rpc { code: -32021, .. }), "{refused:?}");
 }
 
@@ -290,8 +305,8 @@ async fn task_of_a_server_is_followed_for_every_client() {
         let client = client(&hub, speaks, json!({ "elicitation": {} })).await.answering(accepting);
         let done = client.tool_text("mcp__far__own_task", json!({ "ms": 100 })).await;
         assert_eq!(done, "done as a task: null", "{speaks:?}");
-        let asked = client.tool_text("mcp__far__own_task", json!({ "ms": 1, "ask": true })).await;
-        assert!(asked.contains(r#""action":"accept""#), "{speaks:?}: {asked}");
+        let answered = client.tool_text("mcp__far__own_task", json!({ "ms": 1, "ask": true })).await;
+        assert!(answered.contains(r#""action":"accept""#), "{speaks:?}: {answered}");
         let failed = client.tool("mcp__far__own_task", json!({ "ms": 1, "fail": true })).await.unwrap();
         assert!(failed.to_string().contains("the task cannot be done"), "{speaks:?}: {failed}");
     }
@@ -303,9 +318,9 @@ async fn url_elicitation_error_is_retried_after_the_visit() {
     for speaks in BOTH {
         let client = client(&hub, speaks, json!({ "elicitation": { "url": {} } })).await.answering(accepting);
         assert_eq!(client.tool_text("mcp__far__ask_url_first", json!({})).await, "came back", "{speaks:?}");
-        let asked = client.heard();
-        let question = asked.iter().find(|message| message["method"] == "elicitation/create");
-        let question = question.unwrap_or_else(|| panic!("nothing was asked: {asked:?}"));
+        let received = client.heard();
+        let question = received.iter().find(|message| message["method"] == "elicitation/create");
+        let question = question.unwrap_or_else(|| panic!("nothing was asked: {received:?}"));
         assert_eq!(question["params"]["mode"], "url", "{question}");
     }
 }
@@ -313,12 +328,13 @@ async fn url_elicitation_error_is_retried_after_the_visit() {
 #[tokio::test]
 async fn questions_off_declares_no_capabilities() {
     let server = Fixture::new().start().await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("far", &json!({ "url": server.url(), "questions": false })).await;
     for speaks in BOTH {
         let client = client(&hub, speaks, json!({ "elicitation": {} })).await;
         let described = client.tool("mcp__far__describe_call", json!({})).await.unwrap();
-        let said = &described["structuredContent"]["meta"]["io.modelcontextprotocol/clientCapabilities"];
-        assert_eq!(*said, json!({}), "{speaks:?}: {described}");
+        let text_result =
+            &described["structuredContent"]["meta"]["io.modelcontextprotocol/clientCapabilities"];
+        assert_eq!(*text_result, json!({}), "{speaks:?}: {described}");
     }
 }

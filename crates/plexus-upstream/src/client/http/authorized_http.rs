@@ -13,20 +13,20 @@ use url::Url;
 
 use crate::client::ClientError;
 use crate::config::{HttpConfig, is_of_the_hub};
-use crate::oauth::{BearerStatus, Pass};
+use crate::oauth::{AccountAccess, BearerStatus};
 
 /// The advice for a server on a private network.
 const ALLOW_PRIVATE: &str = "set `allow_private` to true in the server's file";
 
-pub(crate) struct Line {
+pub(crate) struct AuthorizedHttp {
     /// Sends the headers of the file with each request. No other credentials are ever sent; callers'
     /// credentials for the hub stay in the hub.
     client: Arc<http_client::HttpClient>,
     /// The hub's login at the server, unless the file sets an `Authorization` header.
-    account: Option<Pass>,
+    account: Option<AccountAccess>,
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for AuthorizedHttp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.client.fmt(f)
     }
@@ -42,7 +42,7 @@ impl From<HttpError> for ClientError {
     }
 }
 
-impl Line {
+impl AuthorizedHttp {
     /// `private`: whether the hub's settings allow private networks for all servers. `limit`: size limit of one
     /// message in bytes.
     pub(crate) fn new(
@@ -62,8 +62,8 @@ impl Line {
     }
 
     /// Adds the tokens of an account, unless the file sets an `Authorization` header.
-    pub(crate) fn with_account(mut self, account: Option<Pass>) -> Self {
-        self.account = account.filter(|_| !self.client.sets(&AUTHORIZATION));
+    pub(crate) fn with_account(mut self, account: Option<AccountAccess>) -> Self {
+        self.account = account.filter(|_| !self.client.has_own_header(&AUTHORIZATION));
         self
     }
 
@@ -78,7 +78,7 @@ impl Line {
     }
 
     /// The hub's login at the server that sent this reply, or that it would use there.
-    pub(crate) fn account(&self, reply: &Reply) -> Option<&Pass> {
+    pub(crate) fn account(&self, reply: &Reply) -> Option<&AccountAccess> {
         self.account.as_ref().filter(|_| reply.is_from_home())
     }
 
@@ -89,26 +89,26 @@ impl Line {
     /// more with a newer token if there is one.
     pub(crate) async fn send(
         &self,
-        place: &Arc<Endpoint>,
+        endpoint: &Arc<Endpoint>,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
         let Some(account) = &self.account else {
-            return Ok(self.client.send(place, method, headers, body, None).await?);
+            return Ok(self.client.send(endpoint, method, headers, body, None).await?);
         };
         let bearer = match account.bearer_status() {
             BearerStatus::Ready(bearer) => bearer,
             BearerStatus::NeedsRenewal => Box::pin(account.bearer()).await?,
         };
         let authorization = bearer.as_ref().map(|bearer| &bearer.header);
-        let reply = self.client.send(place, method, headers, body, authorization).await?;
+        let reply = self.client.send(endpoint, method, headers, body, authorization).await?;
         if !account.is_refused(&reply, bearer.as_ref()) {
             return Ok(reply);
         }
         Box::pin(async {
             let Some(newer) = account.renewed(bearer.as_ref()).await? else { return Ok(reply) };
-            let reply = self.client.send(place, method, headers, body, Some(&newer.header)).await?;
+            let reply = self.client.send(endpoint, method, headers, body, Some(&newer.header)).await?;
             account.is_refused(&reply, Some(&newer));
             Ok(reply)
         })
@@ -118,12 +118,12 @@ impl Line {
     /// Like [`Self::send`], without following redirects and without the hub's token.
     pub(crate) async fn send_once(
         &self,
-        place: &Arc<Endpoint>,
+        endpoint: &Arc<Endpoint>,
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Reply, ClientError> {
-        Ok(self.client.send_once(place, method, headers, body).await?)
+        Ok(self.client.send_once(endpoint, method, headers, body).await?)
     }
 
     /// Closes idle connections.

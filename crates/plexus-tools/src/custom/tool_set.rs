@@ -9,41 +9,41 @@ use super::folder::{Entry, Snapshot};
 use crate::Tool;
 
 #[derive(Default)]
-pub(super) struct Known {
-    pub(super) tools: BTreeMap<String, Loaded>,
+pub(super) struct ToolSet {
+    pub(super) tools: BTreeMap<String, LoadedTool>,
     pub(super) configured: BTreeSet<String>,
-    pub(super) switched_on: BTreeSet<String>,
+    pub(super) enabled_by_command: BTreeSet<String>,
     /// Tools that have the name of a tool of the hub.
     pub(super) clashing: BTreeSet<String>,
     /// The fingerprints of the manifests behind `tools`, and of the last check.
-    pub(super) read: Snapshot,
-    pub(super) looked: Snapshot,
+    pub(super) last_read: Snapshot,
+    pub(super) last_checked: Snapshot,
 }
 
 /// A manifest and its tool.
-pub(super) struct Loaded {
+pub(super) struct LoadedTool {
     pub(super) entry: Entry,
     pub(super) tool: Option<Tool>,
 }
 
-impl Loaded {
+impl LoadedTool {
     /// Whether its manifest has the same content.
     pub(super) fn is_of(&self, entry: &Entry) -> bool {
         matches!((&self.entry.tool, &entry.tool), (Ok(one), Ok(other)) if one.same_as(other))
     }
 }
 
-impl Known {
+impl ToolSet {
     pub(super) fn enabled_by(&self, name: &str) -> Option<EnabledBy> {
         if self.configured.contains(name) {
             return Some(EnabledBy::Configuration);
         }
-        self.switched_on.contains(name).then_some(EnabledBy::Command)
+        self.enabled_by_command.contains(name).then_some(EnabledBy::Command)
     }
 
     /// The tools that cannot be called, each with the reason, for admins.
     pub(super) fn absent(&self) -> BTreeMap<String, String> {
-        let told = |(name, loaded): (&String, &Loaded)| {
+        let reason = |(name, loaded): (&String, &LoadedTool)| {
             // The name belongs to a callable tool.
             if self.clashing.contains(name) {
                 return None;
@@ -61,7 +61,7 @@ impl Known {
             };
             Some((name.clone(), why))
         };
-        self.tools.iter().filter_map(told).collect()
+        self.tools.iter().filter_map(reason).collect()
     }
 
     pub(super) fn described(&self, name: &str) -> Result<DefinedTool, CustomError> {
@@ -69,7 +69,7 @@ impl Known {
         Ok(self.describe(loaded))
     }
 
-    pub(super) fn describe(&self, Loaded { entry, .. }: &Loaded) -> DefinedTool {
+    pub(super) fn describe(&self, LoadedTool { entry, .. }: &LoadedTool) -> DefinedTool {
         let mut problems: Vec<String> = match &entry.tool {
             Ok(_) => Vec::new(),
             Err(problems) => problems.iter().map(ToString::to_string).collect(),
@@ -94,7 +94,7 @@ impl Known {
 }
 
 /// An enabled tool whose manifest was removed.
-pub(super) fn gone(name: &str) -> DefinedTool {
+pub(super) fn removed_tool(name: &str) -> DefinedTool {
     DefinedTool {
         name: name.to_owned(),
         description: String::new(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{begin, finish, logged_in, logged_in_as};
-use crate::upstream::{agent, quick};
+use crate::upstream::{agent, fast_timing};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between login attempts while the file has not been read yet.
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(20);
 async fn client_secret_is_sent_only_to_the_configured_authority() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
     let server = Protected::start(&evil.issuer(), evil.door()).await;
-    let hub = TestHub::start_timed(quick()).await;
+    let hub = TestHub::start_timed(fast_timing()).await;
     let mut document = json!({
         "url": server.url(),
         "auth": {
@@ -52,9 +52,9 @@ async fn old_connection_gets_no_token_of_a_new_file() {
     until("the call runs", async || hub.upstreams().get("docs").unwrap().in_flight == 1).await;
     hub.write_upstream("docs", &json!({ "url": new.url() }));
     hub.upstreams().reload_within(Duration::ZERO).await;
-    let begun = begun_at(&hub, &new).await;
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
-    let (status, upstream) = finish(&hub, "docs", &begun, &back).await;
+    let login = login_at(&hub, &new).await;
+    let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
+    let (status, upstream) = finish(&hub, "docs", &login, &redirect).await;
     assert_eq!(status, 200, "{upstream}");
     hub.upstream_in("docs", UpstreamState::Ready).await;
     assert!(new.shown().iter().all(|shown| shown == "Bearer access-2"), "{:?}", new.shown());
@@ -64,19 +64,19 @@ async fn old_connection_gets_no_token_of_a_new_file() {
 }
 
 /// A login at the server, once the hub has read the changed file.
-async fn begun_at(hub: &TestHub, server: &Protected) -> Value {
-    let begun = tokio::time::timeout(PATIENCE, async {
+async fn login_at(hub: &TestHub, server: &Protected) -> Value {
+    let login = tokio::time::timeout(PATIENCE, async {
         loop {
-            let (status, begun) = begin(hub, "docs").await;
-            assert_eq!(status, 200, "{begun}");
-            let url = Url::parse(begun["url"].as_str().unwrap()).unwrap();
+            let (status, login) = begin(hub, "docs").await;
+            assert_eq!(status, 200, "{login}");
+            let url = Url::parse(login["url"].as_str().unwrap()).unwrap();
             if url.query_pairs().any(|(name, value)| name == "resource" && value == server.url()) {
-                return begun;
+                return login;
             }
             tokio::time::sleep(POLL).await;
         }
     });
-    begun.await.expect("the file is read in time")
+    login.await.expect("the file is read in time")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,10 +84,10 @@ async fn login_for_a_changed_file_is_discarded() {
     let (authority, _server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
     let other = Protected::start(&stranger.issuer(), stranger.door()).await;
-    let (_, begun) = begin(&hub, "docs").await;
-    let back = Browser::new().decide(begun["url"].as_str().unwrap()).await;
+    let (_, login) = begin(&hub, "docs").await;
+    let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
     authority.hold_codes();
-    let finishing = finish(&hub, "docs", &begun, &back);
+    let finishing = finish(&hub, "docs", &login, &redirect);
     let changing = async {
         authority.renewal_is_held().await;
         hub.write_upstream("docs", &json!({ "url": other.url() }));
