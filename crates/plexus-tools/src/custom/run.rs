@@ -74,7 +74,7 @@ fn start(definition: &Definition, environment: &Environment) -> Result<Child, Ca
     Command::new(&definition.program)
         .args(&definition.args)
         .env_clear()
-        .envs(environment.passed_on())
+        .envs(environment.inherited())
         .envs(definition.env.iter().map(|(name, value)| (name, value.expose_secret())))
         .current_dir(&definition.folder)
         .stdin(Stdio::piped())
@@ -157,7 +157,7 @@ async fn attend(
     };
     drop(group);
     if let Some(guardian) = guardian {
-        guardian.call_off().await;
+        guardian.dismiss().await;
     }
     let complaints = complaints.into_inner().unwrap_or_else(PoisonError::into_inner);
     ran.stderr = lines(&complaints, &Withheld::of(&definition.env));
@@ -216,7 +216,7 @@ async fn read(mut from: impl AsyncRead + Unpin, mut take: impl FnMut(&[u8]) -> b
 /// The last lines of standard error, without the secrets passed to the program.
 fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
     let cleaned: Vec<String> =
-        bytes.split(|byte| *byte == b'\n').map(|line| withheld.out_of(clean(line))).collect();
+        bytes.split(|byte| *byte == b'\n').map(|line| withheld.redact(clean(line))).collect();
     let text = cleaned.join("\n");
     let text = redact::text(&text).unwrap_or(text);
     let mut lines: Vec<String> = text.trim_end().lines().map(str::to_owned).collect();

@@ -50,7 +50,7 @@ impl Vault {
         let sealed = sealed.map_err(|error| error.to_string())?;
         let (server, now) = (server.to_owned(), self.clock.now());
         let kept = self.store.write(move |conn| {
-            Box::pin(async move { conn.keep_upstream_credential(&server, GRANT, &sealed, now).await })
+            Box::pin(async move { conn.store_upstream_credential(&server, GRANT, &sealed, now).await })
         });
         kept.await.map_err(|error| error.to_string())
     }
@@ -58,7 +58,7 @@ impl Vault {
     pub(super) async fn forget(&self, server: &str) -> Result<(), String> {
         let server = server.to_owned();
         let forgotten = self.store.write(move |conn| {
-            Box::pin(async move { conn.forget_upstream_credentials(&server).await.map(drop) })
+            Box::pin(async move { conn.delete_upstream_credentials(&server).await.map(drop) })
         });
         forgotten.await.map_err(|error| error.to_string())
     }

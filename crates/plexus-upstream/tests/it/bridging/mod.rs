@@ -14,7 +14,7 @@ mod told;
 use std::sync::Mutex;
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
-use plexus_testkit::{AskedClient, Reply, RequestError, Speaks, TestHub, TestProxy};
+use plexus_testkit::{ClientRevision, InteractiveClient, QuestionReply, RequestError, TestHub, TestProxy};
 use serde_json::{Value, json};
 
 use self::matrix::{Found, Row};
@@ -56,10 +56,10 @@ impl Way {
         format!("mcp__{}__{name}", self.server())
     }
 
-    fn speaks(self) -> Speaks {
+    fn speaks(self) -> ClientRevision {
         match self.client {
-            Era::Session => Speaks::Session(NEWEST_SESSION),
-            Era::Stateless => Speaks::Stateless,
+            Era::Session => ClientRevision::Session(NEWEST_SESSION),
+            Era::Stateless => ClientRevision::Stateless,
         }
     }
 }
@@ -103,19 +103,24 @@ impl Scene {
     }
 
     /// A client that sees the one server of this direction.
-    async fn client(&self, way: Way, capabilities: Value) -> AskedClient {
+    async fn client(&self, way: Way, capabilities: Value) -> InteractiveClient {
         self.client_that_speaks(way, way.speaks(), capabilities).await
     }
 
-    async fn client_that_speaks(&self, way: Way, speaks: Speaks, capabilities: Value) -> AskedClient {
+    async fn client_that_speaks(
+        &self,
+        way: Way,
+        speaks: ClientRevision,
+        capabilities: Value,
+    ) -> InteractiveClient {
         let server = way.server();
         let scopes = [format!("call:mcp__{server}"), format!("call:mcp__{server}__*")];
         let token = self.hub.token("bridge", &scopes.each_ref().map(String::as_str)).await.token;
         match &self.door {
-            Door::Straight => AskedClient::connect(&self.hub, &token, speaks, capabilities).await,
+            Door::Straight => InteractiveClient::connect(&self.hub, &token, speaks, capabilities).await,
             Door::Proxies(proxies) => {
                 let proxy = TestProxy::start(&self.hub.url(""), &token).await;
-                let client = AskedClient::with(&proxy.client(), speaks, capabilities).await;
+                let client = InteractiveClient::with(&proxy.client(), speaks, capabilities).await;
                 proxies.lock().unwrap().push(proxy);
                 client
             }
@@ -123,12 +128,12 @@ impl Scene {
     }
 
     /// A client with all capabilities.
-    async fn able(&self, way: Way) -> AskedClient {
+    async fn able(&self, way: Way) -> InteractiveClient {
         self.client(way, everything()).await
     }
 
     /// A list once it is not empty: the other offers of servers are listed after their tools.
-    async fn listed(&self, client: &AskedClient, method: &str, member: &str) -> Vec<Value> {
+    async fn listed(&self, client: &InteractiveClient, method: &str, member: &str) -> Vec<Value> {
         let mut changes = self.hub.upstreams().changes();
         let there = async {
             loop {
@@ -150,8 +155,8 @@ fn everything() -> Value {
 }
 
 /// A person and a model that answer every question.
-fn obliging(method: &str, params: &Value) -> Reply {
-    Reply::Result(match (method, params["mode"].as_str()) {
+fn obliging(method: &str, params: &Value) -> QuestionReply {
+    QuestionReply::Result(match (method, params["mode"].as_str()) {
         ("elicitation/create", Some("url")) => json!({ "action": "accept" }),
         ("elicitation/create", _) => {
             let fields = params["requestedSchema"]["properties"].as_object().cloned().unwrap_or_default();

@@ -1,22 +1,22 @@
 //! What servers ask in the middle of a call.
 
-use plexus_testkit::{AskedClient, Reply};
+use plexus_testkit::{InteractiveClient, QuestionReply};
 use serde_json::{Value, json};
 
 use super::matrix::Found;
 use super::{Era, Scene, Way, ended, everything, in_every_way, obliging};
 
 /// The parameters of the only question that a client was asked.
-fn only_question(client: &AskedClient, method: &str) -> Value {
+fn only_question(client: &InteractiveClient, method: &str) -> Value {
     let questions: Vec<Value> =
-        client.heard().into_iter().filter(|message| message["method"] == method).collect();
-    assert_eq!(questions.len(), 1, "{:?}", client.heard());
+        client.received().into_iter().filter(|message| message["method"] == method).collect();
+    assert_eq!(questions.len(), 1, "{:?}", client.received());
     questions[0]["params"].clone()
 }
 
 /// Calls a tool that asks, as a client that answers everything.
-async fn asked(scene: &Scene, way: Way, tool: &str, arguments: Value) -> (AskedClient, String) {
-    let client = scene.able(way).await.answering(obliging);
+async fn asked(scene: &Scene, way: Way, tool: &str, arguments: Value) -> (InteractiveClient, String) {
+    let client = scene.able(way).await.answer_with(obliging);
     let text = client.tool_text(&way.tool(tool), arguments).await;
     (client, text)
 }
@@ -30,7 +30,8 @@ async fn bridging_a_form_is_filled_in() {
         assert_eq!(question["message"], "Who?", "{way:?}");
         assert_eq!(question["requestedSchema"]["required"], json!(["username", "email"]), "{way:?}");
 
-        let declining = scene.able(way).await.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+        let declining =
+            scene.able(way).await.answer_with(|_, _| QuestionReply::Result(json!({ "action": "decline" })));
         let text = declining.tool_text(&way.tool("test_elicitation"), json!({ "message": "Who?" })).await;
         assert!(text.contains("action=decline"), "{way:?}: {text}");
         Found::Passed
@@ -77,7 +78,7 @@ async fn bridging_log_in_first_is_an_error_or_a_question() {
             assert_eq!(error.data["elicitations"][0]["mode"], "url", "{error:?}");
             assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{way:?}");
         }
-        let client = scene.able(way).await.answering(obliging);
+        let client = scene.able(way).await.answer_with(obliging);
         assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{way:?}");
         assert_eq!(only_question(&client, "elicitation/create")["mode"], "url");
         Found::Passed
@@ -107,9 +108,9 @@ async fn bridging_the_clients_model_is_given_tools() {
         assert_eq!(question["tools"][0]["name"], "weather", "{way:?}: {question}");
 
         let without = json!({ "sampling": {} });
-        let client = scene.client(way, without).await.answering(obliging);
+        let client = scene.client(way, without).await.answer_with(obliging);
         let refused = client.tool(&way.tool("ask_with_tools"), json!({})).await;
-        assert!(client.methods().is_empty(), "{way:?}: {:?}", client.heard());
+        assert!(client.methods().is_empty(), "{way:?}: {:?}", client.received());
         assert!(!refused.is_ok_and(|result| result["isError"] != true), "{way:?}: nobody was asked");
         Found::Passed
     })
@@ -131,10 +132,10 @@ async fn bridging_the_clients_folders_are_told() {
 async fn bridging_several_questions_are_asked_at_once() {
     in_every_way("several questions at once", async |scene, way| {
         // In a session neither is answered before both are there.
-        let client = scene.able(way).await.answering(obliging).answering_at_once(2);
+        let client = scene.able(way).await.answer_with(obliging).answer_after_questions(2);
         let text = client.tool_text(&way.tool("ask_twice_at_once"), json!({})).await;
         assert_eq!(text.matches("Ann").count(), 2, "{way:?}: {text}");
-        let heard = client.heard();
+        let heard = client.received();
         assert_eq!(heard.len(), 2, "{way:?}: {heard:?}");
         if way.client == Era::Stateless && way.upstream == Era::Stateless {
             let keys: Vec<&str> = heard.iter().filter_map(|question| question["key"].as_str()).collect();
@@ -151,7 +152,7 @@ async fn bridging_a_call_asks_one_thing_after_the_other() {
         let (client, text) = asked(scene, way, "test_input_required_result_multi_round", json!({})).await;
         assert_eq!(text.matches("Ann").count(), 2, "{way:?}: {text}");
         let messages: Vec<Value> =
-            client.heard().iter().map(|asked| asked["params"]["message"].clone()).collect();
+            client.received().iter().map(|asked| asked["params"]["message"].clone()).collect();
         let expected = ["Step 1: What is your name?", "Step 2: What is your favorite color?"];
         assert_eq!(json!(messages), json!(expected), "{way:?}");
         Found::Passed
@@ -162,7 +163,7 @@ async fn bridging_a_call_asks_one_thing_after_the_other() {
 #[tokio::test]
 async fn bridging_a_prompt_asks_before_it_is_there() {
     in_every_way("a question of `prompts/get`", async |scene, way| {
-        let client = scene.able(way).await.answering(obliging);
+        let client = scene.able(way).await.answer_with(obliging);
         scene.listed(&client, "prompts/list", "prompts").await;
         let name = way.tool("test_input_required_result_prompt");
         ended(client.request("prompts/get", json!({ "name": name })).await, |result| {
@@ -180,7 +181,7 @@ async fn bridging_a_prompt_asks_before_it_is_there() {
 #[tokio::test]
 async fn bridging_a_resource_asks_before_it_is_read() {
     in_every_way("a question of `resources/read`", async |scene, way| {
-        let client = scene.able(way).await.answering(obliging);
+        let client = scene.able(way).await.answer_with(obliging);
         scene.listed(&client, "resources/list", "resources").await;
         ended(client.request("resources/read", json!({ "uri": "test://asking" })).await, |result| {
             assert_eq!(result["contents"][0]["text"], "Read by Ann.", "{way:?}: {result}");
@@ -197,7 +198,7 @@ async fn bridging_a_client_that_cannot_be_asked_is_not() {
         for capabilities in [json!({}), json!({ "sampling": {} })] {
             let client = scene.client(way, capabilities).await;
             let answer = client.tool(&way.tool("test_elicitation"), json!({ "message": "Who?" })).await;
-            assert!(client.heard().is_empty(), "{way:?}");
+            assert!(client.received().is_empty(), "{way:?}");
             found.push(match answer {
                 Ok(result) => {
                     assert_eq!(way.client, Era::Session, "{way:?}: {result}");
@@ -222,7 +223,7 @@ async fn bridging_a_client_that_cannot_be_asked_is_not() {
 /// A client of a revision that has no such question is not asked it, whatever it says of itself.
 #[tokio::test]
 async fn bridging_a_revision_without_a_question_is_not_asked_it() {
-    use plexus_testkit::Speaks;
+    use plexus_testkit::ClientRevision;
     let scene = Scene::start().await;
     for way in Way::ALL.into_iter().filter(|way| way.client == Era::Session) {
         for (version, tool, method) in [
@@ -230,8 +231,8 @@ async fn bridging_a_revision_without_a_question_is_not_asked_it() {
             ("2025-06-18", "ask_url", "elicitation/create"),
             ("2025-06-18", "ask_with_tools", "sampling/createMessage"),
         ] {
-            let speaks = Speaks::Session(version);
-            let client = scene.client_that_speaks(way, speaks, everything()).await.answering(obliging);
+            let speaks = ClientRevision::Session(version);
+            let client = scene.client_that_speaks(way, speaks, everything()).await.answer_with(obliging);
             let result = client.tool(&way.tool(tool), json!({ "message": "Who?" })).await;
             assert!(!client.methods().contains(&method.to_owned()), "{way:?} {version} {tool}");
             let failed = result.as_ref().map_or(true, |result| result["isError"] == true);

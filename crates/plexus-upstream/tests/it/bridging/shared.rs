@@ -1,30 +1,30 @@
 //! One connection to a server, and several callers: what is one's is never another's.
 
 use plexus_testkit::fixture::{Eras, Fixture};
-use plexus_testkit::{AskedClient, McpClient, Speaks, TestHub, stdio_fixture};
+use plexus_testkit::{ClientRevision, InteractiveClient, McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::matrix::Found;
 use super::{Era, Way, everything, in_every_way, obliging};
 
-async fn client(hub: &TestHub, name: &str, speaks: Speaks) -> AskedClient {
+async fn client(hub: &TestHub, name: &str, speaks: ClientRevision) -> InteractiveClient {
     let token = hub.token(name, &["call:*"]).await.token;
-    AskedClient::connect(hub, &token, speaks, everything()).await
+    InteractiveClient::connect(hub, &token, speaks, everything()).await
 }
 
 /// Whether a tool that asks gets an answer while somebody else's call runs on the same connection.
-async fn asks_among_others(hub: &TestHub, speaks: Speaks, server: &str) -> Result<String, String> {
-    let other = client(hub, "other", speaks).await.following();
-    let asker = client(hub, "asker", speaks).await.answering(obliging);
+async fn asks_among_others(hub: &TestHub, speaks: ClientRevision, server: &str) -> Result<String, String> {
+    let other = client(hub, "other", speaks).await.with_progress();
+    let asker = client(hub, "asker", speaks).await.answer_with(obliging);
     let asked = async {
         let tool = format!("mcp__{server}__test_elicitation");
         let result = asker.tool(&tool, json!({ "message": "Who?" })).await.expect("a result");
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(text) } else { Ok(text) }
     };
-    let answer = other.while_it_runs(&format!("mcp__{server}__slow"), json!({}), asked).await;
+    let answer = other.during_call(&format!("mcp__{server}__slow"), json!({}), asked).await;
     let questions = other.methods().into_iter().filter(|method| method == "elicitation/create").count();
-    assert_eq!(questions, 0, "another's question: {:?}", other.heard());
+    assert_eq!(questions, 0, "another's question: {:?}", other.received());
     answer
 }
 
@@ -68,7 +68,7 @@ async fn bridging_question_reaches_only_its_caller() {
         for way in Way::ALL.iter().filter(|way| way.server() == name) {
             let other = client(&hub, "other", way.speaks()).await;
             let mut ear = other.listen(&["tools", "prompts", "resources"], &[]).await;
-            let asker = client(&hub, "asker", way.speaks()).await.answering(obliging);
+            let asker = client(&hub, "asker", way.speaks()).await.answer_with(obliging);
             asker.tool_text(&way.tool("test_elicitation"), json!({ "message": "Who?" })).await;
             let overheard: Vec<Value> = ear
                 .until_quiet()
@@ -84,15 +84,16 @@ async fn bridging_question_reaches_only_its_caller() {
 /// What the matrix says is the hub's doing: without it the eras do not meet.
 #[tokio::test]
 async fn bridging_without_a_hub_between_them_the_eras_do_not_meet() {
-    for (eras, speaks) in
-        [(Eras::Sessions, Speaks::Stateless), (Eras::Stateless, Speaks::Session("2025-11-25"))]
-    {
+    for (eras, speaks) in [
+        (Eras::Sessions, ClientRevision::Stateless),
+        (Eras::Stateless, ClientRevision::Session("2025-11-25")),
+    ] {
         let server = Fixture::new().only(eras).start().await;
         let http = plexus_testkit::http_client();
         let direct = McpClient::new(http, server.url(), "none");
         let mut attempt = tokio::task::JoinSet::new();
         attempt.spawn(async move {
-            let client = AskedClient::with(&direct, speaks, everything()).await.answering(obliging);
+            let client = InteractiveClient::with(&direct, speaks, everything()).await.answer_with(obliging);
             client.tool("test_elicitation", json!({ "message": "Who?" })).await.expect("a result")
         });
         let met = attempt.join_next().await.expect("an attempt");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plexus_testkit::{AskedClient, News};
+use plexus_testkit::{InteractiveClient, NotificationStream};
 use serde_json::{Value, json};
 
 use super::matrix::Found;
@@ -13,9 +13,10 @@ const WATCHED: &str = "test://watched-resource";
 #[tokio::test]
 async fn bridging_progress_is_told() {
     in_every_way("progress", async |scene, way| {
-        let client = scene.client(way, json!({})).await.following();
+        let client = scene.client(way, json!({})).await.with_progress();
         client.tool_text(&way.tool("test_tool_with_progress"), json!({})).await;
-        let told: Vec<Value> = client.heard().iter().map(|told| told["params"]["progress"].clone()).collect();
+        let told: Vec<Value> =
+            client.received().iter().map(|told| told["params"]["progress"].clone()).collect();
         assert_eq!(json!(told), json!([0, 50, 100]), "{way:?}");
         assert!(client.methods().iter().all(|method| method == "notifications/progress"), "{way:?}");
         Found::Passed
@@ -26,13 +27,13 @@ async fn bridging_progress_is_told() {
 #[tokio::test]
 async fn bridging_a_cancelled_call_is_cancelled_at_its_server() {
     in_every_way("cancelling a call", async |scene, way| {
-        let client = scene.client(way, json!({})).await.following();
+        let client = scene.client(way, json!({})).await.with_progress();
         let cancelled = async || {
             let call = client.tool(&way.tool("describe_call"), json!({})).await.expect("a description");
             call["structuredContent"]["cancelledCalls"].as_u64().expect("a number")
         };
         let before = cancelled().await;
-        client.begin_and_cancel(&way.tool("slow"), json!({})).await;
+        client.start_and_cancel(&way.tool("slow"), json!({})).await;
         let patience = Duration::from_secs(20);
         let noticed = async {
             while cancelled().await == before {
@@ -48,20 +49,20 @@ async fn bridging_a_cancelled_call_is_cancelled_at_its_server() {
 #[tokio::test]
 async fn bridging_log_lines_are_read_by_those_who_want_to() {
     in_every_way("log lines of a call", async |scene, way| {
-        let lines = |client: &AskedClient| -> Vec<Value> {
+        let lines = |client: &InteractiveClient| -> Vec<Value> {
             let messages =
-                client.heard().into_iter().filter(|told| told["method"] == "notifications/message");
+                client.received().into_iter().filter(|told| told["method"] == "notifications/message");
             messages.map(|told| told["params"]["data"].clone()).collect()
         };
-        let reader = scene.client(way, json!({})).await.reading_log("info").await;
+        let reader = scene.client(way, json!({})).await.with_log_level("info").await;
         reader.tool_text(&way.tool("test_tool_with_logging"), json!({})).await;
         let expected = ["Tool execution started", "Tool processing data", "Tool execution completed"];
         assert_eq!(json!(lines(&reader)), json!(expected), "{way:?}");
-        let grave = scene.client(way, json!({})).await.reading_log("error").await;
+        let grave = scene.client(way, json!({})).await.with_log_level("error").await;
         grave.tool_text(&way.tool("test_tool_with_logging"), json!({})).await;
         assert_eq!(lines(&grave), Vec::<Value>::new(), "{way:?}: nothing was as grave");
         if way.client == Era::Stateless {
-            let silent = scene.client(way, json!({})).await.following();
+            let silent = scene.client(way, json!({})).await.with_progress();
             silent.tool_text(&way.tool("test_tool_with_logging"), json!({})).await;
             assert_eq!(lines(&silent), Vec::<Value>::new(), "{way:?}: nobody wants to read");
         }
@@ -110,7 +111,7 @@ async fn bridging_a_change_of_the_resources_is_told() {
 }
 
 /// Touches a resource until it is told: a subscription takes a moment to reach the server.
-async fn touched(client: &AskedClient, way: Way, uri: &str, news: &mut News) -> Value {
+async fn touched(client: &InteractiveClient, way: Way, uri: &str, news: &mut NotificationStream) -> Value {
     let touch = way.tool("touch_resource");
     for _ in 0..100 {
         client.tool_text(&touch, json!({ "uri": uri })).await;
